@@ -1,0 +1,55 @@
+//! What policies ask of groups, views and budgets.
+
+use crate::types::{Budget, Group, PromptId, View};
+
+impl Group {
+    /// Rollouts on hand.
+    pub fn len(&self) -> usize {
+        self.rewards.len()
+    }
+
+    /// Whether there are none. The host never shows such a group.
+    pub fn is_empty(&self) -> bool {
+        self.rewards.is_empty()
+    }
+
+    /// How many rollouts are correct.
+    pub fn solved(&self) -> usize {
+        self.correct.iter().filter(|c| **c).count()
+    }
+
+    /// Share of correct rollouts.
+    pub fn pass_rate(&self) -> f64 {
+        self.solved() as f64 / self.len() as f64
+    }
+
+    /// Whether all rewards are one and the same: nothing to learn here. `max == min`, never
+    /// `std > 0`, whose rounding error keeps groups of a constant such as 0.1.
+    pub fn flat(&self) -> bool {
+        self.rewards.iter().all(|r| *r == self.rewards[0])
+    }
+
+    /// Mean reward.
+    pub fn mean(&self) -> f64 {
+        self.rewards.iter().map(|r| f64::from(*r)).sum::<f64>() / self.len() as f64
+    }
+
+    /// The age of the oldest rollout, in model updates.
+    pub fn age(&self) -> u32 {
+        self.ages.iter().copied().max().unwrap_or(0)
+    }
+}
+
+impl View {
+    /// The rollouts on hand for a prompt. Looks through all groups.
+    pub fn group(&self, prompt: PromptId) -> Option<&Group> {
+        self.groups.iter().find(|g| g.prompt == prompt)
+    }
+}
+
+impl Budget {
+    /// Whether the host would serve another round of sampling.
+    pub fn open(&self) -> bool {
+        self.rounds > 0 && self.step_rollouts > 0 && self.run_rollouts > 0 && self.run_tokens > 0
+    }
+}

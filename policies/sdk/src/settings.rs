@@ -1,0 +1,115 @@
+//! Settings: a struct whose fields a run may set by name.
+
+use crate::types::{BadSetting, Error, Run, Setting, Value};
+
+/// What a run may set of a policy. Derive it:
+///
+/// ```
+/// use allot_policy::Settings;
+///
+/// #[derive(Settings)]
+/// struct Mine {
+///     /// Rollouts to try each prompt with.
+///     #[setting(default = 8)]
+///     pilot: u32,
+///     /// Prompts solved less often than this are passed over.
+///     #[setting(default = 0.125)]
+///     solved_at_least: f64,
+/// }
+///
+/// let described = Mine::describe();
+/// assert_eq!(described[1].name, "solved-at-least");
+/// assert_eq!(described[0].summary, "Rollouts to try each prompt with.");
+/// ```
+///
+/// The doc comment is the summary shown to people. A field is `bool`, `i32`, `u32`, `f64`,
+/// `String`, or an enum that derives [`Choice`](derive@crate::Choice).
+pub trait Settings: Sized {
+    /// Every setting, in the order of the fields.
+    fn describe() -> Vec<Setting>;
+    /// The values in force in a run.
+    fn read(run: &Run) -> Result<Self, Error>;
+}
+
+impl Settings for () {
+    fn describe() -> Vec<Setting> {
+        Vec::new()
+    }
+
+    fn read(_run: &Run) -> Result<Self, Error> {
+        Ok(())
+    }
+}
+
+/// A type that a setting's value can have.
+pub trait FromValue: Sized {
+    /// Reads the value; the error says what it should have been.
+    fn from_value(value: &Value) -> Result<Self, String>;
+    /// The value as the contract carries it.
+    fn into_value(self) -> Value;
+}
+
+/// An enum whose variants are the values of a text setting. Derive it on a fieldless enum: the
+/// variant `MaxVariance` is the text `max-variance`.
+pub trait Choice: Sized {
+    /// All texts.
+    const NAMES: &'static [&'static str];
+    /// The variant of a text.
+    fn from_name(name: &str) -> Option<Self>;
+    /// The text of a variant.
+    fn name(&self) -> &'static str;
+}
+
+impl<C: Choice> FromValue for C {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let expected = || format!("expected one of {}", C::NAMES.join(", "));
+        match value {
+            Value::Text(text) => C::from_name(text).ok_or_else(|| format!("`{text}` is unknown; {}", expected())),
+            _ => Err(expected()),
+        }
+    }
+
+    fn into_value(self) -> Value {
+        Value::Text(self.name().to_owned())
+    }
+}
+
+macro_rules! plain {
+    ($type:ty, $variant:ident, $expected:literal, $read:expr, $write:expr) => {
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Result<Self, String> {
+                match value {
+                    Value::$variant(v) => $read(v).ok_or_else(|| format!("{} is not {}", v, $expected)),
+                    _ => Err(concat!("expected ", $expected).to_owned()),
+                }
+            }
+
+            fn into_value(self) -> Value {
+                Value::$variant($write(self))
+            }
+        }
+    };
+}
+
+plain!(bool, Flag, "true or false", |v: &bool| Some(*v), |v| v);
+plain!(i32, Integer, "a whole number", |v: &i32| Some(*v), |v| v);
+plain!(u32, Integer, "a whole number, 0 or more", |v: &i32| u32::try_from(*v).ok(), |v: u32| {
+    i32::try_from(v).unwrap_or(i32::MAX)
+});
+plain!(f64, Number, "a number", |v: &f64| Some(*v), |v| v);
+plain!(String, Text, "text", |v: &String| Some(v.clone()), |v| v);
+
+/// Reads one setting of a run. For the derive.
+#[doc(hidden)]
+pub fn read<T: FromValue>(run: &Run, name: &str) -> Result<T, Error> {
+    let bad = |reason| Error::Setting(BadSetting { name: name.to_owned(), reason });
+    match run.settings.iter().find(|(n, _)| n == name) {
+        Some((_, value)) => T::from_value(value).map_err(bad),
+        None => Err(bad("the host did not give it".to_owned())),
+    }
+}
+
+/// The contract's error for a setting that a policy can't work with.
+pub fn bad(name: &str, reason: impl Into<String>) -> Error {
+    Error::Setting(BadSetting { name: name.to_owned(), reason: reason.into() })
+}
