@@ -1,1 +1,23 @@
+//! Runs an allocation policy that is a Wasm component.
+//!
+//! [`Sandbox::load`] looks at a component before anything of it runs and says in words what is
+//! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
+//! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
+//! silent default. The crate knows nothing of engines, models, files or configs.
 
+mod fault;
+mod look;
+mod policy;
+mod room;
+mod sandbox;
+mod v0_1;
+
+pub use fault::{Fault, LoadError};
+pub use policy::{Cost, Description, Policy, Setting};
+pub use room::{Caps, Level, Line};
+pub use sandbox::Sandbox;
+
+/// The contract's package, without its version.
+pub const CONTRACT: &str = "rollout:allocation";
+/// The version of the contract that new policies are built for.
+pub const CONTRACT_VERSION: &str = "0.1.0";

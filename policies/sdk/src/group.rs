@@ -1,6 +1,6 @@
 //! What policies ask of groups, views and budgets.
 
-use crate::types::{Budget, Group, PromptId, View};
+use crate::types::{Budget, Group, Prompt, PromptId, View};
 
 impl Group {
     /// Rollouts on hand.
@@ -44,6 +44,16 @@ impl View {
     /// The rollouts on hand for a prompt. Looks through all groups.
     pub fn group(&self, prompt: PromptId) -> Option<&Group> {
         self.groups.iter().find(|g| g.prompt == prompt)
+    }
+
+    /// The first `n` prompts of the pool, or all that are there.
+    pub fn offer(&self, n: u32) -> impl Iterator<Item = &Prompt> {
+        self.pool.iter().take(n as usize)
+    }
+
+    /// Whether there are prompts on offer and a budget to sample them with.
+    pub fn can_sample(&self) -> bool {
+        self.budget.open() && !self.pool.is_empty()
     }
 }
 

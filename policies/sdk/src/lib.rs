@@ -47,6 +47,7 @@ pub mod chance;
 mod export;
 mod group;
 pub mod log;
+pub mod made;
 mod plan;
 mod policy;
 mod settings;
@@ -60,7 +61,7 @@ pub use export::shout_panics;
 pub use policy::{Policy, begin, decide, describe, run_with};
 #[doc(hidden)]
 pub use settings::read as settings_read;
-pub use settings::{Choice, FromValue, Settings, bad as bad_setting};
+pub use settings::{Choice, FromValue, Settings, bad as bad_setting, or_else};
 #[doc(hidden)]
 pub use state::mark as state_mark;
 pub use state::{Field, State};
@@ -72,5 +73,5 @@ pub mod prelude {
     pub use crate::types::{
         Action, Advantage, Batch, Error, Group, Past, Pick, Plan, Prompt, PromptId, Request, Run, View,
     };
-    pub use crate::{Choice, Policy, Settings, State, bad_setting};
+    pub use crate::{Choice, Policy, Settings, State, bad_setting, or_else};
 }

@@ -113,3 +113,8 @@ pub fn read<T: FromValue>(run: &Run, name: &str) -> Result<T, Error> {
 pub fn bad(name: &str, reason: impl Into<String>) -> Error {
     Error::Setting(BadSetting { name: name.to_owned(), reason: reason.into() })
 }
+
+/// A count that a run may leave to something else by setting it to 0.
+pub fn or_else(count: u32, default: u32) -> u32 {
+    if count == 0 { default } else { count }
+}

@@ -1,0 +1,117 @@
+//! How rewards become advantages.
+//!
+//! GRPO's rule as verl computes it (`verl/trainer/ppo/core_algos.py`,
+//! `compute_grpo_outcome_advantage`): `A_i = (r_i - mean) / (std + epsilon)`, `std` with one degree
+//! of freedom less; a population of one has mean 0 and deviation 1, so that `A = r`. Here in f64,
+//! and exactly 0 where all rewards of the population are equal.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Advantage, Group, Pick};
+
+/// How a run scales its advantages.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scale {
+    /// Whether to divide by the deviation (GRPO) or not (Dr. GRPO).
+    pub normalize: bool,
+    /// Added to the deviation. verl has 1e-6, PODS 1e-4.
+    pub epsilon: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { normalize: true, epsilon: 1e-6 }
+    }
+}
+
+/// The advantages of a pick, one for each rollout picked, in that order.
+///
+/// The pick is legal for the group ([`rules::check`](crate::rules::check)).
+pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
+    let picked: Vec<f64> =
+        pick.positions(group.len()).into_iter().map(|i| f64::from(group.rewards[i])).collect();
+    let weight = f64::from(pick.weight);
+    match &pick.advantage {
+        Advantage::Given(own) => own.iter().map(|a| (f64::from(*a) * weight) as f32).collect(),
+        Advantage::Picked => measured(&picked, &picked, scale, weight),
+        Advantage::Group => {
+            let all: Vec<f64> = group.rewards.iter().map(|r| f64::from(*r)).collect();
+            measured(&picked, &all, scale, weight)
+        }
+    }
+}
+
+/// Rewards measured against a population that is not empty.
+fn measured(rewards: &[f64], population: &[f64], scale: Scale, weight: f64) -> Vec<f32> {
+    let n = population.len() as f64;
+    let (mean, deviation) = if population.len() == 1 {
+        (0.0, 1.0)
+    } else if population.iter().all(|r| *r == population[0]) {
+        return vec![0.0; rewards.len()];
+    } else {
+        let mean = population.iter().sum::<f64>() / n;
+        let squares = population.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>();
+        (mean, (squares / (n - 1.0)).sqrt())
+    };
+    let scale = if scale.normalize { weight / (deviation + scale.epsilon) } else { weight };
+    rewards.iter().map(|r| ((r - mean) * scale) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PromptId;
+
+    fn group(rewards: &[f32]) -> Group {
+        let n = rewards.len();
+        Group {
+            prompt: PromptId(0),
+            rewards: rewards.to_vec(),
+            correct: vec![false; n],
+            tokens: vec![1; n],
+            ages: vec![0; n],
+            truncated: vec![false; n],
+            signals: Vec::new(),
+        }
+    }
+
+    fn pick(rollouts: Option<Vec<u32>>, advantage: Advantage) -> Pick {
+        Pick { prompt: PromptId(0), rollouts, advantage, weight: 1.0 }
+    }
+
+    #[test]
+    fn picked_and_group_measure_against_different_populations() {
+        let group = group(&[1.0, 0.0, 0.0, 0.0]);
+        let picked = of_pick(&pick(Some(vec![0, 1]), Advantage::Picked), &group, Scale::default());
+        let whole = of_pick(&pick(Some(vec![0, 1]), Advantage::Group), &group, Scale::default());
+        assert!((picked[0] - 0.707_106).abs() < 1e-5 && (picked[1] + 0.707_106).abs() < 1e-5, "{picked:?}");
+        assert!((whole[0] - 1.499_997).abs() < 1e-5 && (whole[1] + 0.499_999).abs() < 1e-5, "{whole:?}");
+    }
+
+    #[test]
+    fn equal_rewards_teach_exactly_nothing() {
+        // 0.1 seven times has a standard deviation of 1e-17 in floating point, not 0.
+        let all = of_pick(&pick(None, Advantage::Picked), &group(&[0.1; 7]), Scale::default());
+        assert_eq!(all, [0.0; 7]);
+    }
+
+    #[test]
+    fn a_population_of_one_keeps_its_reward() {
+        let one = of_pick(&pick(None, Advantage::Picked), &group(&[0.7]), Scale::default());
+        assert!((one[0] - 0.7).abs() < 1e-5);
+    }
+
+    #[test]
+    fn given_advantages_are_only_weighted() {
+        let mut pick = pick(Some(vec![1]), Advantage::Given(vec![3.0]));
+        pick.weight = 0.5;
+        assert_eq!(of_pick(&pick, &group(&[1.0, 0.0]), Scale::default()), [1.5]);
+    }
+
+    #[test]
+    fn without_normalizing_only_the_mean_is_taken_off() {
+        let scale = Scale { normalize: false, ..Scale::default() };
+        assert_eq!(of_pick(&pick(None, Advantage::Picked), &group(&[1.0, 0.0]), scale), [0.5, -0.5]);
+    }
+}

@@ -1,0 +1,284 @@
+//! The books: who may sample what, and what was spent.
+//!
+//! Nothing samples without a [`Grant`], and nothing else makes one. For any plan:
+//! granted = sampled = charged ≤ budget.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Budget, PromptId, Request};
+
+/// What a run may spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Rounds of sampling in a step.
+    pub rounds: u32,
+    /// Rollouts in a step, if limited.
+    pub step_rollouts: Option<u32>,
+    /// Rollouts in the run, if limited.
+    pub run_rollouts: Option<u64>,
+    /// Generated tokens in the run, if limited.
+    pub run_tokens: Option<u64>,
+    /// The longest that a rollout can get, in generated tokens. A rollout is granted only while
+    /// that many are left, so that no run ever generates more than it may.
+    pub longest: u32,
+}
+
+/// What was spent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Rounds in the step at hand.
+    pub rounds: u32,
+    /// Rollouts in the step at hand.
+    pub step_rollouts: u64,
+    /// Rollouts in the run.
+    pub run_rollouts: u64,
+    /// Generated tokens in the run.
+    pub run_tokens: u64,
+}
+
+/// The right to sample some rollouts, once. Only [`Books::grant`] makes one; it can't be copied,
+/// and an engine takes it by value.
+#[derive(Debug)]
+#[must_use = "what was granted is to be sampled and charged"]
+pub struct Grant {
+    lines: Vec<Line>,
+}
+
+/// Some rollouts of one prompt in a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// The first one's position in the prompt's group.
+    pub first: u32,
+    /// How many. At least 1.
+    pub count: u32,
+}
+
+impl Grant {
+    /// What was granted, in the order it was asked for.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Rollouts in all.
+    pub fn rollouts(&self) -> u64 {
+        self.lines.iter().map(|line| u64::from(line.count)).sum()
+    }
+
+    /// Whether nothing was left to grant.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// An engine that did not do what it was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A rollout came back that was not granted, or came twice.
+    NotGranted(PromptId, u32),
+    /// Fewer came back than were granted.
+    Missing(u64),
+    /// A rollout is longer than the limit.
+    TooLong(PromptId, u32),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotGranted(prompt, position) => {
+                write!(f, "the engine gave rollout {position} of prompt `{prompt}`, which was not granted or came twice")
+            }
+            Self::Missing(n) => write!(f, "the engine gave {n} rollouts fewer than were granted"),
+            Self::TooLong(prompt, tokens) => {
+                write!(f, "the engine gave a rollout of prompt `{prompt}` with {tokens} tokens, past the length limit")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// The books of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Books {
+    limits: Limits,
+    spent: Spent,
+    /// What was granted last and is not charged yet.
+    open: Vec<Line>,
+}
+
+impl Books {
+    /// Fresh books.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, spent: Spent::default(), open: Vec::new() }
+    }
+
+    /// What was spent so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// What may be spent.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Opens a step: its rounds and rollouts count from 0 again.
+    pub fn open_step(&mut self) {
+        self.spent.rounds = 0;
+        self.spent.step_rollouts = 0;
+    }
+
+    /// What is left, as a policy sees it.
+    pub fn budget(&self) -> Budget {
+        let left = |limit: Option<u64>, spent| limit.map_or(u64::MAX, |limit| limit.saturating_sub(spent));
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Budget {
+            rounds: self.limits.rounds.saturating_sub(self.spent.rounds),
+            step_rollouts: narrow(left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)),
+            run_rollouts: narrow(left(self.limits.run_rollouts, self.spent.run_rollouts)),
+            run_tokens: left(self.limits.run_tokens, self.spent.run_tokens),
+        }
+    }
+
+    /// How many rollouts could be granted now.
+    pub fn grantable(&self) -> u64 {
+        let left = |limit: Option<u64>, spent| limit.map_or(u64::MAX, |limit| limit.saturating_sub(spent));
+        let by_tokens = match self.limits.run_tokens {
+            Some(limit) => limit.saturating_sub(self.spent.run_tokens) / u64::from(self.limits.longest.max(1)),
+            None => u64::MAX,
+        };
+        left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
+            .min(left(self.limits.run_rollouts, self.spent.run_rollouts))
+            .min(by_tokens)
+    }
+
+    /// Whether the run can sample nothing more, now or in any later step.
+    pub fn exhausted(&self) -> bool {
+        let mut next_step = self.clone();
+        next_step.open_step();
+        next_step.grantable() == 0
+    }
+
+    /// Grants what is asked for, first to last, as far as the budget goes, and takes a round.
+    /// `next` tells the next free position in a prompt's group.
+    pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
+        debug_assert!(self.open.is_empty(), "the last grant was not charged");
+        let mut left = self.grantable();
+        let mut lines = Vec::with_capacity(asked.len());
+        for request in asked {
+            let count = left.min(u64::from(request.count)) as u32;
+            if count == 0 {
+                break;
+            }
+            left -= u64::from(count);
+            lines.push(Line { prompt: request.prompt, first: next(request.prompt), count });
+        }
+        self.spent.rounds += 1;
+        self.open.clone_from(&lines);
+        Grant { lines }
+    }
+
+    /// Charges what the last grant gave: for each rollout its prompt, its position in the group,
+    /// and its length in tokens, in the order of the grant.
+    pub fn charge(&mut self, sampled: impl IntoIterator<Item = (PromptId, u32, u32)>) -> Result<(), Fault> {
+        let open = std::mem::take(&mut self.open);
+        let mut expected =
+            open.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i)));
+        let (mut rollouts, mut tokens) = (0, 0);
+        for (prompt, position, length) in sampled {
+            if expected.next() != Some((prompt, position)) {
+                return Err(Fault::NotGranted(prompt, position));
+            }
+            if length > self.limits.longest {
+                return Err(Fault::TooLong(prompt, length));
+            }
+            rollouts += 1;
+            tokens += u64::from(length);
+        }
+        let missing = expected.count();
+        if missing > 0 {
+            return Err(Fault::Missing(missing as u64));
+        }
+        self.spent.step_rollouts += rollouts;
+        self.spent.run_rollouts += rollouts;
+        self.spent.run_tokens += tokens;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn books(run: u64) -> Books {
+        Books::new(Limits {
+            rounds: 3,
+            step_rollouts: Some(10),
+            run_rollouts: Some(run),
+            run_tokens: Some(100),
+            longest: 5,
+        })
+    }
+
+    fn ask(prompt: u32, count: u32) -> Request {
+        Request { prompt: PromptId(prompt), count }
+    }
+
+    fn sample(grant: &Grant, tokens: u32) -> Vec<(PromptId, u32, u32)> {
+        grant.lines().iter().flat_map(|l| (0..l.count).map(move |i| (l.prompt, l.first + i, tokens))).collect()
+    }
+
+    #[test]
+    fn serves_first_to_last_and_clips_the_rest() {
+        let mut books = books(5);
+        let grant = books.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| 4);
+        let line = |prompt, count| Line { prompt: PromptId(prompt), first: 4, count };
+        assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
+        books.charge(sample(&grant, 2)).expect("all of it was granted");
+        assert_eq!(books.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
+        assert!(books.exhausted());
+    }
+
+    #[test]
+    fn the_longest_answer_must_fit_the_token_budget() {
+        let mut books = books(1000);
+        // 100 tokens at 5 each would be 20 rollouts; the step's 10 are fewer.
+        let grant = books.grant(&[ask(1, 50)], |_| 0);
+        assert_eq!(grant.rollouts(), 10);
+        books.charge(sample(&grant, 5)).expect("all of it was granted");
+        books.open_step();
+        let grant = books.grant(&[ask(1, 50)], |_| 10);
+        books.charge(sample(&grant, 5)).expect("all of it was granted");
+        assert_eq!(books.budget().run_tokens, 0);
+        assert!(books.exhausted());
+    }
+
+    #[test]
+    fn a_new_step_opens_the_step_budget_again() {
+        let mut books = books(1000);
+        let grant = books.grant(&[ask(1, 10)], |_| 0);
+        books.charge(sample(&grant, 1)).expect("all of it was granted");
+        assert_eq!((books.grantable(), books.exhausted()), (0, false));
+        books.open_step();
+        assert_eq!((books.grantable(), books.budget().rounds), (10, 3));
+    }
+
+    #[test]
+    fn an_engine_that_gives_something_else_is_told_so() {
+        let wrong = |change: fn(&mut Vec<(PromptId, u32, u32)>)| {
+            let mut books = books(1000);
+            let grant = books.grant(&[ask(1, 2)], |_| 0);
+            let mut sampled = sample(&grant, 1);
+            change(&mut sampled);
+            books.charge(sampled).expect_err("the engine did something else")
+        };
+        assert_eq!(wrong(|s| s.truncate(1)), Fault::Missing(1));
+        assert_eq!(wrong(|s| s[1].1 = 0), Fault::NotGranted(PromptId(1), 0));
+        assert_eq!(wrong(|s| s.push((PromptId(1), 2, 1))), Fault::NotGranted(PromptId(1), 2));
+        assert_eq!(wrong(|s| s[0].2 = 6), Fault::TooLong(PromptId(1), 6));
+    }
+}

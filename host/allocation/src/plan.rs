@@ -1,0 +1,101 @@
+//! What a policy answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::PromptId;
+
+/// A policy's answer to a view. A request, never a grant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What to do next.
+    pub action: Action,
+    /// Prompts of the pool to pass over until the next epoch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skip: Vec<PromptId>,
+    /// Prompts never to offer again in this run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evict: Vec<PromptId>,
+    /// What the policy remembers. Not written with the plan: the record has its own way for bytes.
+    #[serde(skip)]
+    pub state: Vec<u8>,
+    /// Numbers to log, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<(String, f64)>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Sample these, first to last, and ask again.
+    Sample(Vec<Request>),
+    /// Update the model on this batch. Ends the step.
+    Train(Batch),
+}
+
+/// Some rollouts of one prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The prompt, of the pool or on hand.
+    pub prompt: PromptId,
+    /// Rollouts to add to those on hand. At least 1.
+    pub count: u32,
+}
+
+/// What to train on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// At most one pick a prompt. None at all means a step without an update.
+    pub picks: Vec<Pick>,
+    /// Prompts whose rollouts, but for those picked, stay on hand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hold: Vec<PromptId>,
+}
+
+/// The rollouts of one group to train on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pick {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Positions in the group's lists, or none for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollouts: Option<Vec<u32>>,
+    /// How rewards become advantages.
+    pub advantage: Advantage,
+    /// Scales the advantages. Finite and not negative.
+    pub weight: f32,
+}
+
+/// How a group's rewards become advantages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advantage {
+    /// Measured against the rollouts picked.
+    Picked,
+    /// Measured against all rollouts of the prompt on hand.
+    Group,
+    /// The policy's own, one for each rollout picked.
+    Given(Vec<f32>),
+}
+
+impl Pick {
+    /// How many rollouts are picked of a group of `n`.
+    pub fn count(&self, n: usize) -> usize {
+        self.rollouts.as_ref().map_or(n, Vec::len)
+    }
+
+    /// The positions picked of a group of `n`, in order.
+    pub fn positions(&self, n: usize) -> Vec<usize> {
+        match &self.rollouts {
+            Some(positions) => positions.iter().map(|p| *p as usize).collect(),
+            None => (0..n).collect(),
+        }
+    }
+}
+
+impl Plan {
+    /// A plan of this action and nothing else.
+    pub fn of(action: Action) -> Self {
+        Self { action, skip: Vec::new(), evict: Vec::new(), state: Vec::new(), metrics: Vec::new() }
+    }
+}

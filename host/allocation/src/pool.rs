@@ -1,0 +1,297 @@
+//! The pool: the prompts on offer, drawn from the data set in order, epoch after epoch.
+//!
+//! It remembers outcomes of past visits and which prompts were evicted. What it does for a view
+//! costs in proportion to the pool, never to the data set.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Past, Prompt, PromptId, Shelf, Visit, seed};
+
+/// The order in which an epoch's prompts come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// A new permutation each epoch, from the run's seed.
+    Shuffled,
+    /// As the data set has them.
+    Sequential,
+}
+
+/// The prompts on offer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pool {
+    seed: u64,
+    order: Order,
+    /// How many prompts to have on offer.
+    size: u32,
+    /// Length of each prompt of the data set, in tokens.
+    lengths: Vec<u32>,
+    /// Where the data set is read next.
+    epoch: u32,
+    cursor: u32,
+    /// The epoch's permutation, where there is one. Made again from the seed when it is missing.
+    #[serde(skip)]
+    permutation: Vec<u32>,
+    #[serde(skip)]
+    permuted_epoch: Option<u32>,
+    offered: Vec<Prompt>,
+    /// Prompts that had rollouts on hand when their turn came, with their epoch. They come on offer
+    /// as soon as those are gone.
+    deferred: VecDeque<(PromptId, u32)>,
+    evicted: BTreeSet<PromptId>,
+    past: BTreeMap<PromptId, Past>,
+    /// Prompts that came on offer since they were last taken out by [`Pool::newly_offered`].
+    #[serde(skip)]
+    fresh: usize,
+}
+
+impl Pool {
+    /// A pool of `size` prompts over a data set of prompts of these lengths, in tokens.
+    pub fn new(seed: u64, order: Order, size: u32, lengths: Vec<u32>) -> Self {
+        Self {
+            seed,
+            order,
+            size,
+            lengths,
+            epoch: 0,
+            cursor: 0,
+            permutation: Vec::new(),
+            permuted_epoch: None,
+            offered: Vec::new(),
+            deferred: VecDeque::new(),
+            evicted: BTreeSet::new(),
+            past: BTreeMap::new(),
+            fresh: 0,
+        }
+    }
+
+    /// Prompts in the data set.
+    pub fn prompts(&self) -> u32 {
+        self.lengths.len() as u32
+    }
+
+    /// The prompts on offer, in order.
+    pub fn offered(&self) -> &[Prompt] {
+        &self.offered
+    }
+
+    /// The prompts that the last [`top_up`](Self::top_up) brought, in order: the tail of
+    /// [`offered`](Self::offered).
+    pub fn newly_offered(&self) -> &[Prompt] {
+        &self.offered[self.offered.len() - self.fresh..]
+    }
+
+    /// Puts prompts on offer until there are enough, or the next one is on offer already.
+    pub fn top_up(&mut self, shelf: &Shelf) {
+        let before = self.offered.len();
+        let mut on_offer: HashSet<PromptId> = self.offered.iter().map(|p| p.id).collect();
+        let waiting: HashSet<PromptId> = self.deferred.iter().map(|(id, _)| *id).collect();
+
+        for _ in 0..self.deferred.len() {
+            let Some((id, epoch)) = self.deferred.pop_front() else { break };
+            if self.offered.len() < self.size as usize && !shelf.holds(id) {
+                on_offer.insert(id);
+                self.offer(id, epoch);
+            } else {
+                self.deferred.push_back((id, epoch));
+            }
+        }
+        while self.offered.len() < self.size as usize {
+            let Some((id, epoch)) = self.peek() else { break };
+            if on_offer.contains(&id) || waiting.contains(&id) {
+                break;
+            }
+            self.cursor += 1;
+            if shelf.holds(id) {
+                self.deferred.push_back((id, epoch));
+                // A prompt waits once at most, so the data set can't be read round and round.
+                if self.deferred.len() + self.offered.len() >= self.lengths.len() {
+                    break;
+                }
+            } else {
+                on_offer.insert(id);
+                self.offer(id, epoch);
+            }
+        }
+        self.fresh = self.offered.len() - before;
+    }
+
+    /// Takes prompts off offer: those sampled, and those passed over until the next epoch.
+    pub fn take(&mut self, prompts: impl IntoIterator<Item = PromptId>) {
+        let taken: HashSet<PromptId> = prompts.into_iter().collect();
+        if !taken.is_empty() {
+            self.offered.retain(|p| !taken.contains(&p.id));
+        }
+    }
+
+    /// Takes prompts off offer for the rest of the run.
+    pub fn evict(&mut self, prompts: &[PromptId]) {
+        if prompts.is_empty() {
+            return;
+        }
+        self.evicted.extend(prompts);
+        self.take(prompts.iter().copied());
+        let evicted = &self.evicted;
+        self.deferred.retain(|(id, _)| !evicted.contains(id));
+    }
+
+    /// Remembers what a step's visits gave.
+    pub fn remember(&mut self, step: u32, visits: &[Visit]) {
+        for visit in visits {
+            let old = self.past.get(&visit.prompt).copied();
+            self.past.insert(visit.prompt, visit.past(step, old));
+        }
+    }
+
+    /// How many prompts were evicted.
+    pub fn evicted(&self) -> usize {
+        self.evicted.len()
+    }
+
+    fn offer(&mut self, id: PromptId, epoch: u32) {
+        let past = self.past.get(&id).copied();
+        self.offered.push(Prompt { id, epoch, tokens: self.lengths[id.0 as usize], past });
+    }
+
+    /// The next prompt of the data set that is not evicted; moves the cursor to it.
+    fn peek(&mut self) -> Option<(PromptId, u32)> {
+        if self.evicted.len() >= self.lengths.len() {
+            return None;
+        }
+        loop {
+            if self.cursor as usize >= self.lengths.len() {
+                self.cursor = 0;
+                self.epoch += 1;
+            }
+            let id = PromptId(match self.order {
+                Order::Sequential => self.cursor,
+                Order::Shuffled => {
+                    if self.permuted_epoch != Some(self.epoch) {
+                        self.permutation = seed::order(self.seed, self.epoch, self.prompts());
+                        self.permuted_epoch = Some(self.epoch);
+                    }
+                    self.permutation[self.cursor as usize]
+                }
+            });
+            if !self.evicted.contains(&id) {
+                return Some((id, self.epoch));
+            }
+            self.cursor += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    fn pool(prompts: u32, size: u32) -> Pool {
+        Pool::new(1, Order::Sequential, size, vec![3; prompts as usize])
+    }
+
+    fn ids(pool: &Pool) -> Vec<(u32, u32)> {
+        pool.offered().iter().map(|p| (p.id.0, p.epoch)).collect()
+    }
+
+    fn shelf_with(prompts: &[u32]) -> Shelf {
+        let mut shelf = Shelf::new(0);
+        shelf.open_step();
+        for p in prompts {
+            shelf.add(vec![Outcome::of(PromptId(*p), 0, 1.0, true)]);
+        }
+        shelf
+    }
+
+    #[test]
+    fn tops_up_in_order_and_wraps_into_the_next_epoch() {
+        let (mut pool, shelf) = (pool(5, 3), Shelf::new(0));
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(0, 0), (1, 0), (2, 0)]);
+        assert_eq!(pool.newly_offered().len(), 3);
+        pool.take([PromptId(0), PromptId(1)]);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(2, 0), (3, 0), (4, 0)]);
+        assert_eq!(pool.newly_offered().len(), 2);
+        pool.take([PromptId(2)]);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(3, 0), (4, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn a_prompt_is_on_offer_once() {
+        let (mut pool, shelf) = (pool(3, 10), Shelf::new(0));
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(0, 0), (1, 0), (2, 0)]);
+        pool.take([PromptId(0)]);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(1, 0), (2, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn a_prompt_on_hand_waits_for_its_turn() {
+        let mut pool = pool(4, 2);
+        pool.top_up(&shelf_with(&[0, 1]));
+        assert_eq!(ids(&pool), [(2, 0), (3, 0)]);
+        pool.take([PromptId(2), PromptId(3)]);
+        pool.top_up(&shelf_with(&[1]));
+        assert_eq!(ids(&pool), [(0, 0)], "1 waits still, and the next epoch's 0 is on offer already");
+        pool.take([PromptId(0)]);
+        pool.top_up(&Shelf::new(0));
+        assert_eq!(ids(&pool), [(1, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn all_prompts_on_hand_leave_an_empty_pool() {
+        let mut pool = pool(3, 2);
+        let shelf = shelf_with(&[0, 1, 2]);
+        pool.top_up(&shelf);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), []);
+        pool.top_up(&Shelf::new(0));
+        assert_eq!(ids(&pool), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn an_evicted_prompt_never_comes_back() {
+        let (mut pool, shelf) = (pool(3, 2), Shelf::new(0));
+        pool.top_up(&shelf);
+        pool.evict(&[PromptId(1)]);
+        for _ in 0..5 {
+            pool.top_up(&shelf);
+            assert!(ids(&pool).iter().all(|(id, _)| *id != 1));
+            pool.take([pool.offered()[0].id]);
+        }
+        pool.evict(&[PromptId(0), PromptId(2)]);
+        pool.top_up(&shelf);
+        assert!(pool.offered().is_empty());
+    }
+
+    #[test]
+    fn a_skipped_prompt_comes_back_in_the_next_epoch() {
+        let (mut pool, shelf) = (pool(2, 1), Shelf::new(0));
+        pool.top_up(&shelf);
+        pool.take([PromptId(0)]);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(1, 0)]);
+        pool.take([PromptId(1)]);
+        pool.top_up(&shelf);
+        assert_eq!(ids(&pool), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_shuffled_epoch_offers_each_prompt_once() {
+        let mut pool = Pool::new(9, Order::Shuffled, 1, vec![1; 50]);
+        let mut seen = BTreeSet::new();
+        for _ in 0..50 {
+            pool.top_up(&Shelf::new(0));
+            let prompt = pool.offered()[0];
+            assert_eq!(prompt.epoch, 0);
+            seen.insert(prompt.id);
+            pool.take([prompt.id]);
+        }
+        assert_eq!(seen.len(), 50);
+    }
+}

@@ -1,0 +1,316 @@
+//! The rules that a plan must keep. A plan that breaks one ends the run with a sentence that names
+//! the policy, the step, the round and the prompt.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, View};
+
+/// Bounds on what goes into the record with each plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of state.
+    pub state: usize,
+    /// Metrics.
+    pub metrics: usize,
+    /// Bytes of a metric's name.
+    pub metric_name: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { state: 16 << 20, metrics: 64, metric_name: 64 }
+    }
+}
+
+/// A broken rule, and where it was broken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    /// The policy's name.
+    pub policy: String,
+    /// The step.
+    pub step: u32,
+    /// The round.
+    pub round: u32,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// The rules, each by what breaks it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    // === What is sampled ===
+    /// A plan samples although the step has no round left.
+    NoRoundLeft,
+    /// A plan samples although the step has no rollout left.
+    NoStepRolloutLeft,
+    /// A plan neither samples, skips, evicts nor trains.
+    NothingAsked,
+    /// A request for a prompt that is neither in the pool nor on hand.
+    UnknownRequest(PromptId),
+    /// A prompt requested twice.
+    RequestedTwice(PromptId),
+    /// A request for no rollouts.
+    NoCount(PromptId),
+    /// A prompt both requested and skipped.
+    RequestedAndSkipped(PromptId),
+
+    // === What is passed over ===
+    /// A skip of a prompt that is not in the pool.
+    SkipNotInPool(PromptId),
+    /// An eviction of a prompt that is neither in the pool nor on hand.
+    UnknownEviction(PromptId),
+
+    // === What is trained on ===
+    /// A pick of a prompt with no rollouts on hand.
+    UnknownPick(PromptId),
+    /// A prompt picked twice.
+    PickedTwice(PromptId),
+    /// A pick of no rollouts.
+    EmptyPick(PromptId),
+    /// A position past the end of its group: prompt, position, length.
+    NoSuchPosition(PromptId, u32, usize),
+    /// A position picked twice: prompt, position.
+    PositionTwice(PromptId, u32),
+    /// A weight that is not a finite number of 0 or more.
+    BadWeight(PromptId, f32),
+    /// Given advantages that are not one for each rollout picked: prompt, given, picked.
+    GivenCount(PromptId, usize, usize),
+    /// A given advantage that is not finite: prompt, index.
+    GivenNotFinite(PromptId, usize),
+    /// A hold of a prompt with no rollouts on hand.
+    UnknownHold(PromptId),
+
+    // === What is remembered and logged ===
+    /// A state larger than the record takes: bytes, bound.
+    StateTooLarge(usize, usize),
+    /// More metrics than the record takes: count, bound.
+    TooManyMetrics(usize, usize),
+    /// A metric without a name, or with too long a one: bytes, bound.
+    MetricName(usize, usize),
+    /// A metric named twice.
+    MetricTwice(String),
+    /// A metric that is not finite.
+    MetricNotFinite(String),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy `{}` {} (step {}, round {})", self.policy, self.rule, self.step, self.round)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoundLeft => write!(f, "asked to sample, but the step has no round of sampling left"),
+            Self::NoStepRolloutLeft => write!(f, "asked to sample, but the step has no rollout left"),
+            Self::NothingAsked => write!(f, "asked for no rollouts, skipped nothing and evicted nothing"),
+            Self::UnknownRequest(p) => {
+                write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor on hand")
+            }
+            Self::RequestedTwice(p) => write!(f, "asked for prompt `{p}` twice in one plan"),
+            Self::NoCount(p) => write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1"),
+            Self::RequestedAndSkipped(p) => write!(f, "both asked for rollouts of prompt `{p}` and skipped it"),
+            Self::SkipNotInPool(p) => write!(f, "skipped prompt `{p}`, which is not in the pool"),
+            Self::UnknownEviction(p) => {
+                write!(f, "evicted prompt `{p}`, which is neither in the pool nor on hand")
+            }
+            Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no rollouts on hand"),
+            Self::PickedTwice(p) => write!(f, "picked prompt `{p}` twice in one batch"),
+            Self::EmptyPick(p) => write!(f, "picked none of the rollouts of prompt `{p}`"),
+            Self::NoSuchPosition(p, position, len) => {
+                write!(f, "picked rollout {position} of prompt `{p}`, which has {len} on hand (0 to {})", len - 1)
+            }
+            Self::PositionTwice(p, position) => write!(f, "picked rollout {position} of prompt `{p}` twice"),
+            Self::BadWeight(p, weight) => {
+                write!(f, "gave prompt `{p}` the weight {weight}; a weight is finite and not negative")
+            }
+            Self::GivenCount(p, given, picked) => {
+                write!(f, "gave {given} advantages for the {picked} rollouts picked of prompt `{p}`")
+            }
+            Self::GivenNotFinite(p, index) => {
+                write!(f, "gave an advantage that is not finite for prompt `{p}`, at index {index}")
+            }
+            Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no rollouts on hand"),
+            Self::StateTooLarge(bytes, bound) => {
+                write!(f, "returned a state of {bytes} bytes; the record takes {bound} at most")
+            }
+            Self::TooManyMetrics(count, bound) => {
+                write!(f, "returned {count} metrics; the record takes {bound} at most")
+            }
+            Self::MetricName(bytes, bound) => {
+                write!(f, "named a metric with {bytes} bytes; a name has 1 to {bound}")
+            }
+            Self::MetricTwice(name) => write!(f, "returned the metric `{name}` twice"),
+            Self::MetricNotFinite(name) => {
+                write!(f, "returned the metric `{name}` with a value that is not finite")
+            }
+        }
+    }
+}
+
+impl Rule {
+    /// What the policy's author can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NoRoundLeft | Self::NoStepRolloutLeft => {
+                "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`"
+            }
+            Self::NothingAsked => "answer `train` when there is nothing to sample; its picks may be empty",
+            Self::UnknownRequest(_) | Self::UnknownEviction(_) => {
+                "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
+            }
+            Self::RequestedTwice(_) => "add the counts up in one request",
+            Self::NoCount(_) => "leave the request out",
+            Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
+            Self::SkipNotInPool(_) => "skip only ids of `view.pool`; to pass over a prompt for good, evict it",
+            Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
+            Self::PickedTwice(_) => "put all positions of a prompt into one pick",
+            Self::EmptyPick(_) => "leave the pick out, or give no list at all for every rollout",
+            Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
+                "positions index the group's lists, from 0, each once"
+            }
+            Self::BadWeight(..) | Self::GivenNotFinite(..) | Self::MetricNotFinite(_) => {
+                "look for a division by zero"
+            }
+            Self::GivenCount(..) => "give one advantage for each rollout picked, in the order of the pick",
+            Self::StateTooLarge(..) => {
+                "past visits and held rollouts come with every view; remember only what does not"
+            }
+            Self::TooManyMetrics(..) | Self::MetricName(..) | Self::MetricTwice(_) => {
+                "metrics are a few short names, each once"
+            }
+        }
+    }
+}
+
+/// Checks a policy's plan against the view it was made for.
+pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {
+    let broken =
+        |rule| Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule };
+    check_plan(view, plan, bounds).map_err(broken)
+}
+
+fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
+    let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).collect();
+    let on_hand: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
+
+    check_memory(plan, bounds)?;
+    let skipped: HashSet<PromptId> = plan.skip.iter().copied().collect();
+    if let Some(p) = plan.skip.iter().find(|p| !pool.contains(p)) {
+        return Err(Rule::SkipNotInPool(*p));
+    }
+    if let Some(p) = plan.evict.iter().find(|p| !pool.contains(p) && !on_hand.contains_key(p)) {
+        return Err(Rule::UnknownEviction(*p));
+    }
+    match &plan.action {
+        Action::Sample(requests) => {
+            if view.budget.rounds == 0 {
+                return Err(Rule::NoRoundLeft);
+            }
+            if requests.is_empty() {
+                let idle = plan.skip.is_empty() && plan.evict.is_empty();
+                return if idle { Err(Rule::NothingAsked) } else { Ok(()) };
+            }
+            if view.budget.step_rollouts == 0 {
+                return Err(Rule::NoStepRolloutLeft);
+            }
+            check_requests(requests, &pool, &on_hand, &skipped)
+        }
+        Action::Train(batch) => check_batch(batch, &on_hand),
+    }
+}
+
+fn check_requests(
+    requests: &[Request],
+    pool: &HashSet<PromptId>,
+    on_hand: &HashMap<PromptId, usize>,
+    skipped: &HashSet<PromptId>,
+) -> Result<(), Rule> {
+    let mut seen = HashSet::new();
+    for request in requests {
+        let p = request.prompt;
+        if !pool.contains(&p) && !on_hand.contains_key(&p) {
+            return Err(Rule::UnknownRequest(p));
+        }
+        if !seen.insert(p) {
+            return Err(Rule::RequestedTwice(p));
+        }
+        if request.count == 0 {
+            return Err(Rule::NoCount(p));
+        }
+        if skipped.contains(&p) {
+            return Err(Rule::RequestedAndSkipped(p));
+        }
+    }
+    Ok(())
+}
+
+fn check_batch(batch: &Batch, on_hand: &HashMap<PromptId, usize>) -> Result<(), Rule> {
+    let mut seen = HashSet::new();
+    for pick in &batch.picks {
+        let len = *on_hand.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
+        if !seen.insert(pick.prompt) {
+            return Err(Rule::PickedTwice(pick.prompt));
+        }
+        check_pick(pick, len)?;
+    }
+    match batch.hold.iter().find(|p| !on_hand.contains_key(p)) {
+        Some(p) => Err(Rule::UnknownHold(*p)),
+        None => Ok(()),
+    }
+}
+
+fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
+    let p = pick.prompt;
+    if let Some(positions) = &pick.rollouts {
+        if positions.is_empty() {
+            return Err(Rule::EmptyPick(p));
+        }
+        let mut taken = vec![false; len];
+        for position in positions {
+            let place = taken.get_mut(*position as usize).ok_or(Rule::NoSuchPosition(p, *position, len))?;
+            if std::mem::replace(place, true) {
+                return Err(Rule::PositionTwice(p, *position));
+            }
+        }
+    }
+    if !(pick.weight.is_finite() && pick.weight >= 0.0) {
+        return Err(Rule::BadWeight(p, pick.weight));
+    }
+    if let Advantage::Given(own) = &pick.advantage {
+        let picked = pick.count(len);
+        if own.len() != picked {
+            return Err(Rule::GivenCount(p, own.len(), picked));
+        }
+        if let Some(index) = own.iter().position(|a| !a.is_finite()) {
+            return Err(Rule::GivenNotFinite(p, index));
+        }
+    }
+    Ok(())
+}
+
+fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
+    if plan.state.len() > bounds.state {
+        return Err(Rule::StateTooLarge(plan.state.len(), bounds.state));
+    }
+    if plan.metrics.len() > bounds.metrics {
+        return Err(Rule::TooManyMetrics(plan.metrics.len(), bounds.metrics));
+    }
+    let mut seen = HashSet::new();
+    for (name, value) in &plan.metrics {
+        if name.is_empty() || name.len() > bounds.metric_name {
+            return Err(Rule::MetricName(name.len(), bounds.metric_name));
+        }
+        if !seen.insert(name) {
+            return Err(Rule::MetricTwice(name.clone()));
+        }
+        if !value.is_finite() {
+            return Err(Rule::MetricNotFinite(name.clone()));
+        }
+    }
+    Ok(())
+}

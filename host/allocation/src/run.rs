@@ -1,0 +1,62 @@
+//! A run's constants, as a policy sees them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The constants of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Every setting that the policy described, in that order, with the value in force.
+    pub settings: Vec<(String, Value)>,
+    /// Prompts in the data set.
+    pub prompts: u32,
+    /// Steps planned.
+    pub steps: u32,
+    /// Groups to train on in each update, as a uniform policy would.
+    pub groups: u32,
+    /// Rollouts in each group, as a uniform policy would.
+    pub rollouts: u32,
+    /// Prompts on offer in each view, while the data set lasts.
+    pub pool: u32,
+    /// The oldest age at which a rollout is still kept, in model updates.
+    pub max_age: u32,
+}
+
+/// The value of a policy's setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// True or false.
+    Flag(bool),
+    /// A whole number.
+    Integer(i32),
+    /// A number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+impl Value {
+    /// What kind of value this is, in words.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Flag(_) => "true or false",
+            Self::Integer(_) => "a whole number",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(v) => write!(f, "{v}"),
+            Self::Integer(v) => write!(f, "{v}"),
+            // `{:?}` keeps the point of 1.0, by which a number is told from a whole number.
+            Self::Number(v) => write!(f, "{v:?}"),
+            Self::Text(v) => write!(f, "{v:?}"),
+        }
+    }
+}

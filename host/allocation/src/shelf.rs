@@ -1,0 +1,408 @@
+//! The shelf: the rollouts on hand, by prompt.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Batch, Group, Past, PromptId};
+
+/// A rollout's number in its run: the first one sampled is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RolloutId(pub u64);
+
+/// A scored rollout, as it comes to the shelf.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Its place among the prompt's rollouts.
+    pub position: u32,
+    /// The reward, or none where it could not be scored: such a rollout is paid for and counted,
+    /// and no policy sees it.
+    pub reward: Option<f32>,
+    /// Whether the answer was right.
+    pub correct: bool,
+    /// Length, in generated tokens.
+    pub tokens: u32,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+    /// The signals that the policy asked for, in its order.
+    pub signals: Vec<f32>,
+}
+
+impl Outcome {
+    /// A short outcome without signals.
+    pub fn of(prompt: PromptId, position: u32, reward: f32, correct: bool) -> Self {
+        Self { prompt, position, reward: Some(reward), correct, tokens: 1, truncated: false, signals: Vec::new() }
+    }
+}
+
+/// One prompt's rollouts on hand.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Held {
+    /// What the policy sees. Empty if no rollout could be scored.
+    group: Group,
+    /// The rollouts' numbers, parallel to the group's lists.
+    ids: Vec<RolloutId>,
+    /// The next free position among the prompt's rollouts, unscorable ones counted.
+    next: u32,
+    /// How many of the group were there before this step.
+    before: u32,
+}
+
+/// The rollouts on hand.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shelf {
+    /// How many signals each rollout has.
+    signals: usize,
+    held: Vec<Held>,
+    #[serde(skip)]
+    places: HashMap<PromptId, usize>,
+    /// Rollouts put on the shelf so far in the run, unscorable ones counted: the next number.
+    sampled: u64,
+}
+
+/// What became of the rollouts on hand when a step ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Rollouts trained on, in the batch's order.
+    pub trained: Vec<RolloutId>,
+    /// Rollouts let go because no plan held them.
+    pub released: Vec<RolloutId>,
+    /// Rollouts let go because they grew too old, though a plan held them.
+    pub stale: Vec<RolloutId>,
+    /// Rollouts that stay on hand.
+    pub held: u64,
+    /// The step's visits, in the order the prompts were sampled.
+    pub visits: Vec<Visit>,
+}
+
+/// What a prompt's rollouts of one step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Visit {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Rollouts sampled in the step and scored.
+    pub rollouts: u32,
+    /// How many were correct.
+    pub correct: u32,
+    /// Mean reward.
+    pub mean: f32,
+    /// Standard deviation of the rewards, divided by n.
+    pub deviation: f32,
+    /// Mean length, in generated tokens.
+    pub tokens: f32,
+    /// Whether all rewards were equal.
+    pub flat: bool,
+}
+
+impl Visit {
+    fn of(group: &Group, from: usize) -> Option<Self> {
+        let rewards = &group.rewards[from..];
+        let first = *rewards.first()?;
+        let n = rewards.len() as f64;
+        let mean = rewards.iter().map(|r| f64::from(*r)).sum::<f64>() / n;
+        let flat = rewards.iter().all(|r| *r == first);
+        let squares = rewards.iter().map(|r| (f64::from(*r) - mean).powi(2)).sum::<f64>();
+        Some(Self {
+            prompt: group.prompt,
+            rollouts: rewards.len() as u32,
+            correct: group.correct[from..].iter().filter(|c| **c).count() as u32,
+            mean: mean as f32,
+            deviation: if flat { 0.0 } else { (squares / n).sqrt() as f32 },
+            tokens: (group.tokens[from..].iter().map(|t| f64::from(*t)).sum::<f64>() / n) as f32,
+            flat,
+        })
+    }
+
+    /// Whether all were correct (`Some(true)`), none was (`Some(false)`), or some were.
+    fn outcome(rollouts: u32, correct: u32) -> Option<bool> {
+        if correct == 0 {
+            Some(false)
+        } else {
+            (correct == rollouts).then_some(true)
+        }
+    }
+
+    /// This visit as the prompt's last, after what came before it.
+    pub fn past(&self, step: u32, old: Option<Past>) -> Past {
+        let outcome = Self::outcome(self.rollouts, self.correct);
+        let streak = match (self.flat, outcome) {
+            (true, Some(_)) => {
+                let goes_on = old.filter(|o| Self::outcome(o.rollouts, o.correct) == outcome);
+                1 + goes_on.map_or(0, |o| o.streak)
+            }
+            _ => 0,
+        };
+        let total = |old: Option<u32>, new| old.unwrap_or(0).saturating_add(new);
+        Past {
+            step,
+            visits: total(old.map(|o| o.visits), 1),
+            rollouts: self.rollouts,
+            correct: self.correct,
+            mean: self.mean,
+            deviation: self.deviation,
+            tokens: self.tokens,
+            streak,
+            total_rollouts: total(old.map(|o| o.total_rollouts), self.rollouts),
+            total_correct: total(old.map(|o| o.total_correct), self.correct),
+        }
+    }
+}
+
+impl Shelf {
+    /// An empty shelf for rollouts with this many signals.
+    pub fn new(signals: usize) -> Self {
+        Self { signals, held: Vec::new(), places: HashMap::new(), sampled: 0 }
+    }
+
+    /// Whether a prompt has rollouts on hand, scorable or not.
+    pub fn holds(&self, prompt: PromptId) -> bool {
+        self.places.contains_key(&prompt)
+    }
+
+    /// The next free position among a prompt's rollouts.
+    pub fn next_position(&self, prompt: PromptId) -> u32 {
+        self.places.get(&prompt).map_or(0, |place| self.held[*place].next)
+    }
+
+    /// Groups on hand, as a policy sees them: none of them empty.
+    pub fn groups(&self) -> Vec<Group> {
+        self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.clone()).collect()
+    }
+
+    /// The group of a prompt on hand.
+    pub fn group(&self, prompt: PromptId) -> Option<&Group> {
+        self.places.get(&prompt).map(|place| &self.held[*place].group)
+    }
+
+    /// The number of a rollout on hand, by its position in its group's lists.
+    pub fn rollout(&self, prompt: PromptId, position: usize) -> Option<RolloutId> {
+        self.places.get(&prompt).and_then(|place| self.held[*place].ids.get(position).copied())
+    }
+
+    /// Rollouts on hand that a policy can see.
+    pub fn rollouts(&self) -> u64 {
+        self.held.iter().map(|h| h.ids.len() as u64).sum()
+    }
+
+    /// Opens a step: what is on hand now was held from earlier ones.
+    pub fn open_step(&mut self) {
+        for held in &mut self.held {
+            held.before = held.group.len() as u32;
+        }
+    }
+
+    /// Puts rollouts on the shelf, in the order they were granted, and gives the first one's
+    /// number. A reward or signal that is not finite makes a rollout unscorable.
+    pub fn add(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> RolloutId {
+        let first = RolloutId(self.sampled);
+        for outcome in outcomes {
+            let id = RolloutId(self.sampled);
+            self.sampled += 1;
+            let place = *self.places.entry(outcome.prompt).or_insert_with(|| {
+                let lists = vec![Vec::new(); self.signals];
+                self.held.push(Held {
+                    group: Group {
+                        prompt: outcome.prompt,
+                        rewards: Vec::new(),
+                        correct: Vec::new(),
+                        tokens: Vec::new(),
+                        ages: Vec::new(),
+                        truncated: Vec::new(),
+                        signals: lists,
+                    },
+                    ids: Vec::new(),
+                    next: 0,
+                    before: 0,
+                });
+                self.held.len() - 1
+            });
+            let held = &mut self.held[place];
+            held.next += 1;
+            let finite = outcome.signals.len() == self.signals && outcome.signals.iter().all(|s| s.is_finite());
+            let Some(reward) = outcome.reward.filter(|r| r.is_finite() && finite) else { continue };
+            held.ids.push(id);
+            held.group.rewards.push(reward);
+            held.group.correct.push(outcome.correct);
+            held.group.tokens.push(outcome.tokens);
+            held.group.ages.push(0);
+            held.group.truncated.push(outcome.truncated);
+            for (list, signal) in held.group.signals.iter_mut().zip(outcome.signals) {
+                list.push(signal);
+            }
+        }
+        first
+    }
+
+    /// Ends a step: lets go what was trained on, what no plan held and what grew too old. The batch
+    /// is legal. `updated` tells whether the model changed, by which rollouts age.
+    pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
+        let mut settled = Settled::default();
+        let mut picked: HashMap<PromptId, HashSet<usize>> = HashMap::new();
+        for pick in &batch.picks {
+            let Some(place) = self.places.get(&pick.prompt) else { continue };
+            let held = &self.held[*place];
+            let positions = pick.positions(held.ids.len());
+            settled.trained.extend(positions.iter().map(|i| held.ids[*i]));
+            picked.insert(pick.prompt, positions.into_iter().collect());
+        }
+        let hold: HashSet<PromptId> = batch.hold.iter().copied().collect();
+
+        let mut kept = Vec::new();
+        for mut held in std::mem::take(&mut self.held) {
+            let prompt = held.group.prompt;
+            settled.visits.extend(Visit::of(&held.group, held.before as usize));
+            let used = picked.remove(&prompt).unwrap_or_default();
+            if updated {
+                held.group.ages.iter_mut().for_each(|age| *age += 1);
+            }
+            let keep: Vec<bool> = (0..held.ids.len())
+                .map(|i| {
+                    if used.contains(&i) {
+                        return false;
+                    }
+                    if !hold.contains(&prompt) {
+                        settled.released.push(held.ids[i]);
+                        return false;
+                    }
+                    if held.group.ages[i] > max_age {
+                        settled.stale.push(held.ids[i]);
+                        return false;
+                    }
+                    true
+                })
+                .collect();
+            held.retain(&keep);
+            if !held.ids.is_empty() {
+                settled.held += held.ids.len() as u64;
+                kept.push(held);
+            }
+        }
+        self.held = kept;
+        self.index();
+        settled
+    }
+
+    /// Finds places again; to be called after a shelf was read back.
+    pub fn index(&mut self) {
+        self.places = self.held.iter().enumerate().map(|(place, held)| (held.group.prompt, place)).collect();
+    }
+}
+
+impl Held {
+    fn retain(&mut self, keep: &[bool]) {
+        fn only<T>(list: &mut Vec<T>, keep: &[bool]) {
+            let mut keep = keep.iter();
+            list.retain(|_| *keep.next().expect("lists run in parallel"));
+        }
+        only(&mut self.ids, keep);
+        only(&mut self.group.rewards, keep);
+        only(&mut self.group.correct, keep);
+        only(&mut self.group.tokens, keep);
+        only(&mut self.group.ages, keep);
+        only(&mut self.group.truncated, keep);
+        self.group.signals.iter_mut().for_each(|list| only(list, keep));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Advantage, Pick};
+
+    fn shelf(rewards: &[(u32, f32)]) -> Shelf {
+        let mut shelf = Shelf::new(0);
+        shelf.open_step();
+        shelf.add(rewards.iter().map(|(p, r)| Outcome::of(PromptId(*p), 0, *r, *r > 0.5)));
+        shelf
+    }
+
+    fn pick(prompt: u32, rollouts: Option<Vec<u32>>) -> Pick {
+        Pick { prompt: PromptId(prompt), rollouts, advantage: Advantage::Picked, weight: 1.0 }
+    }
+
+    fn batch(picks: Vec<Pick>, hold: &[u32]) -> Batch {
+        Batch { picks, hold: hold.iter().map(|p| PromptId(*p)).collect() }
+    }
+
+    fn numbers(ids: &[RolloutId]) -> Vec<u64> {
+        ids.iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn what_is_not_held_is_let_go_and_what_is_trained_on_is_gone() {
+        let mut shelf = shelf(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0), (7, 1.0)]);
+        let settled = shelf.settle(&batch(vec![pick(5, Some(vec![2, 0]))], &[5, 7]), true, 9);
+        assert_eq!(numbers(&settled.trained), [2, 0]);
+        assert_eq!(numbers(&settled.released), [3]);
+        assert_eq!(settled.held, 2);
+        let groups = shelf.groups();
+        assert_eq!((groups[0].prompt, groups[0].len(), groups[0].ages[0]), (PromptId(5), 1, 1));
+        assert_eq!(groups[1].prompt, PromptId(7));
+        assert!(!shelf.holds(PromptId(6)));
+        assert_eq!(shelf.next_position(PromptId(5)), 3, "a position is never given twice");
+    }
+
+    #[test]
+    fn rollouts_grow_old_by_updates_and_leave_past_the_limit() {
+        let mut shelf = shelf(&[(1, 1.0), (1, 0.0)]);
+        assert_eq!(shelf.settle(&batch(vec![], &[1]), false, 1).stale, []);
+        assert_eq!(shelf.groups()[0].ages, [0, 0], "no update, no age");
+        assert_eq!(shelf.settle(&batch(vec![], &[1]), true, 1).stale, []);
+        assert_eq!(numbers(&shelf.settle(&batch(vec![], &[1]), true, 1).stale), [0, 1]);
+        assert!(shelf.groups().is_empty());
+    }
+
+    #[test]
+    fn an_unscorable_rollout_is_counted_and_never_shown() {
+        let mut shelf = Shelf::new(0);
+        let mut bad = Outcome::of(PromptId(3), 0, f32::NAN, false);
+        shelf.add([bad.clone()]);
+        bad.reward = None;
+        shelf.add([bad]);
+        assert!(shelf.groups().is_empty());
+        assert!(shelf.holds(PromptId(3)), "it is not to be offered again in this step");
+        assert_eq!(shelf.next_position(PromptId(3)), 2);
+        assert_eq!(shelf.settle(&Batch::default(), true, 1).visits, []);
+    }
+
+    #[test]
+    fn visits_tell_of_this_step_only() {
+        let mut shelf = shelf(&[(1, 1.0), (1, 0.0)]);
+        let visits = shelf.settle(&batch(vec![], &[1]), true, 9).visits;
+        assert_eq!((visits[0].rollouts, visits[0].correct, visits[0].mean, visits[0].flat), (2, 1, 0.5, false));
+        shelf.open_step();
+        assert_eq!(shelf.settle(&batch(vec![], &[1]), true, 9).visits, [], "nothing sampled, no visit");
+        shelf.open_step();
+        shelf.add([Outcome::of(PromptId(1), 2, 1.0, true)]);
+        let visits = shelf.settle(&Batch::default(), true, 9).visits;
+        assert_eq!((visits[0].rollouts, visits[0].correct, visits[0].flat), (1, 1, true));
+    }
+
+    #[test]
+    fn a_streak_goes_on_while_visits_are_flat_in_the_same_way() {
+        let visit = |rollouts, correct, mean, flat| Visit {
+            prompt: PromptId(0),
+            rollouts,
+            correct,
+            mean,
+            deviation: 0.0,
+            tokens: 1.0,
+            flat,
+        };
+        let mut past = None;
+        let mut see = |v: Visit| {
+            past = Some(v.past(0, past));
+            past.map(|p| (p.streak, p.total_rollouts, p.total_correct))
+        };
+        assert_eq!(see(visit(8, 0, 0.1, true)), Some((1, 8, 0)));
+        assert_eq!(see(visit(4, 0, 0.0, true)), Some((2, 12, 0)), "another reward, as wrong as before");
+        assert_eq!(see(visit(8, 0, 0.05, false)), Some((0, 20, 0)), "rewards differ: there was something to learn");
+        assert_eq!(see(visit(8, 8, 1.0, true)), Some((1, 28, 8)));
+        assert_eq!(see(visit(8, 8, 1.0, true)), Some((2, 36, 16)));
+        assert_eq!(see(visit(8, 0, 0.0, true)), Some((1, 44, 16)));
+        assert_eq!(see(visit(8, 3, 0.5, true)), Some((0, 52, 19)), "flat but neither all right nor all wrong");
+    }
+}

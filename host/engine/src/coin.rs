@@ -1,0 +1,214 @@
+//! The coin-flip world: an engine whose model is one odds per prompt.
+//!
+//! For trying policies out in seconds. Its assumptions, all of them:
+//!
+//! - An answer is right or wrong. Prompt `i` is answered right with probability
+//!   `p_i = sigmoid(ability + skill_i - difficulty_i)`; `difficulty_i` is normal, fixed by the
+//!   world's seed.
+//! - Training is the policy gradient of exactly this model. For a batch of N examples with
+//!   advantages `A_j` the gradient at prompt i's logit is `g_i = Σ_j A_j (y_j - p_i) / N` (`y_j` 1
+//!   for right, 0 for wrong). `skill_i` moves by `memory · g_i`, and `ability`, which all prompts
+//!   and all held-out problems share, by `transfer · Σ_i g_i`. A flat group adds nothing but its
+//!   size to N, as in a token-mean loss.
+//! - Stale rollouts count like fresh ones: no importance correction.
+//! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
+//! - Sampling takes no time, so nothing here says anything about seconds.
+
+use allot_allocation::{Grant, PromptId, seed};
+use serde::{Deserialize, Serialize};
+
+use crate::{Capabilities, Engine, EngineError, Example, Report, Sample};
+
+/// The world's numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoinConfig {
+    /// Prompts to train on.
+    pub prompts: u32,
+    /// Problems held out for the score.
+    pub held_out: u32,
+    /// Mean difficulty, in logits: at 0 half of all answers are right at the start.
+    pub difficulty: f64,
+    /// Standard deviation of the difficulty, in logits.
+    pub spread: f64,
+    /// How far a unit gradient moves what all prompts share.
+    pub transfer: f64,
+    /// How far a unit gradient moves the prompt's own skill.
+    pub memory: f64,
+    /// Median length of an answer, in tokens.
+    pub tokens: f64,
+    /// Longest answer, in tokens.
+    pub longest: u32,
+}
+
+impl Default for CoinConfig {
+    fn default() -> Self {
+        Self {
+            prompts: 2000,
+            held_out: 500,
+            difficulty: 1.0,
+            spread: 3.0,
+            transfer: 0.3,
+            memory: 1.0,
+            tokens: 200.0,
+            longest: 1024,
+        }
+    }
+}
+
+/// The engine.
+#[derive(Clone, Debug)]
+pub struct Coin {
+    config: CoinConfig,
+    run_seed: u64,
+    version: u32,
+    ability: f64,
+    skill: Vec<f64>,
+    difficulty: Vec<f64>,
+    held_out: Vec<f64>,
+}
+
+impl Coin {
+    /// A fresh model. `run_seed` fixes the world and every draw.
+    pub fn new(config: CoinConfig, run_seed: u64) -> Result<Self, EngineError> {
+        let check = |ok: bool, key, value: String, rule| {
+            if ok { Ok(()) } else { Err(EngineError::Setting { key, value, rule }) }
+        };
+        check(config.prompts > 0, "world.prompts", config.prompts.to_string(), "a world has at least 1 prompt")?;
+        check(config.held_out > 0, "world.held_out", config.held_out.to_string(), "the score needs at least 1")?;
+        check(config.longest > 0, "world.longest", config.longest.to_string(), "an answer has at least 1 token")?;
+        for (key, value, least) in [
+            ("world.difficulty", config.difficulty, f64::MIN),
+            ("world.spread", config.spread, 0.0),
+            ("world.transfer", config.transfer, 0.0),
+            ("world.memory", config.memory, 0.0),
+            ("world.tokens", config.tokens, 1.0),
+        ] {
+            check(value.is_finite() && value >= least, key, value.to_string(), "it is finite and not negative")?;
+        }
+        let draw = |part: u64, n: u32| -> Vec<f64> {
+            let one = |i| seed::Stream::new(seed::world(run_seed, part, i)).normal();
+            (0..u64::from(n)).map(|i| config.difficulty + config.spread * one(i)).collect()
+        };
+        Ok(Self {
+            run_seed,
+            version: 0,
+            ability: 0.0,
+            skill: vec![0.0; config.prompts as usize],
+            difficulty: draw(0, config.prompts),
+            held_out: draw(1, config.held_out),
+            config,
+        })
+    }
+
+    /// Expected accuracy on the held-out problems: exact, no sampling.
+    pub fn accuracy(&self) -> f64 {
+        let right: f64 = self.held_out.iter().map(|d| sigmoid(self.ability - d)).sum();
+        right / self.held_out.len() as f64
+    }
+
+    /// Lengths of the prompts, in tokens.
+    pub fn prompt_lengths(&self) -> Vec<u32> {
+        (0..u64::from(self.config.prompts)).map(|i| 20 + (seed::world(self.run_seed, 2, i) % 100) as u32).collect()
+    }
+
+    /// The odds of a right answer.
+    pub fn pass_rate(&self, prompt: PromptId) -> f64 {
+        let i = prompt.0 as usize;
+        sigmoid(self.ability + self.skill[i] - self.difficulty[i])
+    }
+
+    fn flip(&self, prompt: PromptId, position: u32) -> Sample<bool> {
+        let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
+        let p = self.pass_rate(prompt);
+        let right = stream.unit() < p;
+        let wanted = (self.config.tokens * (0.5 * stream.normal()).exp()).max(1.0);
+        let longest = f64::from(self.config.longest);
+        Sample {
+            prompt,
+            position,
+            version: self.version,
+            answer: right,
+            tokens: wanted.min(longest) as u32,
+            truncated: wanted > longest,
+            log_prob: log_prob(p, right),
+            signals: Vec::new(),
+        }
+    }
+}
+
+impl Engine for Coin {
+    type Answer = bool;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { name: "coin".to_owned(), signals: Vec::new() }
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<bool>>, EngineError> {
+        let lines = grant.lines().iter();
+        Ok(lines.flat_map(|l| (0..l.count).map(|i| self.flip(l.prompt, l.first + i))).collect())
+    }
+
+    async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
+        Ok(samples.iter().map(|s| log_prob(self.pass_rate(s.prompt), s.answer)).collect())
+    }
+
+    async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
+        let n = batch.len() as f64;
+        let mut shared = 0.0;
+        let mut own: Vec<(usize, f64)> = Vec::with_capacity(batch.len());
+        for example in batch {
+            let y = if example.sample.answer { 1.0 } else { 0.0 };
+            let g = f64::from(example.advantage) * (y - self.pass_rate(example.sample.prompt)) / n;
+            shared += g;
+            own.push((example.sample.prompt.0 as usize, g));
+        }
+        if !shared.is_finite() {
+            return Err(EngineError::NotFinite("the gradient"));
+        }
+        self.ability += self.config.transfer * shared;
+        for (prompt, g) in own {
+            self.skill[prompt] += self.config.memory * g;
+        }
+        self.version += 1;
+        Ok(Report { metrics: vec![("gradient", shared), ("ability", self.ability)] })
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn log_prob(p: f64, right: bool) -> f64 {
+    if right { p.ln() } else { (1.0 - p).ln() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_makes_no_sense_is_refused_by_name() {
+        let refused = |change: fn(&mut CoinConfig)| {
+            let mut config = CoinConfig::default();
+            change(&mut config);
+            Coin::new(config, 1).expect_err("it makes no sense").to_string()
+        };
+        assert_eq!(refused(|c| c.prompts = 0), "`world.prompts` is 0; a world has at least 1 prompt");
+        assert_eq!(refused(|c| c.spread = f64::NAN), "`world.spread` is NaN; it is finite and not negative");
+    }
+
+    #[test]
+    fn a_draw_depends_on_prompt_version_and_position_alone() {
+        let coin = Coin::new(CoinConfig::default(), 5).expect("the default config is fine");
+        let one = coin.flip(PromptId(7), 3);
+        coin.flip(PromptId(8), 0);
+        assert_eq!(coin.flip(PromptId(7), 3), one);
+        let rate = (0..4000).filter(|i| coin.flip(PromptId(7), *i).answer).count() as f64 / 4000.0;
+        assert!((rate - coin.pass_rate(PromptId(7))).abs() < 0.03, "{rate}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The engine's three verbs: sample, score, update.
+
+use allot_allocation::{Grant, PromptId};
+use thiserror::Error;
+
+/// Something that samples rollouts and learns from them.
+pub trait Engine {
+    /// What a rollout says: token ids, or whatever a reward can judge.
+    type Answer;
+
+    /// What it can do. Looked at before a run starts.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Model updates made so far.
+    fn version(&self) -> u32;
+
+    /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
+    /// depend on (run seed, prompt, version, position in its group) alone.
+    fn sample(&mut self, grant: Grant) -> impl Future<Output = Result<Vec<Sample<Self::Answer>>, EngineError>>;
+
+    /// Log-probabilities of rollouts under the weights of now: for each one the sum over its
+    /// tokens.
+    fn score(&mut self, samples: &[&Sample<Self::Answer>]) -> impl Future<Output = Result<Vec<f64>, EngineError>>;
+
+    /// One model update on these examples, in this order. There is at least one.
+    fn update(&mut self, batch: &[Example<'_, Self::Answer>]) -> impl Future<Output = Result<Report, EngineError>>;
+}
+
+/// What an engine can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Its name, for the record.
+    pub name: String,
+    /// Signals that it can measure for each rollout, by name.
+    pub signals: Vec<String>,
+}
+
+/// A rollout as an engine gives it, not yet judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample<A> {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Its position in the prompt's group.
+    pub position: u32,
+    /// Model updates made before it was sampled.
+    pub version: u32,
+    /// What it says.
+    pub answer: A,
+    /// Length, in generated tokens.
+    pub tokens: u32,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+    /// Log-probability at sampling time, summed over its tokens.
+    pub log_prob: f64,
+    /// The signals asked for, in that order.
+    pub signals: Vec<f32>,
+}
+
+/// A rollout to learn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Example<'a, A> {
+    /// The rollout.
+    pub sample: &'a Sample<A>,
+    /// How much better it was than its baseline, scaled.
+    pub advantage: f32,
+}
+
+/// What an update reports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Numbers to log, by name.
+    pub metrics: Vec<(&'static str, f64)>,
+}
+
+/// Why an engine could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// Its settings make no sense.
+    #[error("`{key}` is {value}; {rule}")]
+    Setting {
+        /// The config key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        rule: &'static str,
+    },
+    /// An update that would have broken the weights.
+    #[error("the update was refused: {0} is not finite")]
+    NotFinite(&'static str),
+}

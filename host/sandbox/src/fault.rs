@@ -1,0 +1,157 @@
+//! What can go wrong with a guest, in words for its author.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a file is no policy that this program can run. Found before anything of it runs.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    // === Not a component ===
+    /// Nothing in it.
+    #[error("the file is empty")]
+    Empty,
+    /// More than anyone means to load.
+    #[error("the file has {0} bytes; a policy has {1} at most")]
+    TooLarge(u64, u64),
+    /// Text in the Wasm text format.
+    #[error("the file is Wasm text, not a binary component")]
+    Text,
+    /// Anything else that is not Wasm.
+    #[error("the file is not a Wasm component: it does not begin with the Wasm magic number")]
+    NotWasm,
+    /// A core module.
+    #[error("the file is a core Wasm module, not a component")]
+    CoreModule,
+    /// Cut off, or broken inside.
+    #[error("the component is damaged or cut off: {0}")]
+    Damaged(String),
+
+    // === A component of another world ===
+    /// No allocator among its exports.
+    #[error("the component exports {0}, but no `rollout:allocation/allocator`")]
+    NoAllocator(String),
+    /// An allocator of a contract version unknown here.
+    #[error("the component speaks {0}; this program speaks rollout:allocation@0.1")]
+    OtherVersion(String),
+    /// An import that no policy is given.
+    #[error("the component imports `{0}`, which no policy is given")]
+    ForeignImport(String),
+    /// The names fit, the types do not.
+    #[error("the component does not fit the contract rollout:allocation@0.1: {0}")]
+    Misfit(String),
+
+    // === Not the one that was asked for ===
+    /// Another hash than the config demands.
+    #[error("the component's sha256 is {found}, the config demands {expected}")]
+    OtherHash {
+        /// The hash of the file.
+        found: String,
+        /// The hash demanded.
+        expected: String,
+    },
+
+    // === Its own fault ===
+    /// `describe` did not come back.
+    #[error("its `describe` failed: {0}")]
+    Describe(Fault),
+    /// A description that no config could use.
+    #[error("its description is unusable: {0}")]
+    Description(String),
+    /// The Wasm engine itself failed.
+    #[error("the Wasm engine failed: {0}")]
+    Engine(String),
+}
+
+impl LoadError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Text => Some("build it into a component: allot build FILE"),
+            Self::CoreModule => Some("make it a component: allot build FILE"),
+            Self::NoAllocator(_) => {
+                Some("export the interface of wit/allocation.wit; `allot new NAME` makes a policy that does")
+            }
+            Self::OtherVersion(_) => Some("build it again with this program's wit/allocation.wit"),
+            Self::ForeignImport(name) if name.starts_with("wasi:http") => {
+                Some("a policy has no network; build it without the http feature")
+            }
+            Self::ForeignImport(_) => Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts"),
+            Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
+            Self::Damaged(_) => Some("copy or build it again"),
+            Self::Misfit(_) => Some("build it again with this program's wit/allocation.wit"),
+            _ => None,
+        }
+    }
+}
+
+/// Why a call of a policy did not give an answer. Six different things, never one for another.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Fault {
+    /// It worked for longer than it may, counted in instructions: repeats on any machine.
+    #[error("ran out of fuel: more than {0} Wasm instructions in one call")]
+    OutOfFuel(u64),
+    /// It took longer than it may on the clock: the backstop behind the fuel.
+    #[error("ran out of time: more than {} s in one call", .0.as_secs_f64())]
+    OutOfTime(Duration),
+    /// It wanted more memory than it may have.
+    #[error("ran out of memory: it wanted {wanted} bytes and may have {limit}")]
+    OutOfMemory {
+        /// What its memory would have grown to.
+        wanted: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// It stopped itself, or did what Wasm forbids.
+    #[error("trapped: {reason}{}", last_words(said))]
+    Trapped {
+        /// The trap, in the engine's words.
+        reason: String,
+        /// The guest's last words: what it logged or printed.
+        said: String,
+        /// Its stack, innermost first, where the component names its functions.
+        stack: Vec<String>,
+    },
+    /// It returned its own error.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The Wasm engine failed around it.
+    #[error("could not be called: {0}")]
+    Engine(String),
+}
+
+/// A policy's own error.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Refusal {
+    /// A setting has a value that it can't work with.
+    #[error("refused its setting `{name}`: {reason}")]
+    Setting {
+        /// The setting.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The state is none that it has written.
+    #[error("refused its state: {0}")]
+    State(String),
+    /// Anything else.
+    #[error("gave up: {0}")]
+    Other(String),
+}
+
+fn last_words(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!("; it said: {words}") }
+}
+
+impl Fault {
+    /// What the policy's author can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
+            Self::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [policy.caps]"),
+            Self::OutOfMemory { .. } => Some("look for a list that only grows, or raise `memory` under [policy.caps]"),
+            Self::Refused(Refusal::State(_)) => Some("a state goes back only to the policy build that wrote it"),
+            _ => None,
+        }
+    }
+}

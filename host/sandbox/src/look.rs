@@ -1,0 +1,101 @@
+//! A look at a component from outside: what it is, what it exports and imports, before any of it
+//! is compiled (which can take a minute) or run.
+
+use wasmparser::{Encoding, Parser, Payload};
+
+use crate::{CONTRACT, LoadError};
+
+/// The largest file that is taken for a policy. A Python component has 18 MB.
+pub(crate) const LARGEST: u64 = 128 << 20;
+
+/// What was seen.
+pub(crate) struct Look {
+    /// The contract version of its allocator, such as `0.1.0`.
+    pub version: String,
+    /// Whether it wants the quiet room.
+    pub wasi: bool,
+}
+
+/// Looks at a component, or says why it is none of ours.
+pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
+    if bytes.is_empty() {
+        return Err(LoadError::Empty);
+    }
+    if bytes.len() as u64 > LARGEST {
+        return Err(LoadError::TooLarge(bytes.len() as u64, LARGEST));
+    }
+    if !bytes.starts_with(b"\0asm") {
+        let text = std::str::from_utf8(bytes).unwrap_or("");
+        let code = text.lines().map(str::trim_start).find(|l| !l.is_empty() && !l.starts_with(";;"));
+        let wat = code.is_some_and(|l| l.starts_with("(module") || l.starts_with("(component"));
+        return Err(if wat { LoadError::Text } else { LoadError::NotWasm });
+    }
+    let (exports, imports) = names(bytes)?;
+
+    let allocator = exports.iter().find_map(|name| interface(name, "allocator"));
+    let Some(version) = allocator else {
+        let spoken = exports.iter().find(|name| name.starts_with(CONTRACT));
+        return Err(match spoken {
+            Some(name) => LoadError::OtherVersion(name.clone()),
+            None => LoadError::NoAllocator(list(&exports)),
+        });
+    };
+    if !(version == "0.1" || version.starts_with("0.1.")) {
+        return Err(LoadError::OtherVersion(format!("{CONTRACT}@{version}")));
+    }
+    for import in &imports {
+        let quiet = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+        let ours = interface(import, "log").is_some() || interface(import, "types").is_some();
+        if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
+            return Err(LoadError::ForeignImport(import.clone()));
+        }
+    }
+    Ok(Look { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
+}
+
+/// The names of a component's exports and imports.
+fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
+    let damaged = |e: wasmparser::BinaryReaderError| LoadError::Damaged(e.to_string());
+    let (mut exports, mut imports) = (Vec::new(), Vec::new());
+    // Sections of nested modules and components come in between; only the outermost counts.
+    let mut depth = 0_i32;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(damaged)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(LoadError::CoreModule);
+            }
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth -= 1,
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                for export in section {
+                    exports.push(export.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                for import in section {
+                    imports.push(import.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((exports, imports))
+}
+
+/// The version in `rollout:allocation/NAME@VERSION`, empty where there is none.
+fn interface(full: &str, name: &str) -> Option<String> {
+    let rest = full.strip_prefix(CONTRACT)?.strip_prefix('/')?.strip_prefix(name)?;
+    match rest.strip_prefix('@') {
+        Some(version) => Some(version.to_owned()),
+        None => rest.is_empty().then(String::new),
+    }
+}
+
+fn list(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(4).map(|n| format!("`{n}`")).collect();
+    match names.len() {
+        0 => "nothing".to_owned(),
+        n if n > shown.len() => format!("{} and {} more", shown.join(", "), n - shown.len()),
+        _ => shown.join(", "),
+    }
+}

@@ -1,0 +1,228 @@
+//! A loaded policy and its three calls.
+
+use allot_allocation::{Plan, Run, Value, View};
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Store, Trap, WasmBacktrace};
+
+use crate::fault::Fault;
+use crate::look::Look;
+use crate::room::{Line, Room};
+use crate::v0_1::{self, Bindings, BindingsPre};
+use crate::{LoadError, Sandbox, sandbox};
+
+/// What a policy says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Short and lower-case.
+    pub name: String,
+    /// The policy's own version.
+    pub version: String,
+    /// One line for people.
+    pub summary: String,
+    /// Every setting a run may give.
+    pub settings: Vec<Setting>,
+    /// Signals to show beside each rollout.
+    pub signals: Vec<String>,
+}
+
+/// A setting of a policy. Its default also fixes its type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// The value in force where a run gives none.
+    pub default: Value,
+    /// One line for people.
+    pub summary: String,
+}
+
+/// What one call cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Wasm instructions. Good for a stop that repeats, never for a result: the count changes
+    /// between versions of the Wasm engine.
+    pub fuel: u64,
+    /// The most memory that the guest had, in bytes.
+    pub memory: usize,
+    /// What it logged.
+    pub log: Vec<Line>,
+    /// What it printed, where it could.
+    pub printed: String,
+}
+
+/// A policy that is loaded and described.
+pub struct Policy {
+    sandbox: Sandbox,
+    pre: BindingsPre<Room>,
+    look: Look,
+    description: Description,
+    sha256: String,
+    size: u64,
+}
+
+impl Policy {
+    pub(crate) fn new(
+        sandbox: Sandbox,
+        component: &Component,
+        look: Look,
+        sha256: String,
+        size: u64,
+    ) -> Result<Self, LoadError> {
+        let misfit = |e: wasmtime::Error| LoadError::Misfit(sandbox::cause(&e));
+        let mut linker: Linker<Room> = Linker::new(sandbox.engine());
+        if look.wasi {
+            wasmtime_wasi::p2::add_to_linker_sync(&mut linker).map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
+        }
+        Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |room| room).map_err(misfit)?;
+        let pre = linker.instantiate_pre(component).and_then(BindingsPre::new).map_err(misfit)?;
+
+        let blank = Description {
+            name: String::new(),
+            version: String::new(),
+            summary: String::new(),
+            settings: Vec::new(),
+            signals: Vec::new(),
+        };
+        let mut policy = Self { sandbox, pre, look, description: blank, sha256, size };
+        let (description, _) = policy
+            .call(|bindings, store| {
+                let described = bindings.rollout_allocation_allocator().call_describe(store)?;
+                Ok(Ok(v0_1::description(described)))
+            })
+            .map_err(LoadError::Describe)?;
+        usable(&description).map_err(LoadError::Description)?;
+        policy.description = description;
+        Ok(policy)
+    }
+
+    /// What it says of itself.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Its component's sha256, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Its component's size, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The contract version that it speaks.
+    pub fn contract(&self) -> &str {
+        &self.look.version
+    }
+
+    /// Checks the run's settings and gives the first state.
+    pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
+        self.call(|bindings, store| {
+            let state =
+                v0_1::with_run(run, |run| bindings.rollout_allocation_allocator().call_begin(store, run))?;
+            Ok(state.map_err(v0_1::refusal))
+        })
+    }
+
+    /// Asks what to do next.
+    pub fn decide(&self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Cost), Fault> {
+        self.call(|bindings, store| {
+            let plan = v0_1::with_run(run, |run| {
+                v0_1::with_view(view, |view| {
+                    bindings.rollout_allocation_allocator().call_decide(store, run, state, view)
+                })
+            })?;
+            Ok(plan.map(v0_1::plan).map_err(v0_1::refusal))
+        })
+    }
+
+    /// Makes an instance and drops it: what a call costs before the guest does anything.
+    pub fn instantiate(&self) -> Result<(), Fault> {
+        self.call(|_, _| Ok(Ok(()))).map(|((), _)| ())
+    }
+
+    /// Runs `guest` in a fresh instance, and tells whatever happens in words.
+    fn call<T: Send>(
+        &self,
+        guest: impl FnOnce(&Bindings, &mut Store<Room>) -> wasmtime::Result<Result<T, crate::fault::Refusal>> + Send,
+    ) -> Result<(T, Cost), Fault> {
+        let here = || {
+            let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.look.wasi)
+                .map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
+            let answer = self.pre.instantiate(&mut store).and_then(|bindings| guest(&bindings, &mut store));
+            let answer = answer.map_err(|error| self.fault(&error, &store))?;
+            let fuel = store.get_fuel().map_or(0, |left| self.sandbox.caps().fuel.saturating_sub(left));
+            let room = store.data_mut();
+            let printed = room.printed();
+            let cost = Cost { fuel, memory: room.limiter.peak, log: std::mem::take(&mut room.log), printed };
+            Ok((answer.map_err(Fault::Refused)?, cost))
+        };
+        if !self.look.wasi {
+            return here();
+        }
+        // WASI's blocking calls can't run on a thread that drives an async runtime.
+        std::thread::scope(|scope| match scope.spawn(here).join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    fn fault(&self, error: &wasmtime::Error, store: &Store<Room>) -> Fault {
+        let caps = self.sandbox.caps();
+        let room = store.data();
+        if let Some(wanted) = room.limiter.refused {
+            return Fault::OutOfMemory { wanted, limit: caps.memory };
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => return Fault::OutOfFuel(caps.fuel),
+            Some(Trap::Interrupt) => return Fault::OutOfTime(caps.time),
+            _ => {}
+        }
+        let stack = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
+        let reason = error.downcast_ref::<Trap>().map_or_else(|| error.root_cause().to_string(), ToString::to_string);
+        Fault::Trapped { reason, said: room.last_words(), stack }
+    }
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Description { name, version, .. } = &self.description;
+        write!(f, "Policy({name} {version}, sha256 {})", self.sha256)
+    }
+}
+
+fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
+    backtrace
+        .frames()
+        .iter()
+        .filter_map(|frame| {
+            let name = frame.func_name()?;
+            let place = frame.symbols().first().and_then(|s| Some(format!(" ({}:{})", s.file()?, s.line()?)));
+            Some(format!("{name}{}", place.unwrap_or_default()))
+        })
+        .collect()
+}
+
+/// Whether a config could use a description.
+fn usable(description: &Description) -> Result<(), String> {
+    let short = |name: &str| {
+        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    if !short(&description.name) {
+        return Err(format!("its name is {:?}; a name is 1 to 64 letters, digits and dashes", description.name));
+    }
+    let mut seen = std::collections::HashSet::new();
+    for setting in &description.settings {
+        let name = &setting.name;
+        if !short(name) {
+            return Err(format!("it has a setting named {name:?}; a name is 1 to 64 letters, digits and dashes"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("it has the setting `{name}` twice"));
+        }
+        if matches!(setting.default, Value::Number(n) if !n.is_finite()) {
+            return Err(format!("the default of its setting `{name}` is not finite"));
+        }
+    }
+    Ok(())
+}

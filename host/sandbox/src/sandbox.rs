@@ -1,0 +1,113 @@
+//! The sandbox: one Wasm engine for all policies of a process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+use wasmtime::{Cache, CacheConfig, Config, Engine};
+
+use crate::room::TICK;
+use crate::{Caps, LoadError, Policy, look};
+
+/// Compiles and runs policies.
+#[derive(Clone)]
+pub struct Sandbox {
+    engine: Engine,
+    caps: Caps,
+    // Keeps the clock ticking while anyone holds the sandbox or a policy of it.
+    clock: Arc<()>,
+}
+
+impl Sandbox {
+    /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs
+    /// time, never correctness: it is left out.
+    pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
+        let mut config = Config::new();
+        // What a policy's answer may depend on is fixed here, for every machine.
+        config
+            .wasm_component_model(true)
+            .consume_fuel(true)
+            .epoch_interruption(true)
+            .cranelift_nan_canonicalization(true)
+            .relaxed_simd_deterministic(true)
+            .max_wasm_stack(1 << 20)
+            // Memory that grows in place beats 4 GiB reserved for a guest that uses 1 MiB of it.
+            .memory_init_cow(true);
+        if let Some(directory) = cache {
+            let mut cache = CacheConfig::new();
+            cache.with_directory(directory);
+            config.cache(Cache::new(cache).ok());
+        }
+        let engine = Engine::new(&config).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
+
+        let clock = Arc::new(());
+        let (ticked, alive) = (engine.weak(), Arc::downgrade(&clock));
+        std::thread::Builder::new()
+            .name("wasm-clock".to_owned())
+            .spawn(move || {
+                while alive.strong_count() > 0 {
+                    std::thread::sleep(TICK);
+                    if let Some(engine) = ticked.upgrade() {
+                        engine.increment_epoch();
+                    }
+                }
+            })
+            .map_err(|e| LoadError::Engine(format!("no thread for its clock: {e}")))?;
+        Ok(Self { engine, caps, clock })
+    }
+
+    /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
+    /// demands one.
+    pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
+        let found = hash(bytes);
+        if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
+            return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
+        }
+        let look = look::at(bytes)?;
+        let component =
+            Component::from_binary(&self.engine, bytes).map_err(|e| LoadError::Damaged(cause(&e)))?;
+        Policy::new(self.clone(), &component, look, found, bytes.len() as u64)
+    }
+
+    /// The largest file that is taken for a policy, in bytes.
+    pub fn largest() -> u64 {
+        look::LARGEST
+    }
+
+    /// What one call may use.
+    pub fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// How long after [`Caps::time`] the clock stops a guest at the latest.
+    pub fn grace() -> Duration {
+        2 * TICK
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").field("caps", &self.caps).field("users", &Arc::strong_count(&self.clock)).finish()
+    }
+}
+
+/// A file's sha256, in hexadecimal.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// An engine's error in one line.
+pub(crate) fn cause(error: &wasmtime::Error) -> String {
+    let text = format!("{error:#}");
+    text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
+}

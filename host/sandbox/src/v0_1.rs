@@ -1,0 +1,172 @@
+//! The adapter for contract version 0.1: between our plain data and the component's types.
+//!
+//! Lists are lent to the guest, not copied first.
+
+use allot_allocation as ours;
+use allot_allocation::PromptId;
+
+use self::rollout::allocation::{log, types};
+use crate::fault::Refusal;
+use crate::room::{Level, Room};
+use crate::{Description, Setting};
+
+wasmtime::component::bindgen!({
+    world: "policy",
+    path: "../../wit/allocation.wit",
+    ownership: Borrowing { duplicate_if_necessary: true },
+});
+
+pub(crate) use self::{Policy as Bindings, PolicyPre as BindingsPre};
+
+impl types::Host for Room {}
+
+impl log::Host for Room {
+    fn write(&mut self, level: log::Level, line: String) {
+        let level = match level {
+            log::Level::Debug => Level::Debug,
+            log::Level::Info => Level::Info,
+            log::Level::Warn => Level::Warn,
+            log::Level::Error => Level::Error,
+        };
+        Room::write(self, level, line);
+    }
+}
+
+// === To the guest ===
+
+/// Lends a run's constants to `call`.
+pub(crate) fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
+    let settings: Vec<(&str, types::ValueParam<'_>)> =
+        run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
+    call(types::Run {
+        settings: &settings,
+        prompts: run.prompts,
+        steps: run.steps,
+        groups: run.groups,
+        rollouts: run.rollouts,
+        pool: run.pool,
+        max_age: run.max_age,
+    })
+}
+
+/// Lends a view to `call`.
+pub(crate) fn with_view<T>(view: &ours::View, call: impl FnOnce(types::View<'_>) -> T) -> T {
+    let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
+    let signals: Vec<Vec<&[f32]>> =
+        view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
+    let groups: Vec<types::Group<'_>> = view
+        .groups
+        .iter()
+        .zip(&signals)
+        .map(|(g, signals)| types::Group {
+            prompt: g.prompt.0,
+            rewards: &g.rewards,
+            correct: &g.correct,
+            tokens: &g.tokens,
+            ages: &g.ages,
+            truncated: &g.truncated,
+            signals,
+        })
+        .collect();
+    call(types::View {
+        step: view.step,
+        round: view.round,
+        seed: view.seed,
+        budget: types::Budget {
+            rounds: view.budget.rounds,
+            step_rollouts: view.budget.step_rollouts,
+            run_rollouts: view.budget.run_rollouts,
+            run_tokens: view.budget.run_tokens,
+        },
+        pool: &pool,
+        groups: &groups,
+    })
+}
+
+fn lend_value(value: &ours::Value) -> types::ValueParam<'_> {
+    match value {
+        ours::Value::Flag(v) => types::ValueParam::Flag(*v),
+        ours::Value::Integer(v) => types::ValueParam::Integer(*v),
+        ours::Value::Number(v) => types::ValueParam::Number(*v),
+        ours::Value::Text(v) => types::ValueParam::Text(v),
+    }
+}
+
+fn prompt(p: &ours::Prompt) -> types::Prompt {
+    let past = p.past.map(|past| types::Past {
+        step: past.step,
+        visits: past.visits,
+        rollouts: past.rollouts,
+        correct: past.correct,
+        mean: past.mean,
+        deviation: past.deviation,
+        tokens: past.tokens,
+        streak: past.streak,
+        total_rollouts: past.total_rollouts,
+        total_correct: past.total_correct,
+    });
+    types::Prompt { id: p.id.0, epoch: p.epoch, tokens: p.tokens, past }
+}
+
+// === From the guest ===
+
+/// A guest's description.
+pub(crate) fn description(d: types::Description) -> Description {
+    let setting = |s: types::Setting| Setting {
+        name: s.name,
+        default: match s.default {
+            types::ValueResult::Flag(v) => ours::Value::Flag(v),
+            types::ValueResult::Integer(v) => ours::Value::Integer(v),
+            types::ValueResult::Number(v) => ours::Value::Number(v),
+            types::ValueResult::Text(v) => ours::Value::Text(v),
+        },
+        summary: s.summary,
+    };
+    Description {
+        name: d.name,
+        version: d.version,
+        summary: d.summary,
+        settings: d.settings.into_iter().map(setting).collect(),
+        signals: d.signals,
+    }
+}
+
+/// A guest's plan.
+pub(crate) fn plan(p: types::Plan) -> ours::Plan {
+    let action = match p.action {
+        types::Action::Sample(requests) => ours::Action::Sample(
+            requests.into_iter().map(|r| ours::Request { prompt: PromptId(r.prompt), count: r.count }).collect(),
+        ),
+        types::Action::Train(batch) => ours::Action::Train(ours::Batch {
+            picks: batch.picks.into_iter().map(pick).collect(),
+            hold: ids(batch.hold),
+        }),
+    };
+    ours::Plan { action, skip: ids(p.skip), evict: ids(p.evict), state: p.state, metrics: p.metrics }
+}
+
+fn pick(p: types::Pick) -> ours::Pick {
+    ours::Pick {
+        prompt: PromptId(p.prompt),
+        rollouts: p.rollouts,
+        advantage: match p.advantage {
+            types::Advantage::Picked => ours::Advantage::Picked,
+            types::Advantage::Group => ours::Advantage::Group,
+            types::Advantage::Given(own) => ours::Advantage::Given(own),
+        },
+        weight: p.weight,
+    }
+}
+
+fn ids(ids: Vec<u32>) -> Vec<PromptId> {
+    ids.into_iter().map(PromptId).collect()
+}
+
+/// A guest's own error.
+pub(crate) fn refusal(error: types::Error) -> Refusal {
+    match error {
+        types::Error::Setting(bad) => Refusal::Setting { name: bad.name, reason: bad.reason },
+        types::Error::State(reason) => Refusal::State(reason),
+        types::Error::Other(reason) => Refusal::Other(reason),
+    }
+}
