@@ -83,11 +83,12 @@ impl Pool {
         &self.offered[self.offered.len() - self.fresh..]
     }
 
-    /// Puts prompts on offer until there are enough, or the next one is on offer already.
+    /// Puts prompts on offer until there are enough, or until the next one is on offer or waiting
+    /// already: a prompt is in line once, so the data set can't be read round and round.
     pub fn top_up(&mut self, shelf: &Shelf) {
         let before = self.offered.len();
         let mut on_offer: HashSet<PromptId> = self.offered.iter().map(|p| p.id).collect();
-        let waiting: HashSet<PromptId> = self.deferred.iter().map(|(id, _)| *id).collect();
+        let mut waiting: HashSet<PromptId> = self.deferred.iter().map(|(id, _)| *id).collect();
 
         for _ in 0..self.deferred.len() {
             let Some((id, epoch)) = self.deferred.pop_front() else { break };
@@ -105,11 +106,8 @@ impl Pool {
             }
             self.cursor += 1;
             if shelf.holds(id) {
+                waiting.insert(id);
                 self.deferred.push_back((id, epoch));
-                // A prompt waits once at most, so the data set can't be read round and round.
-                if self.deferred.len() + self.offered.len() >= self.lengths.len() {
-                    break;
-                }
             } else {
                 on_offer.insert(id);
                 self.offer(id, epoch);
@@ -252,6 +250,17 @@ mod tests {
         assert_eq!(ids(&pool), []);
         pool.top_up(&Shelf::new(0));
         assert_eq!(ids(&pool), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_prompt_waits_once_even_if_its_next_epoch_comes_in_the_same_call() {
+        // Two of three prompts are evicted: each further read is another epoch.
+        let mut pool = pool(3, 5);
+        pool.evict(&[PromptId(1), PromptId(2)]);
+        pool.top_up(&shelf_with(&[0]));
+        assert_eq!(ids(&pool), []);
+        pool.top_up(&Shelf::new(0));
+        assert_eq!(ids(&pool), [(0, 0)]);
     }
 
     #[test]

@@ -153,6 +153,63 @@ impl fmt::Display for Rule {
 }
 
 impl Rule {
+    /// Every rule's name with the rule itself, in the order of the variants.
+    pub const ALL: [(&str, &str); 23] = [
+        ("no-round-left", "samples only while the step has rounds left"),
+        ("no-step-rollout-left", "samples only while the step has rollouts left"),
+        ("nothing-asked", "a plan that samples asks for, skips or evicts something"),
+        ("unknown-request", "samples only prompts in the pool or on hand"),
+        ("requested-twice", "asks for a prompt once in a plan"),
+        ("no-count", "asks for at least one rollout in a request"),
+        ("requested-and-skipped", "does not skip what it samples"),
+        ("skip-not-in-pool", "skips only prompts in the pool"),
+        ("unknown-eviction", "evicts only prompts in the pool or on hand"),
+        ("unknown-pick", "picks only prompts on hand"),
+        ("picked-twice", "picks a prompt once in a batch"),
+        ("empty-pick", "picks at least one rollout of a group"),
+        ("no-such-position", "picks positions that the group has"),
+        ("position-twice", "picks a position once"),
+        ("bad-weight", "gives weights that are finite and not negative"),
+        ("given-count", "gives one advantage for each rollout picked"),
+        ("given-not-finite", "gives finite advantages"),
+        ("unknown-hold", "holds only prompts on hand"),
+        ("state-too-large", "keeps its state within the record's bound"),
+        ("too-many-metrics", "logs no more metrics than the record takes"),
+        ("metric-name", "names its metrics, shortly"),
+        ("metric-twice", "logs a metric once"),
+        ("metric-not-finite", "logs finite metrics"),
+    ];
+
+    /// The rule's name, as in [`Rule::ALL`].
+    pub fn name(&self) -> &'static str {
+        let index = match self {
+            Self::NoRoundLeft => 0,
+            Self::NoStepRolloutLeft => 1,
+            Self::NothingAsked => 2,
+            Self::UnknownRequest(_) => 3,
+            Self::RequestedTwice(_) => 4,
+            Self::NoCount(_) => 5,
+            Self::RequestedAndSkipped(_) => 6,
+            Self::SkipNotInPool(_) => 7,
+            Self::UnknownEviction(_) => 8,
+            Self::UnknownPick(_) => 9,
+            Self::PickedTwice(_) => 10,
+            Self::EmptyPick(_) => 11,
+            Self::NoSuchPosition(..) => 12,
+            Self::PositionTwice(..) => 13,
+            Self::BadWeight(..) => 14,
+            Self::GivenCount(..) => 15,
+            Self::GivenNotFinite(..) => 16,
+            Self::UnknownHold(_) => 17,
+            Self::StateTooLarge(..) => 18,
+            Self::TooManyMetrics(..) => 19,
+            Self::MetricName(..) => 20,
+            Self::MetricTwice(_) => 21,
+            Self::MetricNotFinite(_) => 22,
+        };
+        Self::ALL[index].0
+    }
+
     /// What the policy's author can do about it.
     pub fn hint(&self) -> &'static str {
         match self {

@@ -8,7 +8,12 @@ pub fn view(pool: impl IntoIterator<Item = PromptId>) -> View {
         step: 0,
         round: 0,
         seed: 1,
-        budget: Budget { rounds: u32::MAX, step_rollouts: u32::MAX, run_rollouts: u32::MAX, run_tokens: u64::MAX },
+        budget: Budget {
+            rounds: u32::MAX,
+            step_rollouts: u32::MAX,
+            run_rollouts: u32::MAX,
+            run_tokens: u64::MAX,
+        },
         pool: pool.into_iter().map(prompt).collect(),
         groups: Vec::new(),
     }

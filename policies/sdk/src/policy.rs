@@ -30,8 +30,12 @@ pub trait Policy {
 
     /// Says what to do next. What is left in `state` comes back at the next call; `Plan::state` is
     /// filled from it and need not be set.
-    fn decide(settings: &Self::Settings, run: &Run, state: &mut Self::State, view: &View)
-    -> Result<Plan, Error>;
+    fn decide(
+        settings: &Self::Settings,
+        run: &Run,
+        state: &mut Self::State,
+        view: &View,
+    ) -> Result<Plan, Error>;
 }
 
 /// The contract's `describe` of a policy.

@@ -64,7 +64,9 @@ impl<C: Choice> FromValue for C {
     fn from_value(value: &Value) -> Result<Self, String> {
         let expected = || format!("expected one of {}", C::NAMES.join(", "));
         match value {
-            Value::Text(text) => C::from_name(text).ok_or_else(|| format!("`{text}` is unknown; {}", expected())),
+            Value::Text(text) => {
+                C::from_name(text).ok_or_else(|| format!("`{text}` is unknown; {}", expected()))
+            }
             _ => Err(expected()),
         }
     }

@@ -1,0 +1,89 @@
+//! The program's commands, a file each.
+
+mod build;
+mod check;
+mod new;
+mod policies;
+mod replay;
+mod simulate;
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+use crate::trouble::Result;
+
+/// Rollout allocation for group-based RL post-training, with policies as Wasm components.
+#[derive(Debug, Parser)]
+#[command(name = "allot", version, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the policies that ship, with their settings
+    Policies(policies::Policies),
+    /// Put a policy to the test: rules, purity, limits, cost
+    Check(check::Check),
+    /// Run a policy in the coin-flip world, in seconds
+    Simulate(simulate::Simulate),
+    /// Ask a policy again what a recorded run asked, and show where it differs
+    Replay(replay::Replay),
+    /// Start a policy of your own
+    New(new::New),
+    /// Make a component of a policy's crate or of a core Wasm module
+    Build(build::Build),
+}
+
+/// What a command comes to: whether what it looked at is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit code 0.
+    Good,
+    /// Exit code 1.
+    Bad,
+}
+
+/// Does what was typed.
+pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Verdict> {
+    match cli.command {
+        Command::Policies(command) => policies::run(&command, screen),
+        Command::Check(command) => check::run(&command, screen),
+        Command::Simulate(command) => simulate::run(&command, screen),
+        Command::Replay(command) => replay::run(&command, screen),
+        Command::New(command) => new::run(&command, screen),
+        Command::Build(command) => build::run(&command, screen),
+    }
+}
+
+/// Where words go: results to one place, all else to the other.
+pub struct Screen<'a> {
+    /// What was asked for.
+    pub out: &'a mut dyn Write,
+    /// How it is going.
+    pub progress: &'a mut dyn Write,
+    /// Whether progress may be drawn over itself.
+    pub live: bool,
+}
+
+impl Screen<'_> {
+    /// A line of what was asked for. A reader that went away is no error of ours.
+    pub fn say(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    /// A line of how it is going.
+    pub fn tell(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.progress, "{line}");
+    }
+
+    /// How it is going, drawn over what was drawn before; nothing where that can't be.
+    pub fn draw(&mut self, line: impl std::fmt::Display) {
+        if self.live {
+            let _ = write!(self.progress, "\r\x1b[2K{line}");
+            let _ = self.progress.flush();
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `allot build`: components of crates and modules.
+
+use std::path::{Path, PathBuf};
+
+use allot_sandbox::{Caps, Policy};
+use clap::Args;
+
+use super::{Screen, Verdict};
+use crate::shipped::{Entry, Manifest};
+use crate::trouble::{Result, Trouble};
+use crate::{component, shipped};
+
+/// Make a component of a policy's crate or of a core Wasm module
+#[derive(Debug, Args)]
+pub struct Build {
+    /// A crate's folder, a core module, or a module's text; several with --into
+    #[arg(required = true)]
+    what: Vec<PathBuf>,
+    /// The component's file [default: NAME.wasm here, NAME as the policy calls itself]
+    #[arg(short, long, conflicts_with = "into")]
+    out: Option<PathBuf>,
+    /// Build several crates into this folder, with a manifest beside them
+    #[arg(long)]
+    into: Option<PathBuf>,
+}
+
+/// Builds them.
+pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Verdict> {
+    match &command.into {
+        Some(folder) => many(&command.what, folder, screen)?,
+        None if command.what.len() > 1 => {
+            return Err(Trouble::new("several components need a folder").hint("give one with --into"));
+        }
+        None => {
+            let (bytes, _) = one(&command.what[0], screen)?;
+            let policy = described(&bytes, &command.what[0])?;
+            let name = || PathBuf::from(format!("{}.wasm", policy.description().name));
+            let out = command.out.clone().unwrap_or_else(name);
+            std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
+            say(&policy, &out, screen);
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
+    if what.is_dir() {
+        let built = component::of_crate(what, &mut |line| screen.tell(line))?;
+        return Ok((built.component, built.toolchain));
+    }
+    let bytes = std::fs::read(what).map_err(|e| Trouble::file("read", what, &e))?;
+    Ok((component::of_module(&bytes, &what.display().to_string())?, String::new()))
+}
+
+fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+    let mut manifest = Manifest { components: Vec::new() };
+    for what in crates {
+        let (bytes, toolchain) = one(what, screen)?;
+        let policy = described(&bytes, what)?;
+        let name = policy.description().name.clone();
+        let out = folder.join(format!("{name}.wasm"));
+        std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
+        let sources = component::sources_hash(what)?;
+        manifest.components.push(Entry { name, sha256: policy.sha256().to_owned(), sources, toolchain });
+        say(&policy, &out, screen);
+    }
+    manifest.components.sort_by(|a, b| a.name.cmp(&b.name));
+    let path = folder.join("manifest.json");
+    let mut text = serde_json::to_string_pretty(&manifest)
+        .map_err(|e| Trouble::new(format!("could not write the manifest: {e}")))?;
+    text.push('\n');
+    std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
+}
+
+fn described(bytes: &[u8], what: &Path) -> Result<Policy> {
+    let sandbox = shipped::sandbox(Caps::default())?;
+    sandbox.load(bytes, None).map_err(|e| {
+        let hint = e.hint().map(str::to_owned);
+        Trouble { what: format!("`{}` was built, but is no policy: {e}", what.display()), hint }
+    })
+}
+
+fn say(policy: &Policy, out: &Path, screen: &mut Screen<'_>) {
+    let d = policy.description();
+    screen.say(format_args!(
+        "{}  {} {}  {} bytes  sha256 {}",
+        out.display(),
+        d.name,
+        d.version,
+        policy.size(),
+        policy.sha256()
+    ));
+}

@@ -1,0 +1,248 @@
+//! `allot check`: a policy put to the test before it meets a run.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use allot_allocation::rules::{self, Bounds, Rule};
+use allot_allocation::{Run, Value};
+use allot_sandbox::{Caps, Policy};
+use clap::Args;
+
+use super::{Screen, Verdict, policies};
+use crate::config::{self, Config};
+use crate::made::{self, Made};
+use crate::simulation::Simulation;
+use crate::trouble::Result;
+use crate::{run, shipped};
+
+/// Put a policy to the test: rules, purity, limits, cost
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The policy: a name, or the path of a component
+    policy: String,
+    /// A setting of the policy, as NAME=VALUE; may be given many times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// The report card as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Made views of which each call is checked.
+const RANDOM_VIEWS: u32 = 300;
+/// The run of the closing simulation.
+const SIMULATION: &str = "
+[run]
+seed = 1
+steps = 40
+groups = 8
+rollouts = 8
+[budget]
+rollouts = 20000
+[policy]
+use = \"the one at hand\"
+[world]
+prompts = 200
+";
+
+/// The report card.
+#[derive(Default)]
+struct Card {
+    calls: u64,
+    /// For each broken rule: how often, and the first sentence about it.
+    broken: BTreeMap<&'static str, (u64, String)>,
+    /// Calls without an answer: how many, and the first one in words.
+    faults: Option<(u64, String)>,
+    /// Views on which two equal calls differed: how many, and the first one.
+    impure: Option<(u64, String)>,
+    begin: Option<String>,
+    /// How the closing simulation ended, or why it did not.
+    simulation: Option<std::result::Result<String, String>>,
+    costs: Vec<CostRow>,
+    instantiate: Duration,
+}
+
+struct CostRow {
+    times: usize,
+    fuel: u64,
+    millis: f64,
+    memory: usize,
+}
+
+/// Checks it.
+pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let sandbox = shipped::sandbox(Caps::default())?;
+    let policy = shipped::load(&sandbox, &command.policy, None)?;
+    let typed: BTreeMap<_, _> = command.set.iter().map(|set| config::setting(set)).collect::<Result<_>>()?;
+    let settings = config::settings(policy.description(), &typed)?;
+
+    let mut card = Card::default();
+    let run = a_run(settings);
+    match policy.begin(&run) {
+        Err(fault) => {
+            card.begin = Some(fault.to_string());
+                    }
+        Ok((state, _)) => {
+            for made in made::views(policy.description().signals.len(), RANDOM_VIEWS) {
+                card.ask(&policy, &run, &state, &made);
+            }
+            card.simulation = Some(simulate(&policy, &typed));
+            card.measure(&policy, &run, &state);
+        }
+    }
+    if command.json {
+        screen.say(card.json(&policy));
+    } else {
+        card.show(&policy, screen);
+    }
+    Ok(if card.passed() { Verdict::Good } else { Verdict::Bad })
+}
+
+fn a_run(settings: Vec<(String, Value)>) -> Run {
+    Run { settings, prompts: 100_000, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5 }
+}
+
+/// A short run in the coin-flip world: the real loop, to a normal end.
+fn simulate(policy: &Policy, typed: &BTreeMap<String, toml::Value>) -> std::result::Result<String, String> {
+    let mut config = Config::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
+    config.policy.settings.clone_from(typed);
+    let mut simulation = Simulation::new(&config, policy, None).map_err(|t| t.what)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
+    let run = run::run(&simulation.run, &mut simulation.world, u32::MAX, |_| 0.0, |_| {});
+    let end = runtime.block_on(run).map_err(|stop| stop.to_string())?;
+    Ok(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason))
+}
+
+impl Card {
+    /// Two equal calls on a view, and one more with the state that they gave.
+    fn ask(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Made) {
+        let name = &policy.description().name;
+        let mut state = state.to_vec();
+        for turn in 0..2 {
+            self.calls += 1;
+            let plan = match policy.decide(run, &state, &made.view) {
+                Ok((plan, _)) => plan,
+                Err(fault) => {
+                    let first = || format!("on {}: {fault}", made.title);
+                    self.faults.get_or_insert_with(|| (0, first())).0 += 1;
+                    return;
+                }
+            };
+            if let Err(broken) = rules::check(name, &made.view, &plan, Bounds::default()) {
+                let first = || format!("on {}: {broken}", made.title);
+                self.broken.entry(broken.rule.name()).or_insert_with(|| (0, first())).0 += 1;
+            }
+            if turn == 0 {
+                let again = policy.decide(run, &state, &made.view);
+                if again.is_ok_and(|(again, _)| again != plan) {
+                    self.impure.get_or_insert_with(|| (0, made.title.clone())).0 += 1;
+                }
+            }
+            state = plan.state;
+        }
+    }
+
+    fn measure(&mut self, policy: &Policy, run: &Run, state: &[u8]) {
+        let run = Run { groups: 128, rollouts: 64, pool: 384, ..run.clone() };
+        for times in [1, 4, 16] {
+            let view = made::scale(times, policy.description().signals.len());
+            let mut best: Option<CostRow> = None;
+            let started = Instant::now();
+            // The best of a few: the machine may be busy with something else.
+            for _ in 0..5 {
+                let start = Instant::now();
+                let Ok((_, cost)) = policy.decide(&run, state, &view) else { break };
+                let millis = start.elapsed().as_secs_f64() * 1e3;
+                if best.as_ref().is_none_or(|b| millis < b.millis) {
+                    best = Some(CostRow { times, fuel: cost.fuel, millis, memory: cost.memory });
+                }
+                if started.elapsed() > Duration::from_secs(5) {
+                    break;
+                }
+            }
+            self.costs.extend(best);
+        }
+        let starts = (0..20).map(|_| {
+            let start = Instant::now();
+            let _ = policy.instantiate();
+            start.elapsed()
+        });
+        self.instantiate = starts.min().unwrap_or_default();
+    }
+
+    fn passed(&self) -> bool {
+        self.begin.is_none()
+            && self.faults.is_none()
+            && self.impure.is_none()
+            && self.broken.is_empty()
+            && matches!(self.simulation, Some(Ok(_)))
+    }
+
+    fn show(&self, policy: &Policy, screen: &mut Screen<'_>) {
+        policies::show(policy, screen);
+        screen.say("");
+        let mut row = |failed: Option<&str>, what: &str| match failed {
+            None => screen.say(format_args!("pass  {what}")),
+            Some(why) => screen.say(format_args!("FAIL  {what}\n      {why}")),
+        };
+        row(None, &format!("links: contract {}@{}", allot_sandbox::CONTRACT, policy.contract()));
+        row(self.begin.as_deref(), "begins with these settings");
+        if self.begin.is_none() {
+            let many = |n: u64, first: &str| if n > 1 { format!("{first} (and {} more)", n - 1) } else { first.to_owned() };
+            let faults = self.faults.as_ref().map(|(n, first)| many(*n, first));
+            row(faults.as_deref(), &format!("answers every call ({} calls on made views)", self.calls));
+            let impure = self.impure.as_ref().map(|(n, first)| many(*n, &format!("two equal calls differ on {first}")));
+            row(impure.as_deref(), "is pure: equal calls, equal plans");
+            for (name, rule) in Rule::ALL {
+                let broken = self.broken.get(name).map(|(n, first)| many(*n, first));
+                row(broken.as_deref(), rule);
+            }
+            match &self.simulation {
+                Some(Ok(end)) => row(None, &format!("runs to a normal end: {end}")),
+                Some(Err(why)) => row(Some(why), "runs to a normal end"),
+                None => {}
+            }
+        }
+        screen.say("");
+        screen.say(format_args!("      {:>9}  {:>12}  {:>9}  {:>10}", "rollouts", "fuel", "ms", "memory"));
+        for c in &self.costs {
+            screen.say(format_args!(
+                "{:>4}x {:>9}  {:>12}  {:>9.2}  {:>6} KiB",
+                c.times,
+                18_432 * c.times,
+                c.fuel,
+                c.millis,
+                c.memory >> 10
+            ));
+        }
+        screen.say(format_args!("instance in {:.0} µs", self.instantiate.as_secs_f64() * 1e6));
+        screen.say(format_args!("{} bytes, sha256 {}", policy.size(), policy.sha256()));
+    }
+
+    fn json(&self, policy: &Policy) -> serde_json::Value {
+        let rules: Vec<_> = Rule::ALL
+            .iter()
+            .map(|(name, rule)| {
+                let broken = self.broken.get(name);
+                serde_json::json!({
+                    "name": name, "rule": rule, "pass": broken.is_none(),
+                    "times": broken.map_or(0, |b| b.0), "first": broken.map(|b| &b.1),
+                })
+            })
+            .collect();
+        let costs: Vec<_> = self
+            .costs
+            .iter()
+            .map(|c| serde_json::json!({ "times": c.times, "fuel": c.fuel, "ms": c.millis, "memory": c.memory }))
+            .collect();
+        serde_json::json!({
+            "policy": policy.description().name, "version": policy.description().version,
+            "contract": policy.contract(), "sha256": policy.sha256(), "bytes": policy.size(),
+            "pass": self.passed(), "calls": self.calls,
+            "begin": self.begin, "faults": self.faults, "impure": self.impure, "rules": rules,
+            "simulation": self.simulation.as_ref().and_then(|s| s.as_ref().ok()),
+            "simulation_error": self.simulation.as_ref().and_then(|s| s.as_ref().err()),
+            "costs": costs, "instantiate_us": self.instantiate.as_secs_f64() * 1e6,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! `allot policies`: what ships, and what can be set.
+
+use allot_sandbox::{Caps, Policy};
+use clap::Args;
+
+use super::{Screen, Verdict};
+use crate::shipped;
+use crate::trouble::Result;
+
+/// List the policies that ship, with their settings
+#[derive(Debug, Args)]
+pub struct Policies {
+    /// Only this one: a name, or the path of a component
+    policy: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists them.
+pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let sandbox = shipped::sandbox(Caps::default())?;
+    let sources = match &command.policy {
+        Some(one) => vec![one.clone()],
+        None => shipped::names().into_iter().map(str::to_owned).collect(),
+    };
+    let policies =
+        sources.iter().map(|source| shipped::load(&sandbox, source, None)).collect::<Result<Vec<_>>>()?;
+    if command.json {
+        let all: Vec<_> = policies.iter().map(json).collect();
+        screen.say(serde_json::Value::from(all));
+        return Ok(Verdict::Good);
+    }
+    for (i, policy) in policies.iter().enumerate() {
+        if i > 0 {
+            screen.say("");
+        }
+        show(policy, screen);
+    }
+    Ok(Verdict::Good)
+}
+
+/// One policy and its settings, for people.
+pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
+    let d = policy.description();
+    screen.say(format_args!("{} {}  {}", d.name, d.version, d.summary));
+    let width = d.settings.iter().map(|s| s.name.len() + s.default.to_string().len()).max().unwrap_or(0);
+    for setting in &d.settings {
+        let left = format!("{} = {}", setting.name, setting.default);
+        screen.say(format_args!("    {left:<w$}  {}", setting.summary, w = width + 3));
+    }
+    if !d.signals.is_empty() {
+        screen.say(format_args!("    wants the signals {}", d.signals.join(", ")));
+    }
+}
+
+fn json(policy: &Policy) -> serde_json::Value {
+    let d = policy.description();
+    let settings: Vec<_> = d
+        .settings
+        .iter()
+        .map(|s| serde_json::json!({ "name": s.name, "default": s.default, "summary": s.summary }))
+        .collect();
+    serde_json::json!({
+        "name": d.name, "version": d.version, "summary": d.summary, "settings": settings,
+        "signals": d.signals, "contract": policy.contract(), "sha256": policy.sha256(), "bytes": policy.size(),
+    })
+}

@@ -1,0 +1,264 @@
+//! A run's config: a TOML file, checked before anything starts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use allot_allocation::advantage::Scale;
+use allot_allocation::{Limits, Order, Run, Value};
+use allot_engine::CoinConfig;
+use allot_sandbox::{Caps, Description};
+use serde::{Deserialize, Serialize};
+
+use crate::trouble::{Result, Trouble, did_you_mean, nearest};
+
+/// A simulated run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The run's constants.
+    pub run: RunConfig,
+    /// What it may spend.
+    pub budget: BudgetConfig,
+    /// Who decides.
+    pub policy: PolicyConfig,
+    /// How rewards become advantages.
+    #[serde(default)]
+    pub advantage: Scale,
+    /// When the score is taken.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+    /// The coin-flip world.
+    #[serde(default)]
+    pub world: CoinConfig,
+}
+
+/// The run's constants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// From this all chance grows.
+    pub seed: u64,
+    /// Steps at most; the budget may end the run before.
+    pub steps: u32,
+    /// Groups to train on in each update.
+    pub groups: u32,
+    /// Rollouts in each group, as a uniform policy would.
+    pub rollouts: u32,
+    /// Prompts on offer in each view. By default four times the groups.
+    pub pool: Option<u32>,
+    /// The oldest age at which a held rollout is kept, in model updates.
+    #[serde(default = "five")]
+    pub max_age: u32,
+    /// The order of the prompts.
+    #[serde(default = "shuffled")]
+    pub order: Order,
+}
+
+/// What a run may spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Rollouts in the run.
+    pub rollouts: u64,
+    /// Generated tokens in the run.
+    pub tokens: Option<u64>,
+    /// Rollouts in a step.
+    pub step_rollouts: Option<u32>,
+    /// Rounds of sampling in a step.
+    #[serde(default = "ten")]
+    pub rounds: u32,
+}
+
+/// Who decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// A built-in policy's name, or the path of a component.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// The hash that the component must have.
+    pub sha256: Option<String>,
+    /// Its settings; what is not given has the policy's default.
+    #[serde(default)]
+    pub settings: BTreeMap<String, toml::Value>,
+    /// What one call of it may use.
+    #[serde(default)]
+    pub caps: CapsConfig,
+}
+
+/// What one call of a policy may use; see [`Caps`] for the defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapsConfig {
+    /// Wasm instructions.
+    pub fuel: Option<u64>,
+    /// Seconds on the clock.
+    pub seconds: Option<f64>,
+    /// Bytes of memory.
+    pub memory: Option<usize>,
+}
+
+/// When the score is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// Every so many steps, and at the start and the end.
+    pub every: u32,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self { every: 10 }
+    }
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn ten() -> u32 {
+    10
+}
+
+fn shuffled() -> Order {
+    Order::Shuffled
+}
+
+impl Config {
+    /// Reads and checks a config file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let line = 1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+            Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads and checks a config; `name` is what it is called in an error.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        let config: Self = toml::from_str(text).map_err(|e| told(&e, text, name))?;
+        let positive = [
+            ("run.steps", u64::from(config.run.steps)),
+            ("run.groups", u64::from(config.run.groups)),
+            ("run.rollouts", u64::from(config.run.rollouts)),
+            ("run.pool", config.run.pool.map_or(1, u64::from)),
+            ("budget.rollouts", config.budget.rollouts),
+            ("budget.tokens", config.budget.tokens.unwrap_or(1)),
+            ("budget.step_rollouts", config.budget.step_rollouts.map_or(1, u64::from)),
+            ("budget.rounds", u64::from(config.budget.rounds)),
+            ("evaluation.every", u64::from(config.evaluation.every)),
+        ];
+        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+        }
+        if let Some(seconds) = config.policy.caps.seconds.filter(|s| !(s.is_finite() && *s > 0.0)) {
+            return Err(Trouble::new(format!("`{name}`: `policy.caps.seconds` is {seconds}; it is more than 0")));
+        }
+        if !(config.advantage.epsilon.is_finite() && config.advantage.epsilon >= 0.0) {
+            let epsilon = config.advantage.epsilon;
+            return Err(Trouble::new(format!(
+                "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
+            )));
+        }
+        Ok(config)
+    }
+
+    /// What the books take as limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            rounds: self.budget.rounds,
+            step_rollouts: self.budget.step_rollouts,
+            run_rollouts: Some(self.budget.rollouts),
+            run_tokens: self.budget.tokens,
+            longest: self.world.longest,
+        }
+    }
+
+    /// The run as the policy sees it.
+    pub fn run(&self, settings: Vec<(String, Value)>) -> Run {
+        Run {
+            settings,
+            prompts: self.world.prompts,
+            steps: self.run.steps,
+            groups: self.run.groups,
+            rollouts: self.run.rollouts,
+            pool: self.run.pool.unwrap_or(self.run.groups.saturating_mul(4)),
+            max_age: self.run.max_age,
+        }
+    }
+}
+
+impl CapsConfig {
+    /// The limits in force.
+    pub fn caps(&self) -> Caps {
+        let default = Caps::default();
+        Caps {
+            fuel: self.fuel.unwrap_or(default.fuel),
+            time: self.seconds.map_or(default.time, Duration::from_secs_f64),
+            memory: self.memory.unwrap_or(default.memory),
+        }
+    }
+}
+
+/// Every setting that a policy described, with the value given or else the default. A setting that
+/// the policy does not have, or a value of another type, is an error.
+pub fn settings(
+    description: &Description,
+    given: &BTreeMap<String, toml::Value>,
+) -> Result<Vec<(String, Value)>> {
+    let policy = &description.name;
+    let names = description.settings.iter().map(|s| s.name.as_str());
+    if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
+        let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
+        return Err(trouble.hint(did_you_mean(unknown, names)));
+    }
+    let value = |setting: &allot_sandbox::Setting| match given.get(&setting.name) {
+        None => Ok(setting.default.clone()),
+        Some(given) => fit(given, &setting.default).ok_or_else(|| {
+            let (name, kind) = (&setting.name, setting.default.kind());
+            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it is {kind}"))
+        }),
+    };
+    description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
+}
+
+/// A setting as typed on the command line: NAME=VALUE, the value as in TOML, and text where TOML
+/// knows no such value.
+pub fn setting(typed: &str) -> Result<(String, toml::Value)> {
+    let (name, value) = typed
+        .split_once('=')
+        .ok_or_else(|| Trouble::new(format!("`--set {typed}` is not of the form NAME=VALUE")))?;
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
+    Ok((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
+}
+
+/// A TOML value as a setting of the default's type. A whole number serves as a number.
+fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
+    match (default, given) {
+        (Value::Flag(_), toml::Value::Boolean(v)) => Some(Value::Flag(*v)),
+        (Value::Integer(_), toml::Value::Integer(v)) => i32::try_from(*v).ok().map(Value::Integer),
+        (Value::Number(_), toml::Value::Integer(v)) => Some(Value::Number(*v as f64)),
+        (Value::Number(_), toml::Value::Float(v)) if v.is_finite() => Some(Value::Number(*v)),
+        (Value::Text(_), toml::Value::String(v)) => Some(Value::Text(v.clone())),
+        _ => None,
+    }
+}
+
+/// A TOML error in one sentence: file, line, what, and the nearest name of an unknown key.
+fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let place = line.map_or_else(|| format!("`{name}`"), |line| format!("`{name}` line {line}"));
+    let message = error.message().trim().replace('\n', "; ");
+    let trouble = Trouble::new(format!("{place}: {message}"));
+    // serde names the unknown field first and then all that it expected, each in backticks.
+    let mut names = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown field"), names.next()) {
+        (true, Some(unknown)) => match nearest(unknown, names) {
+            Some(near) => trouble.hint(format!("did you mean `{near}`?")),
+            None => trouble,
+        },
+        _ => trouble,
+    }
+}

@@ -1,0 +1,93 @@
+//! Plans as text, and how two of them differ.
+
+use allot_allocation::{Action, Advantage, Pick, Plan, PromptId};
+use similar::{ChangeTag, TextDiff};
+
+/// A plan, a line for each thing it says.
+pub fn text(plan: &Plan) -> String {
+    let mut lines = Vec::new();
+    match &plan.action {
+        Action::Sample(requests) => {
+            lines.push(format!("sample {} prompts", requests.len()));
+            lines.extend(requests.iter().map(|r| format!("  {} rollouts of prompt {}", r.count, r.prompt)));
+        }
+        Action::Train(batch) => {
+            lines.push(format!("train on {} groups", batch.picks.len()));
+            lines.extend(batch.picks.iter().map(pick));
+            lines.extend(ids("hold", &batch.hold));
+        }
+    }
+    lines.extend(ids("skip", &plan.skip));
+    lines.extend(ids("evict", &plan.evict));
+    lines.extend(plan.metrics.iter().map(|(name, value)| format!("metric {name} = {value}")));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn pick(pick: &Pick) -> String {
+    let rollouts = match &pick.rollouts {
+        None => "all rollouts".to_owned(),
+        Some(positions) => format!("rollouts {}", joined(positions)),
+    };
+    let advantage = match &pick.advantage {
+        Advantage::Picked => "measured against the picked".to_owned(),
+        Advantage::Group => "measured against the group".to_owned(),
+        Advantage::Given(own) => format!("advantages {}", joined(own)),
+    };
+    let weight = if pick.weight == 1.0 { String::new() } else { format!(", weight {}", pick.weight) };
+    format!("  {rollouts} of prompt {}, {advantage}{weight}", pick.prompt)
+}
+
+fn ids(verb: &str, ids: &[PromptId]) -> Vec<String> {
+    ids.iter().map(|id| format!("{verb} prompt {id}")).collect()
+}
+
+fn joined<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// How `new` differs from `old`: changed lines with one line around them, at most `most` lines.
+pub fn plans(old: &Plan, new: &Plan, most: usize) -> Vec<String> {
+    let (old, new) = (text(old), text(new));
+    let diff = TextDiff::from_lines(&old, &new);
+    let mut lines: Vec<String> = diff
+        .grouped_ops(1)
+        .iter()
+        .flatten()
+        .flat_map(|op| diff.iter_changes(op))
+        .map(|change| {
+            let sign = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            format!("{sign} {}", change.value().trim_end())
+        })
+        .collect();
+    if lines.len() > most {
+        let more = lines.len() - most;
+        lines.truncate(most);
+        lines.push(format!("… and {more} more lines"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allot_allocation::Request;
+
+    #[test]
+    fn a_diff_shows_what_changed_and_what_stands_around_it() {
+        let ask = |counts: &[u32]| {
+            let request = |(i, count): (usize, &u32)| Request { prompt: PromptId(i as u32), count: *count };
+            Plan::of(Action::Sample(counts.iter().enumerate().map(request).collect()))
+        };
+        let lines = plans(&ask(&[8, 8, 8]), &ask(&[8, 8, 4]), 10);
+        assert_eq!(
+            lines,
+            ["  " .to_owned() + "  8 rollouts of prompt 1", "-   8 rollouts of prompt 2".to_owned(), "+   4 rollouts of prompt 2".to_owned()]
+        );
+        assert_eq!(plans(&ask(&[8]), &ask(&[8]), 10), Vec::<String>::new());
+    }
+}

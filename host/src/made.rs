@@ -1,0 +1,159 @@
+//! Made views: the corners that a policy should have seen before a run meets them.
+
+use allot_allocation::seed::Stream;
+use allot_allocation::{Budget, Group, Past, Prompt, PromptId, View};
+
+/// A view and what is special about it.
+pub struct Made {
+    /// In a few words.
+    pub title: String,
+    /// The view.
+    pub view: View,
+}
+
+/// The rewards of a made group.
+#[derive(Clone, Copy)]
+enum Rewards {
+    /// All the same.
+    All(f32),
+    /// 1 with this probability, else 0.
+    Binary(f64),
+    /// Anything between -1 and 1.
+    Real,
+}
+
+const OPEN: Budget = Budget { rounds: 10, step_rollouts: u32::MAX, run_rollouts: 1_000_000, run_tokens: u64::MAX };
+
+/// Views of every corner, and `random` random ones. `signals` lists go with each group.
+pub fn views(signals: usize, random: u32) -> Vec<Made> {
+    let mut made = Vec::new();
+    let mut add = |title: &str, view: View| made.push(Made { title: title.to_owned(), view });
+    let m = Maker { signals };
+
+    add("a fresh step", m.view(64, &[], OPEN, 0));
+    add("nothing at all", m.view(0, &[], OPEN, 0));
+    add("one prompt", m.view(1, &[], OPEN, 0));
+    add("an empty pool, one group", m.view(0, &[(8, Rewards::Binary(0.5))], OPEN, 1));
+    add("one rollout on hand", m.view(16, &[(1, Rewards::All(1.0))], OPEN, 1));
+    add("all rewards 1", m.view(32, &[(8, Rewards::All(1.0)); 8], OPEN, 1));
+    add("all rewards 0", m.view(32, &[(8, Rewards::All(0.0)); 8], OPEN, 1));
+    add("all rewards 0.1", m.view(32, &[(7, Rewards::All(0.1)); 8], OPEN, 1));
+    add("huge rewards", m.view(32, &[(8, Rewards::All(f32::MAX)), (8, Rewards::All(f32::MIN))], OPEN, 1));
+    add("tiny rewards", m.view(32, &[(8, Rewards::All(f32::MIN_POSITIVE)); 4], OPEN, 1));
+    add("real rewards", m.view(32, &[(16, Rewards::Real); 16], OPEN, 2));
+    add("groups of many sizes", m.view(32, &(1..64).map(|n| (n, Rewards::Binary(0.4))).collect::<Vec<_>>(), OPEN, 2));
+    add("the last round", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { rounds: 0, ..OPEN }, 10));
+    add("the step's rollouts spent", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { step_rollouts: 0, ..OPEN }, 1));
+    add("the run's rollouts spent", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { run_rollouts: 0, ..OPEN }, 1));
+    add("everything spent, nothing on hand", m.view(32, &[], Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0 }, 0));
+    add("one rollout left", m.view(32, &[(8, Rewards::Binary(0.3)); 2], Budget { run_rollouts: 1, ..OPEN }, 1));
+    let mut held = m.view(32, &[(8, Rewards::Binary(0.5)); 8], OPEN, 0);
+    held.groups.iter_mut().enumerate().for_each(|(i, g)| g.ages.iter_mut().for_each(|age| *age = i as u32));
+    add("held groups of many ages", held);
+    add("100,000 rollouts on hand", m.view(384, &[(100, Rewards::Binary(0.4)); 1000], OPEN, 1));
+    add("one group of 20,000", m.view(64, &[(20_000, Rewards::Real)], OPEN, 1));
+    let mut late = m.view(64, &[(8, Rewards::Binary(0.5)); 4], OPEN, 1);
+    late.step = u32::MAX - 1;
+    late.pool.iter_mut().for_each(|p| p.epoch = u32::MAX);
+    add("the last step of the longest run", late);
+
+    for i in 0..random {
+        let mut chance = Stream::new(u64::from(i) << 20 | 77);
+        let groups: Vec<(usize, Rewards)> = (0..chance.below(40))
+            .map(|_| {
+                let rewards = match chance.below(4) {
+                    0 => Rewards::All([0.0, 0.1, 1.0, -1.0][chance.below(4)]),
+                    1 | 2 => Rewards::Binary(chance.unit()),
+                    _ => Rewards::Real,
+                };
+                (1 + chance.below(40), rewards)
+            })
+            .collect();
+        let budget = Budget {
+            rounds: chance.below(12) as u32,
+            step_rollouts: if chance.below(3) == 0 { chance.below(200) as u32 } else { u32::MAX },
+            run_rollouts: if chance.below(3) == 0 { chance.below(500) as u32 } else { 100_000 },
+            run_tokens: if chance.below(3) == 0 { chance.below(50_000) as u64 } else { u64::MAX },
+        };
+        let round = chance.below(4) as u32;
+        let mut view = m.view(chance.below(200) as u32, &groups, budget, round);
+        view.seed = chance.bits() as u32;
+        view.step = chance.below(100) as u32;
+        add(&format!("random view {i}"), view);
+    }
+    made
+}
+
+/// A view at `times` the scale of Pilot-Commit's published 4B run: a pool of 384, 128 groups, 18,432
+/// rollouts on hand.
+pub fn scale(times: usize, signals: usize) -> View {
+    Maker { signals }.view(384 * times as u32, &vec![(144, Rewards::Binary(0.4)); 128 * times], OPEN, 1)
+}
+
+struct Maker {
+    signals: usize,
+}
+
+impl Maker {
+    /// A pool of this many prompts (half of them visited before), and these groups.
+    fn view(&self, pool: u32, groups: &[(usize, Rewards)], budget: Budget, round: u32) -> View {
+        let mut chance = Stream::new(u64::from(pool) * 1000 + groups.len() as u64);
+        let first_in_pool = groups.len() as u32;
+        View {
+            step: 5,
+            round,
+            seed: 12_345,
+            budget,
+            pool: (0..pool).map(|i| prompt(first_in_pool + i, &mut chance)).collect(),
+            groups: groups
+                .iter()
+                .enumerate()
+                .map(|(i, (n, rewards))| self.group(i as u32, *n, *rewards, &mut chance))
+                .collect(),
+        }
+    }
+
+    fn group(&self, prompt: u32, n: usize, rewards: Rewards, chance: &mut Stream) -> Group {
+        let mut draw = || match rewards {
+            Rewards::All(r) => r,
+            Rewards::Binary(p) => f32::from(chance.unit() < p),
+            Rewards::Real => (2.0 * chance.unit() - 1.0) as f32,
+        };
+        let rewards: Vec<f32> = (0..n).map(|_| draw()).collect();
+        Group {
+            prompt: PromptId(prompt),
+            correct: rewards.iter().map(|r| *r > 0.5).collect(),
+            tokens: (0..n).map(|_| 1 + chance.below(500) as u32).collect(),
+            ages: vec![0; n],
+            truncated: (0..n).map(|_| chance.below(20) == 0).collect(),
+            signals: vec![rewards.clone(); self.signals],
+            rewards,
+        }
+    }
+}
+
+fn prompt(id: u32, chance: &mut Stream) -> Prompt {
+    let past = (id % 2 == 0).then(|| {
+        let rollouts = 1 + chance.below(16) as u32;
+        let correct = match chance.below(3) {
+            0 => 0,
+            1 => rollouts,
+            _ => chance.below(rollouts as usize + 1) as u32,
+        };
+        let mean = correct as f32 / rollouts as f32;
+        let flat = correct == 0 || correct == rollouts;
+        Past {
+            step: 3,
+            visits: 4,
+            rollouts,
+            correct,
+            mean,
+            deviation: (mean * (1.0 - mean)).sqrt(),
+            tokens: 120.5,
+            streak: if flat { 1 + chance.below(4) as u32 } else { 0 },
+            total_rollouts: rollouts * 4,
+            total_correct: correct * 4,
+        }
+    });
+    Prompt { id: PromptId(id), epoch: 1, tokens: 50 + id % 100, past }
+}

@@ -1,0 +1,127 @@
+//! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
+//! policy, one for each step, one for the end. Enough to ask the policy everything again.
+//!
+//! `docs/record.md` describes the lines for readers in other languages.
+
+mod line;
+mod views;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+pub use line::{hex, unhex, Call, End, FORMAT, Head, Line, PolicyStamp, Sampled, StepEnd};
+pub use views::{Asked, Views};
+
+use crate::trouble::{Result, Trouble};
+
+/// Where a run's lines go.
+pub struct Record {
+    to: Option<(BufWriter<File>, PathBuf)>,
+}
+
+impl Record {
+    /// A record that keeps nothing.
+    pub fn none() -> Self {
+        Self { to: None }
+    }
+
+    /// A new record in a file that is not there yet: nobody's record is written over.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::AlreadyExists {
+                let trouble = Trouble::new(format!("there is a record in `{}` already", path.display()));
+                return trouble.hint("give another folder with --out, or remove it");
+            }
+            Trouble::file("write", path, &e)
+        })?;
+        Ok(Self { to: Some((BufWriter::with_capacity(1 << 16, file), path.to_owned())) })
+    }
+
+    /// Appends a line. A step's or the run's last line also sends everything to the disk.
+    pub fn write(&mut self, line: &Line) -> Result<()> {
+        let Some((writer, path)) = &mut self.to else { return Ok(()) };
+        let mut write = || {
+            serde_json::to_writer(&mut *writer, line)?;
+            writer.write_all(b"\n")?;
+            if matches!(line, Line::Call(_)) { Ok(()) } else { writer.flush() }
+        };
+        write().map_err(|e| Trouble::file("write", path, &e))
+    }
+}
+
+/// A record that is read line by line.
+pub struct Reader {
+    lines: std::io::Split<BufReader<File>>,
+    path: PathBuf,
+    number: usize,
+    cut: bool,
+}
+
+impl Reader {
+    /// Opens a record, given its file or the run's folder, and reads its head.
+    pub fn open(path: &Path) -> Result<(Self, Head)> {
+        let file = if path.is_dir() { path.join("record.jsonl") } else { path.to_owned() };
+        let opened = File::open(&file).map_err(|e| Trouble::file("read", &file, &e))?;
+        let lines = BufReader::with_capacity(1 << 16, opened).split(b'\n');
+        let mut reader = Self { lines, path: file, number: 0, cut: false };
+        match reader.next() {
+            Some(Ok(Line::Head(head))) if head.format == FORMAT => Ok((reader, *head)),
+            Some(Ok(Line::Head(head))) => Err(Trouble::new(format!(
+                "`{}` is a record of format {}; this program reads format {FORMAT}",
+                reader.path.display(),
+                head.format
+            ))),
+            Some(Err(trouble)) => Err(trouble),
+            Some(Ok(_)) => Err(Trouble::new(format!("`{}` does not begin with a head", reader.path.display()))),
+            None => Err(Trouble::new(format!("`{}` holds no record: not one whole line", reader.path.display()))),
+        }
+    }
+
+    /// Whether the last line was cut off, as by a crash in the middle of writing it. Known once all
+    /// lines were read.
+    pub fn cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The number of the line read last, from 1.
+    pub fn line(&self) -> usize {
+        self.number
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Line>;
+
+    fn next(&mut self) -> Option<Result<Line>> {
+        let bytes = match self.lines.next()? {
+            Ok(bytes) => bytes,
+            Err(e) => return Some(Err(Trouble::file("read", &self.path, &e))),
+        };
+        self.number += 1;
+        match serde_json::from_slice(&bytes) {
+            Ok(line) => Some(Ok(line)),
+            Err(error) => {
+                // Only the very last line may be cut; anywhere else the record is damaged.
+                let last = match self.lines.next() {
+                    None => true,
+                    Some(rest) => rest.is_ok_and(|r| r.is_empty()) && self.lines.next().is_none(),
+                };
+                if last && self.number > 1 {
+                    self.cut = true;
+                    return None;
+                }
+                Some(Err(Trouble::new(format!(
+                    "`{}` line {} is no line of a record: {error}",
+                    self.path.display(),
+                    self.number
+                ))))
+            }
+        }
+    }
+}

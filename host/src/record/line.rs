@@ -1,0 +1,240 @@
+//! The lines of a record.
+//!
+//! No line holds a time, a path or anything else that two runs of one config could differ in: a run
+//! that is repeated gives the same bytes.
+
+use allot_allocation::{Budget, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent};
+use serde::{Deserialize, Serialize};
+
+/// The version of this format.
+pub const FORMAT: u32 = 1;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Line {
+    /// What the run is. The first line.
+    Head(Box<Head>),
+    /// A call of the policy, and what it answered.
+    Call(Box<Call>),
+    /// The end of a step.
+    Step(Box<StepEnd>),
+    /// The end of the run. Missing if it was cut off.
+    End(End),
+}
+
+/// What a run is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The program's version.
+    pub allot: String,
+    /// The policy.
+    pub policy: PolicyStamp,
+    /// The engine's name.
+    pub engine: String,
+    /// Signals shown beside each rollout, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// From this all chance grew.
+    pub seed: u64,
+    /// The order of the prompts.
+    pub order: Order,
+    /// The run as the policy sees it, settings in force included.
+    pub run: Run,
+    /// What it may spend.
+    pub limits: Limits,
+}
+
+/// Which policy it was, to the byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyStamp {
+    /// Its name.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// The contract version it speaks.
+    pub contract: String,
+    /// Its component's sha256.
+    pub sha256: String,
+}
+
+/// A call of the policy. A view is told by what changed since the last one: [`super::Views`] puts
+/// them together again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The step.
+    pub step: u32,
+    /// The round.
+    pub round: u32,
+    /// The view's seed.
+    pub seed: u32,
+    /// The view's budget.
+    pub budget: Budget,
+    /// Prompts that came on offer since the last call, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offered: Vec<Prompt>,
+    /// Rollouts that came on hand since the last call, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<Sampled>,
+    /// Prompts in the view's pool, groups in it, and rollouts in those: a check on the reader.
+    pub counts: [u64; 3],
+    /// The plan.
+    pub plan: Plan,
+    /// The state that came with it, in hexadecimal; missing where it is the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Rollouts that the plan asked for.
+    pub asked: u64,
+    /// Rollouts that the budget allowed of them.
+    pub granted: u64,
+}
+
+/// Rollouts of one prompt that came on hand. The lists run in parallel; an unscorable rollout is
+/// in none of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Rewards.
+    pub rewards: Vec<f32>,
+    /// A `1` for each correct one, a `0` for each other.
+    pub correct: String,
+    /// Lengths, in tokens.
+    pub tokens: Vec<u32>,
+    /// A `1` for each that met the length limit, a `0` for each other.
+    pub truncated: String,
+    /// A list for each signal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Vec<f32>>,
+    /// How many more could not be scored.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unscorable: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// The end of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepEnd {
+    /// The step.
+    pub step: u32,
+    /// Whether the model was updated.
+    pub updated: bool,
+    /// Groups trained on.
+    pub groups: u64,
+    /// Rollouts trained on.
+    pub trained: u64,
+    /// Of those, rollouts with an advantage that is not 0.
+    pub effective: u64,
+    /// Rollouts let go unused.
+    pub released: u64,
+    /// Of the released, those of groups with all rewards equal.
+    pub flat: u64,
+    /// Rollouts let go because they grew too old.
+    pub stale: u64,
+    /// Rollouts that stay on hand.
+    pub held: u64,
+    /// Mean age of the rollouts trained on, in model updates.
+    pub mean_age: f64,
+    /// Mean reward of the step's rollouts, trained on or not.
+    pub reward: f64,
+    /// What was spent so far.
+    pub spent: Spent,
+    /// What the engine reports of the update, and the policy's metrics of the step's last plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<(String, f64)>,
+    /// The score, where it was taken after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Why it ended, in words.
+    pub reason: String,
+    /// Whether that is a normal end.
+    pub normal: bool,
+    /// Steps finished.
+    pub steps: u32,
+    /// What was spent.
+    pub spent: Spent,
+}
+
+impl Sampled {
+    /// Outcomes in their order as a record tells them, a list for each prompt.
+    pub fn of(outcomes: &[Outcome], signals: usize) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for outcome in outcomes {
+            if all.last().is_none_or(|last| last.prompt != outcome.prompt) {
+                all.push(Self {
+                    prompt: outcome.prompt,
+                    rewards: Vec::new(),
+                    correct: String::new(),
+                    tokens: Vec::new(),
+                    truncated: String::new(),
+                    signals: vec![Vec::new(); signals],
+                    unscorable: 0,
+                });
+            }
+            let Some(last) = all.last_mut() else { continue };
+            let Some(reward) = outcome.reward else {
+                last.unscorable += 1;
+                continue;
+            };
+            last.rewards.push(reward);
+            last.correct.push(if outcome.correct { '1' } else { '0' });
+            last.tokens.push(outcome.tokens);
+            last.truncated.push(if outcome.truncated { '1' } else { '0' });
+            last.signals.iter_mut().zip(&outcome.signals).for_each(|(list, s)| list.push(*s));
+        }
+        all
+    }
+
+    /// The outcomes again; `None` if the lists do not run in parallel.
+    pub fn outcomes(&self) -> Option<Vec<Outcome>> {
+        let n = self.rewards.len();
+        let lists = [self.correct.len(), self.tokens.len(), self.truncated.len()];
+        if lists.iter().chain(self.signals.iter().map(Vec::len).collect::<Vec<_>>().iter()).any(|len| *len != n) {
+            return None;
+        }
+        let one = |i: usize| Outcome {
+            prompt: self.prompt,
+            position: i as u32,
+            reward: Some(self.rewards[i]),
+            correct: self.correct.as_bytes()[i] == b'1',
+            tokens: self.tokens[i],
+            truncated: self.truncated.as_bytes()[i] == b'1',
+            signals: self.signals.iter().map(|list| list[i]).collect(),
+        };
+        let lost = Outcome { reward: None, ..Outcome::of(self.prompt, 0, 0.0, false) };
+        Some((0..n).map(one).chain((0..self.unscorable).map(|_| lost.clone())).collect())
+    }
+}
+
+impl Call {
+    /// The counts of a view.
+    pub fn counts(pool: &[Prompt], groups: &[Group]) -> [u64; 3] {
+        [pool.len() as u64, groups.len() as u64, groups.iter().map(|g| g.len() as u64).sum()]
+    }
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of hexadecimal text.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}

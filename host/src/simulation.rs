@@ -1,0 +1,100 @@
+//! A simulated run: the real step loop over the coin-flip world.
+
+use std::path::Path;
+
+use allot_allocation::rules::Bounds;
+use allot_allocation::{Books, Plan, Pool, Run, Shelf, View};
+use allot_engine::{Coin, Engine as _};
+use allot_sandbox::{Fault, Line as LogLine, Policy};
+
+use crate::config::{Config, settings};
+use crate::record::{FORMAT, Head, Line, PolicyStamp, Record};
+use crate::reward::RightOrWrong;
+use crate::step::{Decide, World};
+use crate::trouble::{Result, Trouble, listed};
+
+/// A run that is ready to start.
+pub struct Simulation<P> {
+    /// The run's constants.
+    pub run: Run,
+    /// Everything else.
+    pub world: World<Coin, RightOrWrong, P>,
+}
+
+impl Decide for &Policy {
+    fn name(&self) -> &str {
+        &self.description().name
+    }
+
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
+        Policy::decide(self, run, state, view).map(|(plan, cost)| (plan, cost.log))
+    }
+}
+
+impl<'a> Simulation<&'a Policy> {
+    /// Checks the policy's settings and builds the world. `folder` is where the record goes.
+    pub fn new(config: &Config, policy: &'a Policy, folder: Option<&Path>) -> Result<Self> {
+        let description = policy.description();
+        let run = config.run(settings(description, &config.policy.settings)?);
+        let (state, cost) = policy.begin(&run).map_err(|fault| {
+            let hint = fault.hint().map(str::to_owned);
+            Trouble { what: format!("policy `{}` {fault}", description.name), hint }
+        })?;
+        let mut simulation = Self::with(config, run, policy, state)?;
+        let can = simulation.world.engine.capabilities();
+        if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
+            let name = &description.name;
+            let trouble =
+                Trouble::new(format!("policy `{name}` wants the signal `{missing}`, which engine `{}` can't measure", can.name));
+            return Err(trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str)))));
+        }
+        cost.log.iter().for_each(simulation.world.log);
+
+        let head = Head {
+            format: FORMAT,
+            allot: env!("CARGO_PKG_VERSION").to_owned(),
+            policy: PolicyStamp {
+                name: description.name.clone(),
+                version: description.version.clone(),
+                contract: policy.contract().to_owned(),
+                sha256: policy.sha256().to_owned(),
+            },
+            engine: simulation.world.engine.capabilities().name,
+            signals: description.signals.clone(),
+            seed: config.run.seed,
+            order: config.run.order,
+            run: simulation.run.clone(),
+            limits: config.limits(),
+        };
+        if let Some(folder) = folder {
+            simulation.world.record = Record::create(&folder.join("record.jsonl"))?;
+            simulation.world.record.write(&Line::Head(Box::new(head)))?;
+        }
+        Ok(simulation)
+    }
+}
+
+impl<P: Decide> Simulation<P> {
+    /// Builds the world around whoever decides. It keeps no record.
+    pub fn with(config: &Config, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
+        let engine = Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
+        let pool = Pool::new(config.run.seed, config.run.order, run.pool, engine.prompt_lengths());
+        let world = World {
+            engine,
+            reward: RightOrWrong,
+            policy,
+            state,
+            pool,
+            shelf: Shelf::new(0),
+            samples: std::collections::HashMap::new(),
+            books: Books::new(config.limits()),
+            record: Record::none(),
+            log: |_| {},
+            scale: config.advantage,
+            bounds: Bounds::default(),
+            seed: config.run.seed,
+            steps: 0,
+        };
+        Ok(Self { run, world })
+    }
+}

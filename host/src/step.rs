@@ -1,0 +1,303 @@
+//! One step, as it runs: ask the policy, keep the rules, spend, sample, judge, ask again, train.
+//!
+//! `train`, `simulate`, the tests and the benches run this very function with other parts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use allot_allocation::advantage::{self, Scale};
+use allot_allocation::rules::{self, Bounds, Broken};
+use allot_allocation::{
+    Action, Batch, Books, Outcome, Plan, Pool, Prompt, RolloutId, Run, Shelf, View, seed,
+};
+use allot_engine::{Engine, EngineError, Example, Sample};
+use allot_sandbox::{Fault, Line as LogLine};
+use thiserror::Error;
+
+use crate::record::{Call, Line, Record, Sampled, StepEnd};
+use crate::reward::Reward;
+use crate::trouble::Trouble;
+
+/// Whoever decides: a component in its sandbox, or a function in a test.
+pub trait Decide {
+    /// The policy's name.
+    fn name(&self) -> &str;
+    /// The contract's `decide`, and what the policy logged.
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault>;
+}
+
+/// Everything that lives on from step to step.
+pub struct World<E: Engine, R, P> {
+    /// What samples and learns.
+    pub engine: E,
+    /// What judges.
+    pub reward: R,
+    /// Who decides.
+    pub policy: P,
+    /// The policy's memory.
+    pub state: Vec<u8>,
+    /// The prompts on offer.
+    pub pool: Pool,
+    /// The rollouts on hand, as the policy sees them.
+    pub shelf: Shelf,
+    /// The same rollouts, as the engine knows them.
+    pub samples: HashMap<RolloutId, Sample<E::Answer>>,
+    /// What may be spent, and what was.
+    pub books: Books,
+    /// Where every call and step is written.
+    pub record: Record,
+    /// Where the policy's own words go.
+    pub log: fn(&LogLine),
+    /// How rewards become advantages.
+    pub scale: Scale,
+    /// Bounds on what a plan may put into the record.
+    pub bounds: Bounds,
+    /// The run's seed.
+    pub seed: u64,
+    /// Steps finished.
+    pub steps: u32,
+}
+
+/// Why a run stops in the middle. Whatever was finished stays in the record.
+#[derive(Debug, Error)]
+pub enum Stop {
+    /// The policy broke a rule.
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    /// The policy gave no answer.
+    #[error("policy `{policy}` {fault} (step {}, round {})", .view.step, .view.round)]
+    Policy {
+        /// Its name.
+        policy: String,
+        /// What happened.
+        fault: Fault,
+        /// What it was shown.
+        view: Box<View>,
+        /// What it remembered.
+        state: Vec<u8>,
+    },
+    /// The engine failed.
+    #[error("the engine failed in step {step}: {error}")]
+    Engine {
+        /// The step.
+        step: u32,
+        /// Why.
+        error: EngineError,
+    },
+    /// The engine did something else than it was granted.
+    #[error("{fault} (step {step})")]
+    Books {
+        /// The step.
+        step: u32,
+        /// What it did.
+        fault: allot_allocation::Fault,
+    },
+    /// The record could not be written.
+    #[error("{}", .0.what)]
+    Record(Trouble),
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// With a plan that trains. What it came to is ready for the record.
+    Trained(Box<StepEnd>),
+    /// The run's budget was spent, and the policy would still sample. A normal end of the run.
+    Spent,
+}
+
+/// Runs one step.
+pub async fn step<E, R, P>(run: &Run, world: &mut World<E, R, P>) -> Result<Ended, Stop>
+where
+    E: Engine,
+    R: Reward<E::Answer>,
+    P: Decide,
+{
+    world.books.open_step();
+    world.shelf.open_step();
+    let mut news = Vec::new();
+    let mut rewards = Mean::default();
+    let mut round = 0;
+    loop {
+        let (view, offered) = world.view(round);
+        let plan = world.ask(run, &view)?;
+        rules::check(world.policy.name(), &view, &plan, world.bounds)?;
+        world.pool.evict(&plan.evict);
+        world.pool.take(plan.skip.iter().copied());
+        match &plan.action {
+            Action::Sample(order) => {
+                let spent = !order.is_empty() && world.books.grantable() == 0;
+                let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
+                world.note(&view, &plan, offered, &news, grant.rollouts())?;
+                if spent {
+                    return Ok(Ended::Spent);
+                }
+                world.pool.take(grant.lines().iter().map(|line| line.prompt));
+                let samples = world.engine.sample(grant).await.map_err(|error| world.failed(error))?;
+                let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
+                world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
+                news = world.judge(samples).await;
+                news.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
+            }
+            Action::Train(batch) => {
+                world.note(&view, &plan, offered, &news, 0)?;
+                let mut end = world.train(run, &view, batch).await?;
+                end.reward = rewards.mean();
+                end.metrics.extend(plan.metrics.iter().cloned());
+                world.steps += 1;
+                return Ok(Ended::Trained(Box::new(end)));
+            }
+        }
+        round += 1;
+    }
+}
+
+impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
+    /// The view of a round, and the prompts in it that the last one did not have.
+    fn view(&mut self, round: u32) -> (View, Vec<Prompt>) {
+        self.pool.top_up(&self.shelf);
+        let view = View {
+            step: self.steps,
+            round,
+            seed: seed::policy(self.seed, self.steps, round),
+            budget: self.books.budget(),
+            pool: self.pool.offered().to_vec(),
+            groups: self.shelf.groups(),
+        };
+        (view, self.pool.newly_offered().to_vec())
+    }
+
+    fn ask(&mut self, run: &Run, view: &View) -> Result<Plan, Stop> {
+        let (plan, log) =
+            self.policy.decide(run, &self.state, view).map_err(|fault| Stop::Policy {
+                policy: self.policy.name().to_owned(),
+                fault,
+                view: Box::new(view.clone()),
+                state: self.state.clone(),
+            })?;
+        log.iter().for_each(self.log);
+        Ok(plan)
+    }
+
+    /// Writes a call down, and takes over the policy's new state.
+    fn note(
+        &mut self,
+        view: &View,
+        plan: &Plan,
+        offered: Vec<Prompt>,
+        news: &[Outcome],
+        granted: u64,
+    ) -> Result<(), Stop> {
+        let asked = match &plan.action {
+            Action::Sample(order) => order.iter().map(|r| u64::from(r.count)).sum(),
+            Action::Train(_) => 0,
+        };
+        let state = (plan.state != self.state).then(|| crate::record::hex(&plan.state));
+        self.state.clone_from(&plan.state);
+        let signals = news.first().map_or(0, |o| o.signals.len());
+        let call = Call {
+            step: view.step,
+            round: view.round,
+            seed: view.seed,
+            budget: view.budget,
+            offered,
+            sampled: Sampled::of(news, signals),
+            counts: Call::counts(&view.pool, &view.groups),
+            plan: Plan { state: Vec::new(), ..plan.clone() },
+            state,
+            asked,
+            granted,
+        };
+        self.record.write(&Line::Call(Box::new(call))).map_err(Stop::Record)
+    }
+
+    /// Scores rollouts and puts them on the shelf.
+    async fn judge(&mut self, samples: Vec<Sample<E::Answer>>) -> Vec<Outcome> {
+        let verdicts = self.reward.score(&samples).await;
+        let outcomes: Vec<Outcome> = samples
+            .iter()
+            .zip(verdicts)
+            .map(|(s, verdict)| Outcome {
+                prompt: s.prompt,
+                position: s.position,
+                reward: verdict.reward.filter(|r| r.is_finite()),
+                correct: verdict.correct,
+                tokens: s.tokens,
+                truncated: s.truncated,
+                signals: s.signals.clone(),
+            })
+            .collect();
+        let first = self.shelf.add(outcomes.iter().cloned());
+        self.samples.extend((first.0..).map(RolloutId).zip(samples));
+        outcomes
+    }
+
+    /// Turns picks into advantages, updates the model, and settles the shelf.
+    async fn train(&mut self, run: &Run, view: &View, batch: &Batch) -> Result<StepEnd, Stop> {
+        let mut end = StepEnd { step: view.step, ..StepEnd::default() };
+        let groups: BTreeMap<_, _> = view.groups.iter().map(|g| (g.prompt, g)).collect();
+        let mut examples = Vec::new();
+        let mut ages = Mean::default();
+        for pick in &batch.picks {
+            let group = groups[&pick.prompt];
+            let advantages = advantage::of_pick(pick, group, self.scale);
+            for (position, advantage) in pick.positions(group.len()).into_iter().zip(advantages) {
+                ages.add(f64::from(group.ages[position]));
+                end.effective += u64::from(advantage != 0.0);
+                let id = self.shelf.rollout(pick.prompt, position);
+                if let Some(sample) = id.and_then(|id| self.samples.get(&id)) {
+                    examples.push(Example { sample, advantage });
+                }
+            }
+        }
+        end.groups = batch.picks.len() as u64;
+        end.updated = !examples.is_empty();
+        if end.updated {
+            let step = view.step;
+            let report =
+                self.engine.update(&examples).await.map_err(|error| Stop::Engine { step, error })?;
+            end.metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        }
+
+        let flat: HashSet<RolloutId> = view
+            .groups
+            .iter()
+            .filter(|g| g.flat())
+            .flat_map(|g| (0..g.len()).filter_map(|i| self.shelf.rollout(g.prompt, i)))
+            .collect();
+        let settled = self.shelf.settle(batch, end.updated, run.max_age);
+        for id in settled.trained.iter().chain(&settled.released).chain(&settled.stale) {
+            self.samples.remove(id);
+        }
+        self.pool.remember(view.step, &settled.visits);
+        end.trained = settled.trained.len() as u64;
+        end.released = settled.released.len() as u64;
+        end.flat = settled.released.iter().filter(|id| flat.contains(id)).count() as u64;
+        end.stale = settled.stale.len() as u64;
+        end.held = settled.held;
+        end.mean_age = ages.mean();
+        end.spent = self.books.spent();
+        Ok(end)
+    }
+
+    fn failed(&self, error: EngineError) -> Stop {
+        Stop::Engine { step: self.steps, error }
+    }
+}
+
+/// A mean that is filled one by one; 0 of nothing.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    n: u64,
+}
+
+impl Mean {
+    fn add(&mut self, x: f64) {
+        self.sum += x;
+        self.n += 1;
+    }
+
+    fn mean(&self) -> f64 {
+        if self.n == 0 { 0.0 } else { self.sum / self.n as f64 }
+    }
+}

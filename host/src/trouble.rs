@@ -1,0 +1,72 @@
+//! What went wrong, in words: one sentence that says what and where, and a hint on its own line
+//! where there is something to do.
+
+use std::fmt;
+use std::path::Path;
+
+/// The result of whatever can end a command.
+pub type Result<T> = std::result::Result<T, Trouble>;
+
+/// Something that ends a command, told to whoever typed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The sentence.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Trouble {
+    /// Something without a hint.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None }
+    }
+
+    /// The same, with a hint.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// A file that could not be read, written or made.
+    pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            std::io::ErrorKind::StorageFull => "the disk is full".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::new(format!("could not {verb} `{}`: {reason}", path.display()))
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// The name nearest to one that is unknown, if any is near.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = known.into_iter().map(|k| (strsim::jaro_winkler(name, k), k));
+    scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
+}
+
+/// A hint that names the nearest known name, or all of them.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(name, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known are {}", listed(known)),
+    }
+}
+
+/// Names in a row, each in backticks.
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let all: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}

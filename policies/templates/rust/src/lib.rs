@@ -1,0 +1,84 @@
+//! Tries each prompt with a few rollouts, and spends the rest where the answers vary.
+//!
+//! Change `decide` to your own rule. A policy is a pure function: all it knows is in its arguments.
+
+use allot_policy::prelude::*;
+
+/// The policy.
+pub struct {{Type}};
+
+/// What a run may set.
+#[derive(Settings)]
+pub struct {{Type}}Settings {
+    /// Rollouts to try each prompt with.
+    #[setting(default = 4)]
+    pilot: u32,
+    /// Rollouts to add where the first ones vary.
+    #[setting(default = 12)]
+    commit: u32,
+}
+
+impl Policy for {{Type}} {
+    const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const SUMMARY: &'static str = "tries each prompt, and commits where answers vary";
+    type Settings = {{Type}}Settings;
+    type State = ();
+
+    fn begin(settings: &{{Type}}Settings, _run: &Run) -> Result<(), Error> {
+        if settings.pilot < 2 {
+            return Err(bad_setting("pilot", "it takes at least 2 rollouts to see whether answers vary"));
+        }
+        Ok(())
+    }
+
+    fn decide(settings: &{{Type}}Settings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
+        let tried = |g: &&Group| g.len() <= settings.pilot as usize;
+        let varied: Vec<&Group> = view.groups.iter().filter(|g| !g.flat()).collect();
+
+        if view.budget.open() && view.round == 0 {
+            let prompts = view.pool.iter().take(2 * run.groups as usize);
+            let pilots = prompts.map(|p| Request::new(p.id, settings.pilot)).collect::<Vec<_>>();
+            if !pilots.is_empty() {
+                return Ok(Plan::sample(pilots));
+            }
+        }
+        let open = varied.iter().copied().filter(tried).take(run.groups as usize);
+        let commits: Vec<Request> = open.map(|g| Request::new(g.prompt, settings.commit.max(1))).collect();
+        if view.budget.open() && view.round == 1 && !commits.is_empty() {
+            return Ok(Plan::sample(commits));
+        }
+        Ok(Plan::train(varied.iter().map(|g| Pick::all(g.prompt))))
+    }
+}
+
+allot_policy::export!({{Type}});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allot_policy::types::{Action, Budget};
+    use allot_policy::{decide, run_with};
+
+    fn group(prompt: u32, rewards: &[f32]) -> Group {
+        let n = rewards.len();
+        Group {
+            prompt,
+            rewards: rewards.to_vec(),
+            correct: rewards.iter().map(|r| *r > 0.5).collect(),
+            tokens: vec![1; n],
+            ages: vec![0; n],
+            truncated: vec![false; n],
+            signals: vec![],
+        }
+    }
+
+    #[test]
+    fn commits_only_where_the_pilots_vary() {
+        let budget = Budget { rounds: 9, step_rollouts: 1000, run_rollouts: 1000, run_tokens: u64::MAX };
+        let groups = vec![group(1, &[1.0, 0.0, 1.0, 1.0]), group(2, &[0.0; 4])];
+        let view = View { step: 0, round: 1, seed: 1, budget, pool: vec![], groups };
+        let plan = decide::<{{Type}}>(&run_with::<{{Type}}>(&[]), &[], &view).expect("a plan");
+        assert!(plan.action == Action::Sample(vec![Request::new(1, 12)]));
+    }
+}
