@@ -84,6 +84,7 @@ impl Policy {
             signals: Vec::new(),
         };
         let mut policy = Self { sandbox, pre, look, description: blank, sha256, size };
+        policy.fits()?;
         let (description, _) = policy
             .call(|bindings, store| {
                 let described = bindings.rollout_allocation_allocator().call_describe(store)?;
@@ -93,6 +94,20 @@ impl Policy {
         usable(&description).map_err(LoadError::Description)?;
         policy.description = description;
         Ok(policy)
+    }
+
+    /// The types of its exports are compared with the contract's when an instance is made.
+    fn fits(&self) -> Result<(), LoadError> {
+        let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.look.wasi)
+            .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
+        let made = self.pre.instantiate(&mut store);
+        match made {
+            Ok(_) => Ok(()),
+            Err(e) if e.downcast_ref::<Trap>().is_some() || store.data().limiter.refused.is_some() => {
+                Err(LoadError::Describe(self.fault(&e, &store)))
+            }
+            Err(e) => Err(LoadError::Misfit(sandbox::cause(&e))),
+        }
     }
 
     /// What it says of itself.

@@ -122,19 +122,23 @@ fn settings(
     let typed: BTreeMap<String, toml::Value> =
         command.set.iter().map(|set| config::setting(set)).collect::<Result<_>>()?;
     let mut settings = config::settings(description, &typed)?;
+    let mut defaults = Vec::new();
     for (name, value) in &mut settings {
         if typed.contains_key(name) {
             continue;
         }
         match head.run.settings.iter().find(|(recorded, v)| recorded == name && v.kind() == value.kind()) {
             Some((_, recorded)) => value.clone_from(recorded),
-            None => screen.tell(format_args!("setting `{name}` is not in the record; it has its default, {value}")),
+            None => defaults.push(format!("{name} = {value}")),
         }
     }
-    for (name, _) in &head.run.settings {
-        if description.settings.iter().all(|s| s.name != *name) {
-            screen.tell(format_args!("policy `{}` has no setting `{name}`; the record's is left out", description.name));
-        }
+    if !defaults.is_empty() {
+        screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
+    }
+    let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
+    let unknown: Vec<&str> = head.run.settings.iter().map(|(n, _)| n.as_str()).filter(|n| !ours(n)).collect();
+    if !unknown.is_empty() {
+        screen.tell(format_args!("in the record, but no settings of `{}`: {}", description.name, unknown.join(", ")));
     }
     Ok(settings)
 }

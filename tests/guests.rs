@@ -1,0 +1,346 @@
+//! Guests that do wrong, and files that are no guests: each ends with one clear sentence, exit code
+//! not 0, no panic, nothing lost. As a user meets it: the binary, in a scratch folder.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod scratch;
+
+use scratch::Scratch;
+
+/// A config small enough for guests that do wrong in the first step.
+const CONFIG: &str = r#"
+[run]
+seed = 1
+steps = 3
+groups = 2
+rollouts = 4
+[budget]
+rollouts = 50
+[policy]
+use = "./guest.wasm"
+[policy.caps]
+fuel = 100_000_000
+[world]
+prompts = 10
+"#;
+
+/// What a run under a guest of `tests/guests` ends with.
+fn run(guest: &str) -> String {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest(guest));
+    scratch.write("run.toml", CONFIG);
+    scratch.allot(&["simulate", "run.toml", "--out", "out"])
+}
+
+/// What `allot check` says of a file with these bytes.
+fn load(bytes: impl AsRef<[u8]>) -> String {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", bytes);
+    scratch.allot(&["check", "./guest.wasm"])
+}
+
+#[test]
+fn a_guest_that_traps_is_quoted() {
+    insta::assert_snapshot!(run("traps"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0)
+
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_guest_that_loops_runs_out_of_fuel() {
+    insta::assert_snapshot!(run("loops"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call (step 0, round 0)
+
+    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest("loops"));
+    scratch.write("run.toml", CONFIG.replace("fuel = 100_000_000", "fuel = 9_000_000_000_000_000_000\nseconds = 0.05"));
+    insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml", "--out", "out"]), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` ran out of time: more than 0.05 s in one call (step 0, round 0)
+
+    hint: look for an endless loop, or raise `seconds` under [policy.caps]
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_guest_that_grows_runs_out_of_memory() {
+    insta::assert_snapshot!(run("grows"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` ran out of memory: it wanted 1080295424 bytes and may have 1073741824 (step 0, round 0)
+
+    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
+    insta::assert_snapshot!(run("huge_state"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` ran out of memory: it wanted 1074003968 bytes and may have 1073741824 (step 0, round 0)
+
+    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_guest_that_gives_up_is_quoted() {
+    insta::assert_snapshot!(run("gives_up"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` gave up: the words of the guest (step 0, round 0)
+
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_list_outside_the_guest_s_memory_is_a_trap() {
+    insta::assert_snapshot!(run("outside_memory"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` trapped: list pointer/length out of bounds of memory (step 0, round 0)
+
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_prompt_asked_for_twice_breaks_a_rule() {
+    insta::assert_snapshot!(run("asks_twice"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` asked for prompt `1` twice in one plan (step 0, round 0)
+
+    hint: add the counts up in one request
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_position_past_the_end_breaks_a_rule() {
+    insta::assert_snapshot!(run("past_the_end"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` picked rollout 99 of prompt `1`, which has 4 on hand (0 to 3) (step 0, round 1)
+
+    hint: positions index the group's lists, from 0, each once
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_weight_that_is_no_number_breaks_a_rule() {
+    insta::assert_snapshot!(run("nan_weight"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` gave prompt `1` the weight NaN; a weight is finite and not negative (step 0, round 1)
+
+    hint: look for a division by zero
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_state_of_20_megabytes_breaks_a_rule() {
+    insta::assert_snapshot!(run("big_state"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
+
+    hint: past visits and held rollouts come with every view; remember only what does not
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_plan_that_asks_nothing_breaks_a_rule() {
+    insta::assert_snapshot!(run("asks_nothing"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` asked for no rollouts, skipped nothing and evicted nothing (step 0, round 0)
+
+    hint: answer `train` when there is nothing to sample; its picks may be empty
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn four_billion_rollouts_are_clipped_to_the_budget() {
+    insta::assert_snapshot!(run("asks_for_all"), @"
+    the budget is spent
+      rollouts sampled                          50  100.0 %
+        trained on                               0    0.0 %
+          with an advantage                      0    0.0 %
+        let go                                  50  100.0 %
+          of groups with one reward              0    0.0 %
+        grown too old                            0    0.0 %
+        on hand at the end, or unscorable         0    0.0 %
+      generated tokens                       11284
+      model updates                              0
+      held-out accuracy                     0.4045
+        at the start                        0.4045
+    policy guest 0.0.1, sha256 HASH, seed 1
+    step     1/3  rollouts       50/50  accuracy 0.4045  effective   0.0 %
+    record in out/record.jsonl
+    exit code 0
+    ");
+}
+
+#[test]
+fn a_core_module_is_told_from_a_component() {
+    insta::assert_snapshot!(load(wat::parse_str("(module)").unwrap()), @"
+    error: could not load policy `./guest.wasm`: the file is a core Wasm module, not a component
+
+    hint: make it a component: allot build FILE
+    exit code 2
+    ");
+}
+
+#[test]
+fn text_is_told_from_wasm() {
+    insta::assert_snapshot!(load("(module)"), @"
+    error: could not load policy `./guest.wasm`: the file is Wasm text, not a binary component
+
+    hint: build it into a component: allot build FILE
+    exit code 2
+    ");
+    insta::assert_snapshot!(load("def decide(run, state, view):\n    pass\n"), @"
+    error: could not load policy `./guest.wasm`: the file is not a Wasm component: it does not begin with the Wasm magic number
+    exit code 2
+    ");
+}
+
+#[test]
+fn an_empty_file_is_said_to_be_empty() {
+    insta::assert_snapshot!(load(""), @"
+    error: could not load policy `./guest.wasm`: the file is empty
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_component_that_is_cut_off_is_said_to_be_damaged() {
+    let whole = scratch::guest("traps");
+    insta::assert_snapshot!(load(&whole[..whole.len() / 2]), @"
+    error: could not load policy `./guest.wasm`: the component is damaged or cut off: unexpected end-of-file (at offset 0xb96)
+
+    hint: copy or build it again
+    exit code 2
+    ");
+    // Cut anywhere, it is never a panic and never taken for whole.
+    for cut in (0..whole.len()).step_by(37) {
+        assert!(load(&whole[..cut]).contains("exit code 2"), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_huge_file_is_not_read() {
+    let scratch = Scratch::new();
+    let file = std::fs::File::create(scratch.path().join("guest.wasm")).unwrap();
+    file.set_len(5 << 30).unwrap();
+    insta::assert_snapshot!(scratch.allot(&["check", "./guest.wasm"]), @"
+    error: could not load policy `./guest.wasm`: the file has 5368709120 bytes; a policy has 134217728 at most
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_component_of_another_world_is_told_what_is_missing() {
+    insta::assert_snapshot!(load(scratch::component("other_world")), @"
+    error: could not load policy `./guest.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
+
+    hint: export the interface of wit/allocation.wit; `allot new NAME` makes a policy that does
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
+    insta::assert_snapshot!(load(scratch::component("other_version")), @"
+    error: could not load policy `./guest.wasm`: the component speaks rollout:allocation@0.2.0; this program speaks rollout:allocation@0.1
+
+    hint: build it again with this program's wit/allocation.wit
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_component_with_a_foreign_import_is_told_which_one() {
+    insta::assert_snapshot!(load(scratch::component("wants_more")), @"
+    error: could not load policy `./guest.wasm`: the component imports `acme:gpu/device@1.0.0`, which no policy is given
+
+    hint: a policy may import `rollout:allocation/log`, and WASI's quiet parts
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_component_with_other_types_is_told_that_it_does_not_fit() {
+    insta::assert_snapshot!(load(scratch::component("misfit")), @"
+    error: could not load policy `./guest.wasm`: the component does not fit the contract rollout:allocation@0.1: failed to convert function to given type: type mismatch with results: expected `record` found `u32`
+
+    hint: build it again with this program's wit/allocation.wit
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_hash_that_the_config_demands_is_enforced() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest("traps"));
+    scratch.write("run.toml", CONFIG.replace("[policy.caps]", "sha256 = \"00ff\"\n[policy.caps]"));
+    insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @"
+    error: could not load policy `./guest.wasm`: the component's sha256 is HASH, the config demands 00ff
+
+    hint: load the file that the config means, or change `sha256` in it
+    exit code 2
+    ");
+}
+
+#[test]
+fn check_fails_a_guest_by_rule_with_exit_code_1() {
+    let report = load(scratch::guest("asks_twice"));
+    assert!(report.contains("exit code 1"), "{report}");
+    assert!(report.contains("FAIL  asks for a prompt once in a plan"), "{report}");
+    assert!(report.contains("policy `guest` asked for prompt"), "{report}");
+}
+
+#[test]
+fn what_a_failing_guest_was_shown_is_kept() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest("traps"));
+    scratch.write("run.toml", CONFIG);
+    scratch.allot(&["simulate", "run.toml", "--out", "out"]);
+    let kept = std::fs::read_to_string(scratch.path().join("out/view-0.0.json")).unwrap();
+    let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    let view: allot_allocation::View = serde_json::from_value(kept["view"].clone()).unwrap();
+    assert_eq!((view.step, view.round, view.pool.len()), (0, 0, 8));
+    let record = std::fs::read_to_string(scratch.path().join("out/record.jsonl")).unwrap();
+    assert!(record.lines().last().unwrap().contains("\"normal\":false"), "{record}");
+}

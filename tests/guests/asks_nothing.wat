@@ -1,0 +1,2 @@
+;; Samples nothing, skips nothing, evicts nothing.
+(local.get $plan)

@@ -1,0 +1,5 @@
+;; Takes memory until there is no more.
+(loop $again
+  (drop (memory.grow (i32.const 160)))
+  (br $again))
+(local.get $plan)

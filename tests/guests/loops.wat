@@ -1,0 +1,3 @@
+;; Never comes back.
+(loop $again (br $again))
+(local.get $plan)

@@ -1,0 +1,76 @@
+//! A scratch folder with the real program in it.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder that goes away with the test.
+pub struct Scratch {
+    folder: tempfile::TempDir,
+    cache: PathBuf,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        // All tests share one cache of compiled components, as a user's runs do.
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        Self { folder: tempfile::tempdir().unwrap(), cache }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path().join(name), bytes).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap()
+    }
+
+    /// The program, not yet started.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
+        command.args(args).current_dir(self.path()).env("ALLOT_CACHE", &self.cache);
+        command
+    }
+
+    /// What the program prints: standard output, then standard error, then the exit code.
+    pub fn allot(&self, args: &[&str]) -> String {
+        let done = self.command(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        let parts = [text(&done.stdout), text(&done.stderr), format!("exit code {}", done.status.code().unwrap_or(-1))];
+        hide_hashes(&parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Hashes change with every build of a component; what is said around them does not.
+fn hide_hashes(text: &str) -> String {
+    let hash = |w: &str| w.len() >= 12 && w.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+    let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
+    words
+        .map(|word| {
+            let bare = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            if hash(bare) { word.replace(bare, "HASH") } else { word.to_owned() }
+        })
+        .collect()
+}
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The component of a guest in `tests/guests`: the frame with the guest's `decide` in it.
+pub fn guest(name: &str) -> Vec<u8> {
+    let read = |name: &str| std::fs::read_to_string(root().join("tests/guests").join(name)).unwrap();
+    let text = read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")));
+    allot::component::of_module(text.as_bytes(), name).unwrap()
+}
+
+/// A component whose text is in `tests/guests`.
+pub fn component(name: &str) -> Vec<u8> {
+    wat::parse_file(root().join("tests/guests").join(format!("{name}.wat"))).unwrap()
+}
