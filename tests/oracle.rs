@@ -2,7 +2,8 @@
 //!
 //! Every case of `tests/cases/oracle` (or of the folder in `ALLOT_ORACLE_CASES`) must agree, or depart
 //! on purpose in a way that is checked and told; `docs/fidelity.md` has the reasons. A file, a field or
-//! a parameter that no check knows fails.
+//! a parameter that no check knows fails. Every question that the cases lead to is then put to the
+//! components too (`ALLOT_COMPONENTS`, by default those that ship).
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
@@ -16,6 +17,7 @@ mod advantage;
 mod ask;
 #[path = "oracle/case.rs"]
 mod case;
+mod native;
 #[path = "oracle/pieces.rs"]
 mod pieces;
 #[path = "oracle/world.rs"]
@@ -104,7 +106,9 @@ fn the_policies_decide_as_their_authors_code() {
             println!("    {n:>3} × {why}");
         }
     }
-    println!("questions put to policies: {}", ask::asked().len());
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies/prebuilt");
+    let components = std::env::var_os("ALLOT_COMPONENTS").map_or(default, PathBuf::from);
+    println!("questions, each put to the native policy and to its component: {}", ask::replay(&components));
     for failure in &failures {
         println!("FAILED {failure}");
     }

@@ -1,5 +1,5 @@
 //! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
-//! policy, one for each step, one for the end. Enough to ask the policy everything again.
+//! policy, one for the rollouts that it led to, one for each step, one for the end. Enough to ask the policy everything again.
 //!
 //! `docs/record.md` describes the lines for readers in other languages.
 
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-pub use line::{hex, unhex, Call, End, FORMAT, Head, Line, PolicyStamp, Sampled, StepEnd};
+pub use line::{hex, unhex, Call, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd};
 pub use views::{Asked, Views};
 
 use crate::trouble::{Result, Trouble};
@@ -38,13 +38,14 @@ impl Record {
         Ok(Self { to: Some((BufWriter::with_capacity(1 << 16, file), path.to_owned())) })
     }
 
-    /// Appends a line. A step's or the run's last line also sends everything to the disk.
+    /// Appends a line and hands it to the operating system, so that a crash of this program loses
+    /// nothing that was written.
     pub fn write(&mut self, line: &Line) -> Result<()> {
         let Some((writer, path)) = &mut self.to else { return Ok(()) };
         let mut write = || {
             serde_json::to_writer(&mut *writer, line)?;
             writer.write_all(b"\n")?;
-            if matches!(line, Line::Call(_)) { Ok(()) } else { writer.flush() }
+            writer.flush()
         };
         write().map_err(|e| Trouble::file("write", path, &e))
     }

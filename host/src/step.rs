@@ -13,7 +13,7 @@ use allot_engine::{Engine, EngineError, Example, Sample};
 use allot_sandbox::{Fault, Line as LogLine};
 use thiserror::Error;
 
-use crate::record::{Call, Line, Record, Sampled, StepEnd};
+use crate::record::{Call, Line, Record, Rollouts, Sampled, StepEnd};
 use crate::reward::Reward;
 use crate::trouble::Trouble;
 
@@ -114,7 +114,6 @@ where
 {
     world.books.open_step();
     world.shelf.open_step();
-    let mut news = Vec::new();
     let mut rewards = Mean::default();
     let mut round = 0;
     loop {
@@ -127,7 +126,7 @@ where
             Action::Sample(order) => {
                 let spent = !order.is_empty() && world.books.grantable() == 0;
                 let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
-                world.note(&view, &plan, offered, &news, grant.rollouts())?;
+                world.note(&view, &plan, offered, grant.rollouts())?;
                 if spent {
                     return Ok(Ended::Spent);
                 }
@@ -135,11 +134,11 @@ where
                 let samples = world.engine.sample(grant).await.map_err(|error| world.failed(error))?;
                 let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
                 world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
-                news = world.judge(samples).await;
-                news.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
+                let outcomes = world.judge(&view, samples).await?;
+                outcomes.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
             }
             Action::Train(batch) => {
-                world.note(&view, &plan, offered, &news, 0)?;
+                world.note(&view, &plan, offered, 0)?;
                 let mut end = world.train(run, &view, batch).await?;
                 end.reward = rewards.mean();
                 end.metrics.extend(plan.metrics.iter().cloned());
@@ -184,7 +183,6 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         view: &View,
         plan: &Plan,
         offered: Vec<Prompt>,
-        news: &[Outcome],
         granted: u64,
     ) -> Result<(), Stop> {
         let asked = match &plan.action {
@@ -193,14 +191,12 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         };
         let state = (plan.state != self.state).then(|| crate::record::hex(&plan.state));
         self.state.clone_from(&plan.state);
-        let signals = news.first().map_or(0, |o| o.signals.len());
         let call = Call {
             step: view.step,
             round: view.round,
             seed: view.seed,
             budget: view.budget,
             offered,
-            sampled: Sampled::of(news, signals),
             counts: Call::counts(&view.pool, &view.groups),
             plan: Plan { state: Vec::new(), ..plan.clone() },
             state,
@@ -210,8 +206,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         self.record.write(&Line::Call(Box::new(call))).map_err(Stop::Record)
     }
 
-    /// Scores rollouts and puts them on the shelf.
-    async fn judge(&mut self, samples: Vec<Sample<E::Answer>>) -> Vec<Outcome> {
+    /// Scores rollouts, writes them down and puts them on the shelf.
+    async fn judge(&mut self, view: &View, samples: Vec<Sample<E::Answer>>) -> Result<Vec<Outcome>, Stop> {
         let verdicts = self.reward.score(&samples).await;
         let outcomes: Vec<Outcome> = samples
             .iter()
@@ -226,9 +222,14 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
                 signals: s.signals.clone(),
             })
             .collect();
+        if !outcomes.is_empty() {
+            let sampled = Sampled::of(&outcomes, outcomes[0].signals.len());
+            let line = Rollouts { step: view.step, round: view.round, sampled };
+            self.record.write(&Line::Rollouts(Box::new(line))).map_err(Stop::Record)?;
+        }
         let first = self.shelf.add(outcomes.iter().cloned());
         self.samples.extend((first.0..).map(RolloutId).zip(samples));
-        outcomes
+        Ok(outcomes)
     }
 
     /// Turns picks into advantages, updates the model, and settles the shelf.

@@ -1,15 +1,19 @@
 //! The one door to the policies. What goes through it is kept, so that the same questions can be put to
 //! their components, and every plan is held against the contract's rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Mutex;
 
-use allot_policy::types::{Action, Advantage, Plan, Run, View};
+use allot_allocation::rules::{self, Bounds};
+use allot_policy::types::{Plan, Run, View};
 use allot_policy::{Policy, begin, decide};
+use allot_sandbox::{Caps, Sandbox};
 use greso::Greso;
 
+use crate::native;
+
 /// A question put to a policy, and what it answers natively.
-#[allow(dead_code, reason = "kept for a replay")]
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub policy: &'static str,
@@ -50,52 +54,31 @@ pub fn ask_greso(run: &Run, state: &[u8], view: &View, uniform: &mut dyn FnMut()
     Plan { state: allot_policy::State::save(&memory), ..plan }
 }
 
-/// The contract's rules for plans.
-fn legal(view: &View, plan: &Plan) -> Result<(), &'static str> {
-    let rule = |holds: bool, rule: &'static str| if holds { Ok(()) } else { Err(rule) };
+/// The contract's rules for plans, and for the views that this test makes.
+fn legal(view: &View, plan: &Plan) -> Result<(), String> {
     let pool: BTreeSet<u32> = view.pool.iter().map(|p| p.id).collect();
     let hand: BTreeSet<u32> = view.groups.iter().map(|g| g.prompt).collect();
-    let skips: BTreeSet<u32> = plan.skip.iter().copied().collect();
-    rule(pool.len() == view.pool.len() && hand.len() == view.groups.len(), "the view names a prompt twice")?;
-    rule(pool.is_disjoint(&hand), "the view offers a prompt that is on hand")?;
-    rule(skips.is_subset(&pool), "skips are of the pool")?;
-    rule(plan.evict.iter().all(|p| pool.contains(p) || hand.contains(p)), "evicts a prompt it can't see")?;
-    rule(plan.metrics.iter().all(|(_, value)| value.is_finite()), "metrics are finite")?;
-    let names: BTreeSet<&String> = plan.metrics.iter().map(|(name, _)| name).collect();
-    rule(names.len() == plan.metrics.len(), "a metric's name comes once")?;
-    match &plan.action {
-        Action::Sample(requests) => {
-            let asked: BTreeSet<u32> = requests.iter().map(|r| r.prompt).collect();
-            rule(view.budget.open(), "only `train` is taken")?;
-            rule(asked.len() == requests.len(), "a prompt is asked for once")?;
-            rule(requests.iter().all(|r| r.count > 0), "at least one rollout")?;
-            rule(
-                asked.iter().all(|p| pool.contains(p) || hand.contains(p)),
-                "asks for a prompt it can't see",
-            )?;
-            rule(asked.is_disjoint(&skips), "samples what it skips")?;
-            rule(
-                !requests.is_empty() || !plan.skip.is_empty() || !plan.evict.is_empty(),
-                "no request without a skip or evict",
-            )
-        }
-        Action::Train(batch) => {
-            let picked: BTreeSet<u32> = batch.picks.iter().map(|p| p.prompt).collect();
-            rule(picked.len() == batch.picks.len(), "one pick a prompt")?;
-            rule(batch.hold.iter().all(|p| hand.contains(p)), "holds what is not on hand")?;
-            for pick in &batch.picks {
-                let n = view.group(pick.prompt).ok_or("picks what is not on hand")?.len();
-                let positions = pick.rollouts.clone().unwrap_or_else(|| (0..n as u32).collect());
-                let distinct: BTreeSet<u32> = positions.iter().copied().collect();
-                rule(distinct.len() == positions.len() && !positions.is_empty(), "positions, each once")?;
-                rule(positions.iter().all(|p| (*p as usize) < n), "a position beyond the group")?;
-                rule(pick.weight.is_finite() && pick.weight >= 0.0, "weights are finite and not negative")?;
-                if let Advantage::Given(own) = &pick.advantage {
-                    rule(own.len() == positions.len(), "an advantage for each rollout")?;
-                    rule(own.iter().all(|a| a.is_finite()), "advantages are finite")?;
-                }
-            }
-            Ok(())
-        }
+    if pool.len() != view.pool.len() || hand.len() != view.groups.len() || !pool.is_disjoint(&hand) {
+        return Err("the view names a prompt twice".to_owned());
     }
+    let (view, plan) = (native::our_view(view), native::plan_of(plan.clone()));
+    rules::check("the policy", &view, &plan, Bounds::default()).map_err(|broken| broken.to_string())
+}
+
+/// Puts everything asked so far to the components in `folder`, and gives how many questions those
+/// were. Their plans are those of their native twins.
+pub fn replay(folder: &Path) -> usize {
+    let sandbox = Sandbox::new(Caps::default(), None).unwrap();
+    let mut policies = BTreeMap::new();
+    let asked = asked();
+    for Asked { policy, run, state, view, plan } in &asked {
+        let component = policies.entry(*policy).or_insert_with(|| {
+            let bytes = std::fs::read(folder.join(format!("{policy}.wasm"))).unwrap();
+            sandbox.load(&bytes, None).unwrap()
+        });
+        let (run, view) = (native::our_run(run), native::our_view(view));
+        let answer = component.decide(&run, state, &view).unwrap().0;
+        assert_eq!(answer, native::plan_of(plan.clone()), "{policy} at step {}, round {}", view.step, view.round);
+    }
+    asked.len()
 }

@@ -17,6 +17,8 @@ pub enum Line {
     Head(Box<Head>),
     /// A call of the policy, and what it answered.
     Call(Box<Call>),
+    /// What the engine sampled on that answer, and what the reward said of it.
+    Rollouts(Box<Rollouts>),
     /// The end of a step.
     Step(Box<StepEnd>),
     /// The end of the run. Missing if it was cut off.
@@ -75,9 +77,6 @@ pub struct Call {
     /// Prompts that came on offer since the last call, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offered: Vec<Prompt>,
-    /// Rollouts that came on hand since the last call, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sampled: Vec<Sampled>,
     /// Prompts in the view's pool, groups in it, and rollouts in those: a check on the reader.
     pub counts: [u64; 3],
     /// The plan.
@@ -89,6 +88,17 @@ pub struct Call {
     pub asked: u64,
     /// Rollouts that the budget allowed of them.
     pub granted: u64,
+}
+
+/// What was sampled in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rollouts {
+    /// The step.
+    pub step: u32,
+    /// The round.
+    pub round: u32,
+    /// The rollouts, in the order they were granted.
+    pub sampled: Vec<Sampled>,
 }
 
 /// Rollouts of one prompt that came on hand. The lists run in parallel; an unscorable rollout is

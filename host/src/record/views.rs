@@ -40,6 +40,13 @@ impl Views {
     pub fn take(&mut self, line: &Line) -> Result<Option<Asked>> {
         match line {
             Line::Call(call) => self.call(call).map(Some),
+            Line::Rollouts(rollouts) => {
+                for sampled in &rollouts.sampled {
+                    let outcomes = sampled.outcomes();
+                    self.shelf.add(outcomes.ok_or_else(|| inconsistent(rollouts.step, rollouts.round))?);
+                }
+                Ok(None)
+            }
             Line::Step(step) => {
                 if let Some(Plan { action: Action::Train(batch), .. }) = self.pending.take() {
                     self.shelf.settle(&batch, step.updated, self.max_age);
@@ -52,14 +59,8 @@ impl Views {
     }
 
     fn call(&mut self, call: &Call) -> Result<Asked> {
-        let inconsistent = || {
-            let at = format!("the record's call at step {}, round {}", call.step, call.round);
-            Trouble::new(format!("{at} does not fit the lines before it")).hint("the record was edited or damaged")
-        };
+        let inconsistent = || inconsistent(call.step, call.round);
         self.pool.extend(&call.offered);
-        for sampled in &call.sampled {
-            self.shelf.add(sampled.outcomes().ok_or_else(inconsistent)?);
-        }
         let groups = self.shelf.groups();
         if Call::counts(&self.pool, &groups) != call.counts {
             return Err(inconsistent());
@@ -97,4 +98,9 @@ impl Views {
         }
         self.pool.retain(|p| !gone.contains(&p.id));
     }
+}
+
+fn inconsistent(step: u32, round: u32) -> Trouble {
+    let what = format!("the record's lines of step {step}, round {round} do not fit those before them");
+    Trouble::new(what).hint("the record was edited or damaged")
 }

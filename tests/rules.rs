@@ -1,0 +1,304 @@
+//! For *any* plan: granted = sampled = charged ≤ budget, and no plan makes the host panic.
+//!
+//! The real step loop runs under policies that draw their plans from dice: mostly legal ones, so
+//! that runs get somewhere, and every kind of illegal one.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use allot::config::Config;
+use allot::record::{Line, Reader, Record, Views};
+use allot::run;
+use allot::simulation::Simulation;
+use allot::step::{Decide, Stop};
+use allot_allocation::rules::Rule;
+use allot_allocation::seed::Stream;
+use allot_allocation::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, Run, View};
+use allot_sandbox::{Fault, Line as LogLine};
+use proptest::prelude::*;
+
+/// Draws its plans from dice.
+struct Dice {
+    dice: Stream,
+    /// One plan in so many is made to break some rule.
+    wrong: usize,
+    seen: Rc<RefCell<Vec<(View, Plan)>>>,
+}
+
+impl Dice {
+    fn some(&mut self, ids: &[PromptId], most: usize) -> Vec<PromptId> {
+        let n = self.dice.below(most + 1).min(ids.len());
+        let start = if ids.is_empty() { 0 } else { self.dice.below(ids.len()) };
+        (0..n).map(|i| ids[(start + i) % ids.len()]).collect()
+    }
+
+    fn plan(&mut self, view: &View) -> Plan {
+        let pool: Vec<PromptId> = view.pool.iter().map(|p| p.id).collect();
+        let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+        let both: Vec<PromptId> = pool.iter().chain(&on_hand).copied().collect();
+        let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
+        let action = if open && self.dice.below(3) > 0 {
+            let requests = self.some(&both, 6);
+            let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
+            Action::Sample(requests.into_iter().map(|prompt| Request { prompt, count: count(&mut self.dice) }).collect())
+        } else {
+            let picks = self.some(&on_hand, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
+            Action::Train(Batch { picks, hold: self.some(&on_hand, 9) })
+        };
+        let mut plan = Plan::of(action);
+        let requested: HashSet<PromptId> = match &plan.action {
+            Action::Sample(requests) => requests.iter().map(|r| r.prompt).collect(),
+            Action::Train(_) => HashSet::new(),
+        };
+        plan.skip = self.some(&pool, 3).into_iter().filter(|p| !requested.contains(p)).collect();
+        if self.dice.below(4) == 0 {
+            plan.evict = self.some(&both, 1);
+        }
+        plan.state = vec![7; self.dice.below(20)];
+        plan.metrics = vec![("dice".to_owned(), self.dice.unit())];
+        plan
+    }
+
+    fn pick(&mut self, prompt: PromptId, view: &View) -> Pick {
+        let n = view.groups.iter().find(|g| g.prompt == prompt).unwrap().len();
+        let rollouts = (self.dice.below(2) == 0).then(|| {
+            let first = self.dice.below(n) as u32;
+            (first..n as u32).collect::<Vec<_>>()
+        });
+        let count = rollouts.as_ref().map_or(n, Vec::len);
+        let advantage = match self.dice.below(3) {
+            0 => Advantage::Picked,
+            1 => Advantage::Group,
+            _ => Advantage::Given((0..count).map(|_| self.dice.unit() as f32).collect()),
+        };
+        Pick { prompt, rollouts, advantage, weight: self.dice.unit() as f32 }
+    }
+
+    /// Breaks some rule, if the plan lends itself to it.
+    fn spoil(&mut self, plan: &mut Plan) {
+        let nobody = PromptId(u32::MAX);
+        match (self.dice.below(12), &mut plan.action) {
+            (0, _) => plan.skip.push(nobody),
+            (1, _) => plan.evict.push(nobody),
+            (2, _) => plan.state = vec![0; 17 << 20],
+            (3, _) => plan.metrics.push(("bad".to_owned(), f64::NAN)),
+            (4, _) => plan.metrics.push(("dice".to_owned(), 1.0)),
+            (5, _) => plan.metrics.push((String::new(), 1.0)),
+            (6, _) => plan.metrics = (0..100).map(|i| (i.to_string(), 0.0)).collect(),
+            (7, Action::Sample(requests)) => requests.push(Request { prompt: nobody, count: 1 }),
+            (8, Action::Sample(requests)) => requests.iter_mut().for_each(|r| r.count = 0),
+            (_, Action::Sample(requests)) => requests.extend(requests.clone()),
+            (7, Action::Train(batch)) => batch.hold.push(nobody),
+            (8, Action::Train(batch)) => batch.picks.extend(batch.picks.clone()),
+            (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
+            (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
+            (_, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999])),
+        }
+    }
+}
+
+impl Decide for Dice {
+    fn name(&self) -> &str {
+        "dice"
+    }
+
+    fn decide(&mut self, _run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
+        let mut plan = self.plan(view);
+        if self.dice.below(self.wrong) == 0 {
+            self.spoil(&mut plan);
+        }
+        self.seen.borrow_mut().push((view.clone(), plan.clone()));
+        Ok((plan, Vec::new()))
+    }
+}
+
+const CONFIG: &str = r#"
+[run]
+seed = 1
+steps = 40
+groups = 3
+rollouts = 4
+pool = 7
+max_age = 2
+[budget]
+rollouts = 300
+tokens = 20_000
+step_rollouts = 60
+rounds = 4
+[policy]
+use = "dice"
+[world]
+prompts = 25
+tokens = 30.0
+longest = 100
+"#;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+        let mut config = Config::parse(CONFIG, "test").unwrap();
+        config.run.seed = seed;
+        config.budget.rollouts = rollouts;
+        config.budget.tokens = Some(tokens);
+        let folder = tempfile::tempdir().unwrap();
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let dice = Dice { dice: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
+        let mut simulation = Simulation::with(&config, config.run(Vec::new()), dice, Vec::new()).unwrap();
+        simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
+        let head = head(&config, &simulation.run);
+        simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
+
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, 10, |_| 0.5, |_| {}));
+        let broke = match &end {
+            Ok(end) => { prop_assert!(end.normal); false }
+            Err(Stop::Broken(broken)) => {
+                let sentence = broken.to_string();
+                prop_assert!(sentence.starts_with("policy `dice` "), "{sentence}");
+                let place = format!("(step {}, round {})", broken.step, broken.round);
+                prop_assert!(sentence.contains(&place), "{sentence}");
+                prop_assert!(Rule::ALL.iter().any(|(name, _)| *name == broken.rule.name()));
+                prop_assert!(!broken.rule.hint().is_empty());
+                true
+            }
+            Err(other) => return Err(TestCaseError::fail(format!("{other}"))),
+        };
+
+        // The books, the engine's work as the shelf counts it, and the record agree.
+        let spent = simulation.world.books.spent();
+        prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
+        let (mut reader, head) = Reader::open(folder.path()).unwrap();
+        let mut views = Views::new(&head);
+        let (mut granted, mut sampled, mut generated, mut calls) = (0, 0, 0, 0);
+        let seen = seen.borrow();
+        for line in &mut reader {
+            let line = line.unwrap();
+            match &line {
+                Line::Call(call) => {
+                    granted += call.granted;
+                    prop_assert!(call.granted <= call.asked);
+                }
+                Line::Rollouts(round) => {
+                    sampled += round.sampled.iter().map(|s| s.rewards.len() as u64).sum::<u64>();
+                    generated += round.sampled.iter().flat_map(|s| &s.tokens).map(|t| u64::from(*t)).sum::<u64>();
+                }
+                _ => {}
+            }
+            if let Some(asked) = views.take(&line).unwrap() {
+                // What the record tells is what the policy saw and said, to the byte.
+                prop_assert_eq!(&asked.view, &seen[calls].0);
+                prop_assert_eq!(&asked.plan, &seen[calls].1);
+                calls += 1;
+            }
+        }
+        // A plan that broke a rule is told in the record's last line, and has no call.
+        prop_assert_eq!(calls + usize::from(broke), seen.len());
+        prop_assert_eq!((granted, sampled), (spent.run_rollouts, spent.run_rollouts));
+        prop_assert_eq!(generated, spent.run_tokens);
+    }
+}
+
+fn head(config: &Config, run: &Run) -> allot::record::Head {
+    let stamp = allot::record::PolicyStamp {
+        name: "dice".to_owned(),
+        version: String::new(),
+        contract: String::new(),
+        sha256: String::new(),
+    };
+    allot::record::Head {
+        format: allot::record::FORMAT,
+        allot: String::new(),
+        policy: stamp,
+        engine: String::new(),
+        signals: Vec::new(),
+        seed: config.run.seed,
+        order: config.run.order,
+        run: run.clone(),
+        limits: config.limits(),
+    }
+}
+
+/// Each rule, by a plan that breaks it and nothing else.
+#[test]
+fn every_rule_has_its_own_sentence() {
+    let view = allot::made::views(0, 0).swap_remove(5).view;
+    let (first, on_hand) = (view.pool[0].id, view.groups[0].prompt);
+    let n = view.groups[0].len();
+    let nobody = PromptId(4_000_000_000);
+    let sample = |requests: &[(PromptId, u32)]| {
+        Plan::of(Action::Sample(requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect()))
+    };
+    let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
+    let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, hold: Vec::new() }));
+    let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(on_hand) }]);
+    let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(on_hand) }]);
+    let mut closed = view.clone();
+    closed.budget.rounds = 0;
+    let mut empty = view.clone();
+    empty.budget.step_rollouts = 0;
+
+    let cases: Vec<(&View, Plan)> = vec![
+        (&closed, sample(&[(first, 1)])),
+        (&empty, sample(&[(first, 1)])),
+        (&view, sample(&[])),
+        (&view, sample(&[(nobody, 1)])),
+        (&view, sample(&[(first, 1), (first, 1)])),
+        (&view, sample(&[(first, 0)])),
+        (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
+        (&view, Plan { skip: vec![on_hand], ..sample(&[(first, 1)]) }),
+        (&view, Plan { evict: vec![nobody], ..sample(&[(first, 1)]) }),
+        (&view, train(vec![pick(first)])),
+        (&view, train(vec![pick(on_hand), pick(on_hand)])),
+        (&view, positions(vec![])),
+        (&view, positions(vec![n as u32])),
+        (&view, positions(vec![0, 0])),
+        (&view, train(vec![Pick { weight: f32::NAN, ..pick(on_hand) }])),
+        (&view, given(vec![1.0])),
+        (&view, given(vec![f32::INFINITY; n])),
+        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first] }))),
+        (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
+        (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),
+        (&view, Plan { metrics: vec![("x".repeat(65), 0.0)], ..train(vec![]) }),
+        (&view, Plan { metrics: vec![("a".to_owned(), 0.0), ("a".to_owned(), 0.0)], ..train(vec![]) }),
+        (&view, Plan { metrics: vec![("a".to_owned(), f64::INFINITY)], ..train(vec![]) }),
+    ];
+    let mut broken = Vec::new();
+    let mut sentences = String::new();
+    for (view, plan) in cases {
+        let rule = allot_allocation::rules::check("p", view, &plan, allot_allocation::rules::Bounds::default());
+        let rule = rule.expect_err("the plan breaks a rule");
+        sentences += &format!("{rule}\n");
+        broken.push(rule.rule.name());
+    }
+    assert_eq!(broken, Rule::ALL.map(|(name, _)| name), "each rule once, in order");
+    insta::assert_snapshot!(sentences, @"
+    policy `p` asked to sample, but the step has no round of sampling left (step 5, round 1)
+    policy `p` asked to sample, but the step has no rollout left (step 5, round 1)
+    policy `p` asked for no rollouts, skipped nothing and evicted nothing (step 5, round 1)
+    policy `p` asked for rollouts of prompt `4000000000`, which is neither in the pool nor on hand (step 5, round 1)
+    policy `p` asked for prompt `8` twice in one plan (step 5, round 1)
+    policy `p` asked for 0 rollouts of prompt `8`; a request is for at least 1 (step 5, round 1)
+    policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
+    policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
+    policy `p` evicted prompt `4000000000`, which is neither in the pool nor on hand (step 5, round 1)
+    policy `p` picked prompt `8`, which has no rollouts on hand (step 5, round 1)
+    policy `p` picked prompt `0` twice in one batch (step 5, round 1)
+    policy `p` picked none of the rollouts of prompt `0` (step 5, round 1)
+    policy `p` picked rollout 8 of prompt `0`, which has 8 on hand (0 to 7) (step 5, round 1)
+    policy `p` picked rollout 0 of prompt `0` twice (step 5, round 1)
+    policy `p` gave prompt `0` the weight NaN; a weight is finite and not negative (step 5, round 1)
+    policy `p` gave 1 advantages for the 8 rollouts picked of prompt `0` (step 5, round 1)
+    policy `p` gave an advantage that is not finite for prompt `0`, at index 0 (step 5, round 1)
+    policy `p` held prompt `8`, which has no rollouts on hand (step 5, round 1)
+    policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
+    policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
+    policy `p` named a metric with 65 bytes; a name has 1 to 64 (step 5, round 1)
+    policy `p` returned the metric `a` twice (step 5, round 1)
+    policy `p` returned the metric `a` with a value that is not finite (step 5, round 1)
+    ");
+}

@@ -1,0 +1,124 @@
+//! A component and the same policy as a plain native function give the same plans, over thousands
+//! of made views and over whole runs. And the components that ship are what the sources say.
+//!
+//! `ALLOT_COMPONENTS` names another folder of components, such as freshly built ones.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod native;
+mod scratch;
+
+use std::path::PathBuf;
+
+use allot::config::Config;
+use allot::shipped::Manifest;
+use allot::simulation::Simulation;
+use allot::step::Decide;
+use allot::{component, made, run};
+use allot_allocation::{Plan, Run, View};
+use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
+
+fn folder() -> PathBuf {
+    std::env::var_os("ALLOT_COMPONENTS").map_or_else(|| scratch::root().join("policies/prebuilt"), PathBuf::from)
+}
+
+fn components() -> Vec<(native::Native, Policy)> {
+    let sandbox = Sandbox::new(Caps::default(), None).unwrap();
+    let load = |native: native::Native| {
+        let bytes = std::fs::read(folder().join(format!("{}.wasm", native.name))).unwrap();
+        (native, sandbox.load(&bytes, None).unwrap())
+    };
+    native::all().into_iter().map(load).collect()
+}
+
+fn a_run(name: &str) -> Run {
+    let settings = native::defaults(name);
+    Run { settings, prompts: 1000, steps: 50, groups: 16, rollouts: 8, pool: 64, max_age: 5 }
+}
+
+#[test]
+fn every_policy_that_ships_is_tested_here() {
+    let mut ours: Vec<&str> = native::all().iter().map(|n| n.name).collect();
+    ours.sort_unstable();
+    assert_eq!(allot::shipped::names(), ours);
+}
+
+#[test]
+fn a_component_plans_as_its_native_twin_on_made_views() {
+    for (native, policy) in components() {
+        let run = a_run(native.name);
+        let first = (native.begin)(&run).unwrap();
+        assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);
+        let mut calls = 0;
+        for made in made::views(0, 1000) {
+            let mut state = first.clone();
+            for _ in 0..2 {
+                let wasm = policy.decide(&run, &state, &made.view).unwrap().0;
+                let plain = (native.decide)(&run, &state, &made.view).unwrap();
+                assert_eq!(wasm, plain, "{} on {}", native.name, made.title);
+                state = plain.state;
+                calls += 1;
+            }
+        }
+        assert!(calls > 2000);
+    }
+}
+
+/// Asks both, and insists that they agree.
+struct Both<'a> {
+    native: &'a native::Native,
+    policy: &'a Policy,
+    calls: usize,
+}
+
+impl Decide for Both<'_> {
+    fn name(&self) -> &str {
+        self.native.name
+    }
+
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+        let (wasm, cost) = self.policy.decide(run, state, view)?;
+        assert_eq!(wasm, (self.native.decide)(run, state, view).unwrap(), "{} at {}.{}", self.native.name, view.step, view.round);
+        self.calls += 1;
+        Ok((wasm, cost.log))
+    }
+}
+
+#[test]
+fn a_component_plans_as_its_native_twin_over_whole_runs() {
+    let config = std::fs::read_to_string(scratch::root().join("configs/simulate.toml")).unwrap();
+    let mut config = Config::parse(&config, "configs/simulate.toml").unwrap();
+    config.budget.rollouts = 30_000;
+    config.world.prompts = 300;
+    config.policy.settings.clear();
+    for (native, policy) in components() {
+        for seed in 0..3 {
+            config.run.seed = seed;
+            let run = config.run(native::defaults(native.name));
+            let state = (native.begin)(&run).unwrap();
+            let both = Both { native: &native, policy: &policy, calls: 0 };
+            let mut simulation = Simulation::with(&config, run, both, state).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let end = run::run(&simulation.run, &mut simulation.world, 1000, |_| 0.0, |_| {});
+            let end = runtime.block_on(end).unwrap();
+            assert!(end.normal && simulation.world.policy.calls > 40, "{}: {end:?}", native.name);
+        }
+    }
+}
+
+#[test]
+fn what_ships_was_built_from_these_sources() {
+    let text = std::fs::read_to_string(scratch::root().join("policies/prebuilt/manifest.json")).unwrap();
+    let manifest: Manifest = serde_json::from_str(&text).unwrap();
+    assert_eq!(manifest.components.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), allot::shipped::names());
+    for entry in manifest.components {
+        let bytes = allot::shipped::component(&entry.name).unwrap();
+        let policy = Sandbox::new(Caps::default(), None).unwrap().load(bytes, Some(&entry.sha256));
+        assert_eq!(policy.unwrap().description().name, entry.name);
+        let sources = component::sources_hash(&scratch::root().join("policies").join(&entry.name)).unwrap();
+        assert_eq!(
+            sources, entry.sources,
+            "policies/{} changed after its component was built; run: policies/build", entry.name
+        );
+    }
+}
