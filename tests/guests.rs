@@ -131,6 +131,29 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
 }
 
 #[test]
+fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
+    // Frozen clock, seeded randomness, no variables, no folder (8 is "bad file descriptor"), and what
+    // it printed is told. Twice the same, or it would be no pure function.
+    let quiet = || {
+        let scratch = Scratch::new();
+        let text = std::fs::read(scratch::root().join("tests/guests/prints.wat")).unwrap();
+        scratch.write("guest.wasm", allot::component::of_module(&text, "prints").unwrap());
+        scratch.write("run.toml", CONFIG);
+        scratch.allot(&["simulate", "run.toml", "--out", "out"])
+    };
+    let said = quiet();
+    assert_eq!(said, quiet());
+    insta::assert_snapshot!(said, @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008 (step 0, round 0)
+
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
 fn a_prompt_asked_for_twice_breaks_a_rule() {
     insta::assert_snapshot!(run("asks_twice"), @"
     policy guest 0.0.1, sha256 HASH, seed 1

@@ -17,13 +17,14 @@ const TARGET: &str = "wasm32-unknown-unknown";
 
 /// A component of a core module's bytes or text; a component comes back as it is.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).is_ok_and(|t| t.contains("(module") || t.contains("(component"));
+    if !bytes.starts_with(b"\0asm") && !text {
+        return Err(Trouble::new(format!("`{name}` is neither a Wasm module nor its text")));
+    }
     let module = wat::parse_bytes(bytes)
         .map_err(|e| Trouble::new(format!("`{name}` is neither Wasm nor its text: {}", one_line(&e.to_string()))))?;
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
-    }
-    if !wasmparser::Parser::is_core_wasm(&module) {
-        return Err(Trouble::new(format!("`{name}` is neither a Wasm module nor its text")));
     }
     encode(module.into_owned())
         .map_err(|e| Trouble::new(format!("`{name}` does not become a component: {}", one_line(&format!("{e:#}")))))

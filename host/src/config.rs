@@ -248,9 +248,25 @@ fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
 
 /// A TOML error in one sentence: file, line, what, and the nearest name of an unknown key.
 fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
-    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-    let place = line.map_or_else(|| format!("`{name}`"), |line| format!("`{name}` line {line}"));
-    let message = error.message().trim().replace('\n', "; ");
+    let place = error.span().map_or_else(
+        || format!("`{name}`"),
+        |span| {
+            let before = &text[..span.start.min(text.len())];
+            let line = before.matches('\n').count();
+            let source = text.lines().nth(line).unwrap_or_default().trim();
+            format!("`{name}` line {}, `{source}`", line + 1)
+        },
+    );
+    let mut message = error.message().trim().replace('\n', "; ");
+    for (rust, words) in [
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+    ] {
+        message = message.replace(rust, words);
+    }
     let trouble = Trouble::new(format!("{place}: {message}"));
     // serde names the unknown field first and then all that it expected, each in backticks.
     let mut names = message.split('`').skip(1).step_by(2);

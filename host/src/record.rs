@@ -17,7 +17,7 @@ use crate::trouble::{Result, Trouble};
 
 /// Where a run's lines go.
 pub struct Record {
-    to: Option<(BufWriter<File>, PathBuf)>,
+    to: Option<(BufWriter<Box<dyn Write>>, PathBuf)>,
 }
 
 impl Record {
@@ -35,7 +35,12 @@ impl Record {
             }
             Trouble::file("write", path, &e)
         })?;
-        Ok(Self { to: Some((BufWriter::with_capacity(1 << 16, file), path.to_owned())) })
+        Ok(Self::to(Box::new(file), path))
+    }
+
+    /// A record written to `writer`; `path` is what it is called where it fails.
+    pub fn to(writer: Box<dyn Write>, path: &Path) -> Self {
+        Self { to: Some((BufWriter::with_capacity(1 << 16, writer), path.to_owned())) }
     }
 
     /// Appends a line and hands it to the operating system, so that a crash of this program loses

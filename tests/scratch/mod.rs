@@ -48,7 +48,9 @@ impl Scratch {
 
 /// Hashes change with every build of a component; what is said around them does not.
 fn hide_hashes(text: &str) -> String {
-    let hash = |w: &str| w.len() >= 12 && w.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+    // A letter tells a hash from a long number.
+    let letter = |w: &str| w.chars().any(|c| c.is_ascii_lowercase());
+    let hash = |w: &str| w.len() >= 12 && letter(w) && w.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
     let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
     words
         .map(|word| {

@@ -12,6 +12,8 @@
 //!   size to N, as in a token-mean loss.
 //! - Stale rollouts count like fresh ones: no importance correction.
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
+//! - Its exponentials are a library's and not the system's, so that a run gives the same bytes on
+//!   every machine.
 //! - Sampling takes no time, so nothing here says anything about seconds.
 
 use allot_allocation::{Grant, PromptId, seed};
@@ -87,7 +89,7 @@ impl Coin {
             check(value.is_finite() && value >= least, key, value.to_string(), "it is finite and not negative")?;
         }
         let draw = |part: u64, n: u32| -> Vec<f64> {
-            let one = |i| seed::Stream::new(seed::world(run_seed, part, i)).normal();
+            let one = |i| normal(&mut seed::Stream::new(seed::world(run_seed, part, i)));
             (0..u64::from(n)).map(|i| config.difficulty + config.spread * one(i)).collect()
         };
         Ok(Self {
@@ -122,7 +124,7 @@ impl Coin {
         let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
         let p = self.pass_rate(prompt);
         let right = stream.unit() < p;
-        let wanted = (self.config.tokens * (0.5 * stream.normal()).exp()).max(1.0);
+        let wanted = (self.config.tokens * libm::exp(0.5 * normal(&mut stream))).max(1.0);
         let longest = f64::from(self.config.longest);
         Sample {
             prompt,
@@ -180,11 +182,17 @@ impl Engine for Coin {
 }
 
 fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
+    1.0 / (1.0 + libm::exp(-x))
+}
+
+/// A standard normal draw (Box–Muller).
+fn normal(stream: &mut seed::Stream) -> f64 {
+    let radius = (-2.0 * libm::log(1.0 - stream.unit())).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * stream.unit())
 }
 
 fn log_prob(p: f64, right: bool) -> f64 {
-    if right { p.ln() } else { (1.0 - p).ln() }
+    libm::log(if right { p } else { 1.0 - p })
 }
 
 #[cfg(test)]
