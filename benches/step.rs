@@ -45,7 +45,11 @@ impl Engine for Fake {
             log_prob: 0.0,
             signals: Vec::new(),
         };
-        Ok(grant.lines().iter().flat_map(|l| (l.first..l.first + l.count).map(|i| one(l.prompt, i))).collect())
+        Ok(grant
+            .lines()
+            .iter()
+            .flat_map(|l| (l.first..l.first + l.count).map(|i| one(l.prompt, i)))
+            .collect())
     }
 
     async fn score(&mut self, samples: &[&Sample<()>]) -> Result<Vec<f64>, EngineError> {
@@ -86,14 +90,18 @@ impl Decide for All {
             Action::Sample(prompts.map(|p| Request { prompt: p.id, count: run.rollouts }).collect())
         } else {
             let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
-            Action::Train(Batch { picks: view.groups.iter().map(|g| pick(g.prompt)).collect(), hold: Vec::new() })
+            Action::Train(Batch {
+                picks: view.groups.iter().map(|g| pick(g.prompt)).collect(),
+                hold: Vec::new(),
+            })
         };
         Ok((Plan::of(action), Vec::new()))
     }
 }
 
 fn world(prompts: u32, pool: u32) -> World<Fake, EveryThird, All> {
-    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 1000 };
+    let limits =
+        Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 1000 };
     World {
         engine: Fake { version: 0 },
         reward: EveryThird,
@@ -118,11 +126,22 @@ fn host(c: &mut Criterion) {
     group.sample_size(20);
     for prompts in [10_000_u32, 1_000_000] {
         for (groups, rollouts) in [(128, 144), (512, 144), (128, 800)] {
-            let run = Run { settings: Vec::new(), prompts, steps: u32::MAX, groups, rollouts, pool: 3 * groups, max_age: 5 };
+            let run = Run {
+                settings: Vec::new(),
+                prompts,
+                steps: u32::MAX,
+                groups,
+                rollouts,
+                pool: 3 * groups,
+                max_age: 5,
+            };
             let mut world = world(prompts, 3 * groups);
             let total = u64::from(groups * rollouts);
             group.throughput(Throughput::Elements(total));
-            let id = BenchmarkId::new(format!("{prompts} prompts"), format!("{groups} groups of {rollouts} = {total} rollouts"));
+            let id = BenchmarkId::new(
+                format!("{prompts} prompts"),
+                format!("{groups} groups of {rollouts} = {total} rollouts"),
+            );
             group.bench_function(id, |b| b.iter(|| runtime.block_on(step(&run, &mut world)).unwrap()));
         }
     }

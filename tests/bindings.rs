@@ -12,7 +12,8 @@ fn sdk_bindings_match_the_contract() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("host/ lies in the workspace");
     let mut resolve = wit_parser::Resolve::default();
     let (package, _) = resolve.push_path(root.join("wit/allocation.wit")).expect("the contract parses");
-    let world = resolve.select_world(&[package], Some("policy")).expect("the contract has the world `policy`");
+    let world =
+        resolve.select_world(&[package], Some("policy")).expect("the contract has the world `policy`");
 
     let opts = wit_bindgen_rust::Opts {
         generate_all: true,
@@ -32,5 +33,8 @@ fn sdk_bindings_match_the_contract() {
         std::fs::write(&path, fresh).expect("policies/sdk/src is writable");
     }
     let committed = std::fs::read(&path).expect("policies/sdk/src/bindings.rs is there");
-    assert!(committed == fresh, "the bindings are stale; run: ALLOT_BLESS=1 cargo test --release --test bindings");
+    assert!(
+        committed == fresh,
+        "the bindings are stale; run: ALLOT_BLESS=1 cargo test --release --test bindings"
+    );
 }

@@ -68,7 +68,10 @@ fn a_guest_that_loops_runs_out_of_fuel() {
 fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     let scratch = Scratch::new();
     scratch.write("guest.wasm", scratch::guest("loops"));
-    scratch.write("run.toml", CONFIG.replace("fuel = 100_000_000", "fuel = 9_000_000_000_000_000_000\nseconds = 0.05"));
+    scratch.write(
+        "run.toml",
+        CONFIG.replace("fuel = 100_000_000", "fuel = 9_000_000_000_000_000_000\nseconds = 0.05"),
+    );
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml", "--out", "out"]), @"
     policy guest 0.0.1, sha256 HASH, seed 1
     error: policy `guest` ran out of time: more than 0.05 s in one call (step 0, round 0)
@@ -84,7 +87,7 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
 fn a_guest_that_grows_runs_out_of_memory() {
     insta::assert_snapshot!(run("grows"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of memory: it wanted 1080295424 bytes and may have 1073741824 (step 0, round 0)
+    error: policy `guest` ran out of memory: it wanted 1080295440 bytes and may have 1073741824 (step 0, round 0)
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     hint: what it was shown is in out/view-0.0.json
@@ -97,7 +100,7 @@ fn a_guest_that_grows_runs_out_of_memory() {
 fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     insta::assert_snapshot!(run("huge_state"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of memory: it wanted 1074003968 bytes and may have 1073741824 (step 0, round 0)
+    error: policy `guest` ran out of memory: it wanted 1074003984 bytes and may have 1073741824 (step 0, round 0)
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     hint: what it was shown is in out/view-0.0.json
@@ -131,8 +134,33 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
 }
 
 #[test]
+fn a_guest_that_logs_without_end_keeps_its_last_words() {
+    insta::assert_snapshot!(run("chats"), @"
+    policy guest 0.0.1, sha256 HASH, seed 1
+    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0)
+
+    hint: what it was shown is in out/view-0.0.json
+    hint: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_check_of_a_guest_that_loops_ends() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest("loops"));
+    let report = scratch.allot(&["check", "./guest.wasm", "--fuel", "10000000"]);
+    assert!(
+        report.contains(
+            "FAIL  answers every call (1 calls on made views)\n      on a fresh step: ran out of fuel"
+        ),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
-    // Frozen clock, seeded randomness, no variables, no folder (8 is "bad file descriptor"), and what
+    // No sleep, a frozen clock, seeded randomness, no variables, no folder (8 is "bad file descriptor"), and what
     // it printed is told. Twice the same, or it would be no pure function.
     let quiet = || {
         let scratch = Scratch::new();
@@ -181,7 +209,7 @@ fn a_position_past_the_end_breaks_a_rule() {
 fn a_weight_that_is_no_number_breaks_a_rule() {
     insta::assert_snapshot!(run("nan_weight"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` gave prompt `1` the weight NaN; a weight is finite and not negative (step 0, round 1)
+    error: policy `guest` gave prompt `1` the weight NaN; a weight is from 0 to 1000000 (step 0, round 1)
 
     hint: look for a division by zero
     hint: all that was finished is in out/record.jsonl
@@ -229,7 +257,6 @@ fn four_billion_rollouts_are_clipped_to_the_budget() {
       held-out accuracy                     0.4045
         at the start                        0.4045
     policy guest 0.0.1, sha256 HASH, seed 1
-    step     1/3  rollouts       50/50  accuracy 0.4045  effective   0.0 %
     record in out/record.jsonl
     exit code 0
     ");

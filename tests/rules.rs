@@ -43,7 +43,9 @@ impl Dice {
         let action = if open && self.dice.below(3) > 0 {
             let requests = self.some(&both, 6);
             let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
-            Action::Sample(requests.into_iter().map(|prompt| Request { prompt, count: count(&mut self.dice) }).collect())
+            Action::Sample(
+                requests.into_iter().map(|prompt| Request { prompt, count: count(&mut self.dice) }).collect(),
+            )
         } else {
             let picks = self.some(&on_hand, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
             Action::Train(Batch { picks, hold: self.some(&on_hand, 9) })
@@ -95,7 +97,9 @@ impl Dice {
             (8, Action::Train(batch)) => batch.picks.extend(batch.picks.clone()),
             (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
             (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
-            (_, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999])),
+            (_, Action::Train(batch)) => {
+                batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999]))
+            }
         }
     }
 }
@@ -173,7 +177,7 @@ proptest! {
         let spent = simulation.world.books.spent();
         prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
-        let mut views = Views::new(&head);
+        let mut views = Views::new(&head).unwrap();
         let (mut granted, mut sampled, mut generated, mut calls) = (0, 0, 0, 0);
         let seen = seen.borrow();
         for line in &mut reader {
@@ -220,6 +224,9 @@ fn head(config: &Config, run: &Run) -> allot::record::Head {
         order: config.run.order,
         run: run.clone(),
         limits: config.limits(),
+        caps: config.policy.caps.caps().into(),
+        state: String::new(),
+        accuracy: None,
     }
 }
 
@@ -227,11 +234,13 @@ fn head(config: &Config, run: &Run) -> allot::record::Head {
 #[test]
 fn every_rule_has_its_own_sentence() {
     let view = allot::made::views(0, 0).swap_remove(5).view;
-    let (first, on_hand) = (view.pool[0].id, view.groups[0].prompt);
+    let (first, second, on_hand) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
     let n = view.groups[0].len();
     let nobody = PromptId(4_000_000_000);
     let sample = |requests: &[(PromptId, u32)]| {
-        Plan::of(Action::Sample(requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect()))
+        Plan::of(Action::Sample(
+            requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect(),
+        ))
     };
     let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, hold: Vec::new() }));
@@ -251,7 +260,9 @@ fn every_rule_has_its_own_sentence() {
         (&view, sample(&[(first, 0)])),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![on_hand], ..sample(&[(first, 1)]) }),
+        (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
         (&view, Plan { evict: vec![nobody], ..sample(&[(first, 1)]) }),
+        (&view, Plan { evict: vec![first, first], ..sample(&[(first, 1)]) }),
         (&view, train(vec![pick(first)])),
         (&view, train(vec![pick(on_hand), pick(on_hand)])),
         (&view, positions(vec![])),
@@ -261,6 +272,7 @@ fn every_rule_has_its_own_sentence() {
         (&view, given(vec![1.0])),
         (&view, given(vec![f32::INFINITY; n])),
         (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first] }))),
+        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![on_hand, on_hand] }))),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),
         (&view, Plan { metrics: vec![("x".repeat(65), 0.0)], ..train(vec![]) }),
@@ -270,7 +282,8 @@ fn every_rule_has_its_own_sentence() {
     let mut broken = Vec::new();
     let mut sentences = String::new();
     for (view, plan) in cases {
-        let rule = allot_allocation::rules::check("p", view, &plan, allot_allocation::rules::Bounds::default());
+        let rule =
+            allot_allocation::rules::check("p", view, &plan, allot_allocation::rules::Bounds::default());
         let rule = rule.expect_err("the plan breaks a rule");
         sentences += &format!("{rule}\n");
         broken.push(rule.rule.name());
@@ -285,16 +298,19 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked for 0 rollouts of prompt `8`; a request is for at least 1 (step 5, round 1)
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
     policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
+    policy `p` skipped prompt `9` twice in one plan (step 5, round 1)
     policy `p` evicted prompt `4000000000`, which is neither in the pool nor on hand (step 5, round 1)
+    policy `p` evicted prompt `8` twice in one plan (step 5, round 1)
     policy `p` picked prompt `8`, which has no rollouts on hand (step 5, round 1)
     policy `p` picked prompt `0` twice in one batch (step 5, round 1)
     policy `p` picked none of the rollouts of prompt `0` (step 5, round 1)
     policy `p` picked rollout 8 of prompt `0`, which has 8 on hand (0 to 7) (step 5, round 1)
     policy `p` picked rollout 0 of prompt `0` twice (step 5, round 1)
-    policy `p` gave prompt `0` the weight NaN; a weight is finite and not negative (step 5, round 1)
+    policy `p` gave prompt `0` the weight NaN; a weight is from 0 to 1000000 (step 5, round 1)
     policy `p` gave 1 advantages for the 8 rollouts picked of prompt `0` (step 5, round 1)
-    policy `p` gave an advantage that is not finite for prompt `0`, at index 0 (step 5, round 1)
+    policy `p` gave prompt `0` the advantage inf at index 0; one is from -1000000 to 1000000 (step 5, round 1)
     policy `p` held prompt `8`, which has no rollouts on hand (step 5, round 1)
+    policy `p` held prompt `0` twice in one batch (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
     policy `p` named a metric with 65 bytes; a name has 1 to 64 (step 5, round 1)

@@ -72,7 +72,9 @@ fn runs_are_paired_by_construction() {
         let rollouts = record.lines().find(|l| l.starts_with(r#"{"kind":"rollouts""#)).unwrap();
         let rollouts: serde_json::Value = serde_json::from_str(rollouts).unwrap();
         let list = rollouts["sampled"].as_array().unwrap().clone();
-        list.into_iter().map(|s| (s["prompt"].as_u64().unwrap(), s["correct"].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+        list.into_iter()
+            .map(|s| (s["prompt"].as_u64().unwrap(), s["correct"].as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
     };
     let (a, b) = (first_rewards("uniform"), first_rewards("knapsack"));
     assert_eq!(a.len(), 4);
@@ -99,7 +101,7 @@ fn every_policy_that_ships_passes_its_check() {
         let text = Scratch::new().allot(&["check", policy, "--json"]);
         let json: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(json["pass"], true, "{policy}: {text}");
-        assert_eq!(json["rules"].as_array().unwrap().len(), 23);
+        assert_eq!(json["rules"].as_array().unwrap().len(), 26);
         assert!(json["calls"].as_u64().unwrap() > 600, "{policy}");
         assert_eq!(json["costs"].as_array().unwrap().len(), 3);
     }
@@ -130,7 +132,15 @@ fn a_replay_of_another_setting_shows_where_it_differs() {
     let scratch = Scratch::new();
     scratch.write("run.toml", CONFIG);
     scratch.allot(&["simulate", "run.toml", "--out", "out"]);
-    insta::assert_snapshot!(scratch.allot(&["replay", "out", "uniform", "--set", "rollouts=7", "--show", "1"]));
+    insta::assert_snapshot!(scratch.allot(&[
+        "replay",
+        "out",
+        "uniform",
+        "--set",
+        "rollouts=7",
+        "--show",
+        "1"
+    ]));
 }
 
 #[test]
@@ -157,7 +167,9 @@ fn a_record_that_was_cut_off_is_read_as_far_as_it_goes() {
     for cut in (500..whole.len()).step_by(997) {
         scratch.write("cut.jsonl", &whole[..cut]);
         let text = scratch.allot(&["replay", "cut.jsonl", "uniform"]);
-        let told = text.contains("is cut off; it was left out") || text.contains("has no end") || text.contains("not one whole line");
+        let told = text.contains("is cut off; it was left out")
+            || text.contains("has no end")
+            || text.contains("not one whole line");
         assert!(told, "cut at {cut}: {text}");
     }
 }
@@ -169,7 +181,9 @@ fn a_record_that_was_edited_is_refused() {
     scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     let whole = scratch.read("out/record.jsonl");
     let lines: Vec<&str> = whole.lines().collect();
-    let without = |n: usize| lines.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, l)| format!("{l}\n")).collect::<String>();
+    let without = |n: usize| {
+        lines.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, l)| format!("{l}\n")).collect::<String>()
+    };
     scratch.write("edited.jsonl", without(2));
     insta::assert_snapshot!(scratch.allot(&["replay", "edited.jsonl", "uniform"]), @"
     error: the record's lines of step 0, round 1 do not fit those before them
@@ -187,6 +201,37 @@ fn a_record_that_was_edited_is_refused() {
     error: `edited.jsonl` is a record of format 9; this program reads format 1
     exit code 2
     ");
+    let picks = whole.replacen(
+        r#""train":{"picks":[{"prompt":"#,
+        r#""train":{"picks":[{"rollouts":[99999],"prompt":"#,
+        1,
+    );
+    assert_ne!(picks, whole);
+    scratch.write("edited.jsonl", picks);
+    insta::assert_snapshot!(scratch.allot(&["replay", "edited.jsonl", "uniform"]), @"
+    error: the record's lines of step 0, round 1 do not fit those before them
+
+    hint: the record was edited or damaged
+    exit code 2
+    ");
+    for (what, with) in [
+        (r#""rewards":["#, r#""unscorable":4000000000,"rewards":["#),
+        (r#""correct":"0"#, r#""correct":"é"#),
+        (r#""sampled":[{"prompt":"#, r#""sampled":[{"prompt":9"#),
+        (r#""kind":"step","step":0"#, r#""kind":"step","step":7"#),
+        (r#""granted":32"#, r#""granted":10000000000000000000"#),
+    ] {
+        let edited = whole.replacen(what, with, 1);
+        assert_ne!(edited, whole, "{what}");
+        scratch.write("edited.jsonl", edited);
+        let text = scratch.allot(&["replay", "edited.jsonl", "uniform"]);
+        assert!(
+            text.contains("do not fit those before them") && text.ends_with("exit code 2"),
+            "{what}: {text}"
+        );
+    }
+    scratch.write("edited.jsonl", format!("{whole}{whole}"));
+    assert!(scratch.allot(&["replay", "edited.jsonl", "uniform"]).contains("do not fit those before them"));
     scratch.write("edited.jsonl", "");
     insta::assert_snapshot!(scratch.allot(&["replay", "edited.jsonl", "uniform"]), @"
     error: `edited.jsonl` holds no record: not one whole line
@@ -270,7 +315,8 @@ fn an_unknown_policy_is_told_with_the_nearest_name() {
     insta::assert_snapshot!(with(CONFIG, &["simulate", "run.toml", "--policy", "pilot-comit"]), @"
     error: no policy is called `pilot-comit`
 
-    hint: did you mean `pilot-commit`?; a component of your own is given by its path
+    hint: did you mean `pilot-commit`?
+    hint: a component of your own is given by its path, as in `./mine.wasm`
     exit code 2
     ");
 }
@@ -285,7 +331,7 @@ fn settings_are_checked_by_name_type_and_sense() {
     exit code 2
     ");
     insta::assert_snapshot!(set("keep=0.5"), @"
-    error: policy `pods`: setting `keep` is 0.5; it is a whole number
+    error: policy `pods`: setting `keep` is 0.5; it must be a whole number from -2147483648 to 2147483647
     exit code 2
     ");
     insta::assert_snapshot!(set("keep=0"), @"
@@ -300,6 +346,75 @@ fn settings_are_checked_by_name_type_and_sense() {
     error: `--set keep` is not of the form NAME=VALUE
     exit code 2
     ");
+}
+
+#[test]
+fn limits_that_make_no_sense_are_told() {
+    let caps = |caps: &str| {
+        with(
+            &CONFIG.replace("[world]", &format!("[policy.caps]\n{caps}\n[world]")),
+            &["simulate", "run.toml"],
+        )
+    };
+    insta::assert_snapshot!(caps("seconds = 1e30"), @"
+    error: `run.toml`, [policy.caps]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    exit code 2
+    ");
+    insta::assert_snapshot!(caps("fuel = 1000"), @"
+    error: could not load policy `uniform`: its `describe` failed: ran out of fuel: more than 1000 Wasm instructions in one call
+
+    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    exit code 2
+    ");
+    insta::assert_snapshot!(with(&CONFIG.replace("prompts = 100", "prompts = 4_000_000_000"), &["simulate", "run.toml"]), @"
+    error: `world.prompts` is 4000000000; it is from 1 to 20,000,000
+    exit code 2
+    ");
+}
+
+#[test]
+fn what_a_user_wrote_is_never_written_over() {
+    let scratch = Scratch::new();
+    scratch.write("resolved.toml", CONFIG);
+    let text = scratch.allot(&["simulate", "resolved.toml", "--out", "."]);
+    assert!(text.ends_with("exit code 2"), "{text}");
+    assert_eq!(scratch.read("resolved.toml"), CONFIG);
+}
+
+#[test]
+fn a_failed_start_leaves_no_folder() {
+    let scratch = Scratch::new();
+    scratch.write("run.toml", CONFIG);
+    scratch.allot(&["simulate", "run.toml", "--set", "none=1"]);
+    assert!(!scratch.path().join("runs").exists());
+}
+
+#[test]
+fn a_result_that_can_not_be_written_is_no_success() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let done = Scratch::new().command(&["policies"]).stdout(full).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("could not write `standard output`: the disk is full"), "{said}");
+}
+
+#[test]
+fn no_policy_s_name_is_in_the_host() {
+    // Anything that ships is found by looking at what ships.
+    let mut folders = vec![scratch::root().join("host")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for name in allot::shipped::names() {
+                    assert!(!text.contains(&format!("\"{name}\"")), "{} names {name}", path.display());
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -337,7 +452,10 @@ fn a_policy_is_started_built_checked_and_run() {
     if built.contains("has no standard library for wasm32") {
         // Loud, and only where nothing can build for Wasm.
         println!("SKIPPED the rest: this machine has no Wasm target.\n{built}");
-        assert!(built.contains("rustup target add wasm32-unknown-unknown") && built.contains("apt-get install"), "{built}");
+        assert!(
+            built.contains("rustup target add wasm32-unknown-unknown") && built.contains("apt-get install"),
+            "{built}"
+        );
         return;
     }
     assert!(built.ends_with("exit code 0"), "{built}");
@@ -361,6 +479,8 @@ fn building_nonsense_is_told() {
     scratch.write("empty.wat", "(module)");
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
     error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.1.0` function `describe`
+
+    hint: a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"

@@ -19,7 +19,8 @@ use allot_allocation::{Plan, Run, View};
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
 fn folder() -> PathBuf {
-    std::env::var_os("ALLOT_COMPONENTS").map_or_else(|| scratch::root().join("policies/prebuilt"), PathBuf::from)
+    std::env::var_os("ALLOT_COMPONENTS")
+        .map_or_else(|| scratch::root().join("policies/prebuilt"), PathBuf::from)
 }
 
 fn components() -> Vec<(native::Native, Policy)> {
@@ -78,7 +79,14 @@ impl Decide for Both<'_> {
 
     fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
         let (wasm, cost) = self.policy.decide(run, state, view)?;
-        assert_eq!(wasm, (self.native.decide)(run, state, view).unwrap(), "{} at {}.{}", self.native.name, view.step, view.round);
+        assert_eq!(
+            wasm,
+            (self.native.decide)(run, state, view).unwrap(),
+            "{} at {}.{}",
+            self.native.name,
+            view.step,
+            view.round
+        );
         self.calls += 1;
         Ok((wasm, cost.log))
     }
@@ -110,7 +118,10 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
 fn what_ships_was_built_from_these_sources() {
     let text = std::fs::read_to_string(scratch::root().join("policies/prebuilt/manifest.json")).unwrap();
     let manifest: Manifest = serde_json::from_str(&text).unwrap();
-    assert_eq!(manifest.components.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), allot::shipped::names());
+    assert_eq!(
+        manifest.components.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(),
+        allot::shipped::names()
+    );
     for entry in manifest.components {
         let bytes = allot::shipped::component(&entry.name).unwrap();
         let policy = Sandbox::new(Caps::default(), None).unwrap().load(bytes, Some(&entry.sha256));
@@ -118,7 +129,8 @@ fn what_ships_was_built_from_these_sources() {
         let sources = component::sources_hash(&scratch::root().join("policies").join(&entry.name)).unwrap();
         assert_eq!(
             sources, entry.sources,
-            "policies/{} changed after its component was built; run: policies/build", entry.name
+            "policies/{} changed after its component was built; run: policies/build",
+            entry.name
         );
     }
 }

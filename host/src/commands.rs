@@ -11,7 +11,7 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
-use crate::trouble::Result;
+use crate::trouble::{Result, Trouble};
 
 /// Rollout allocation for group-based RL post-training, with policies as Wasm components.
 #[derive(Debug, Parser)]
@@ -48,7 +48,15 @@ pub enum Verdict {
 
 /// Does what was typed.
 pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Verdict> {
-    match cli.command {
+    let verdict = command(cli.command, screen)?;
+    match &screen.failed {
+        Some(error) => Err(Trouble::file("write", std::path::Path::new("standard output"), error)),
+        None => Ok(verdict),
+    }
+}
+
+fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
+    match command {
         Command::Policies(command) => policies::run(&command, screen),
         Command::Check(command) => check::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
@@ -66,12 +74,18 @@ pub struct Screen<'a> {
     pub progress: &'a mut dyn Write,
     /// Whether progress may be drawn over itself.
     pub live: bool,
+    /// Why a result could not be written, if one could not.
+    pub failed: Option<std::io::Error>,
 }
 
 impl Screen<'_> {
-    /// A line of what was asked for. A reader that went away is no error of ours.
+    /// A line of what was asked for. A reader that went away is no failure; a full disk is.
     pub fn say(&mut self, line: impl std::fmt::Display) {
-        let _ = writeln!(self.out, "{line}");
+        if let Err(error) = writeln!(self.out, "{line}")
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            self.failed.get_or_insert(error);
+        }
     }
 
     /// A line of how it is going.

@@ -22,12 +22,24 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
         return Err(Trouble::new(format!("`{name}` is neither a Wasm module nor its text")));
     }
     let module = wat::parse_bytes(bytes)
-        .map_err(|e| Trouble::new(format!("`{name}` is neither Wasm nor its text: {}", one_line(&e.to_string()))))?;
+        .map_err(|e| Trouble::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
     }
-    encode(module.into_owned())
-        .map_err(|e| Trouble::new(format!("`{name}` does not become a component: {}", one_line(&format!("{e:#}")))))
+    encode(module.into_owned()).map_err(|e| {
+        let why = one_line(&format!("{e:#}"));
+        let trouble = Trouble::new(format!("`{name}` does not become a component: {why}"));
+        trouble.hint(
+            "a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does",
+        )
+    })
+}
+
+/// The message of an error in Wasm text, and where it is: "message (line 3)".
+fn wat_error(text: &str) -> String {
+    let message = text.lines().next().unwrap_or_default().trim();
+    let place = text.split("<anon>:").nth(1).and_then(|rest| rest.split(':').next());
+    place.map_or_else(|| message.to_owned(), |line| format!("{message} (line {line})"))
 }
 
 fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
@@ -85,9 +97,11 @@ pub fn of_crate(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     if !manifest.is_file() {
         return Err(Trouble::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
     }
-    let metadata = output(Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder))?;
-    let metadata: serde_json::Value =
-        serde_json::from_str(&metadata).map_err(|e| Trouble::new(format!("cargo metadata gave no JSON: {e}")))?;
+    let metadata = output(
+        Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder),
+    )?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)
+        .map_err(|e| Trouble::new(format!("cargo metadata gave no JSON: {e}")))?;
     let text = |v: &serde_json::Value| v.as_str().map(PathBuf::from).unwrap_or_default();
     // Apart from the crate's own target folder: another compiler may be at work here.
     let target_dir = text(&metadata["target_directory"]).join("component");
@@ -96,9 +110,18 @@ pub fn of_crate(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let toolchain = Toolchain::find()?;
     tell(&format!("building {} with {}", folder.display(), toolchain.says));
     let mut cargo = toolchain.cargo(&root);
-    cargo.args(["build", "--release", "--lib", "--target", TARGET, "--message-format=json-render-diagnostics"]);
+    cargo.args([
+        "build",
+        "--release",
+        "--lib",
+        "--target",
+        TARGET,
+        "--message-format=json-render-diagnostics",
+    ]);
     // What makes a component small and quick, whatever the crate's own profile says.
-    for setting in ["lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true", "debug=false", "opt-level=3"] {
+    for setting in
+        ["lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true", "debug=false", "opt-level=3"]
+    {
         cargo.arg("--config").arg(format!("profile.release.{setting}"));
     }
     cargo.arg("--target-dir").arg(&target_dir).current_dir(folder);
@@ -138,7 +161,13 @@ impl Toolchain {
         let version = output(Command::new(&rustc).arg("--version"))?.trim().to_owned();
         let library = sysroot.join("lib/rustlib/src/rust");
         if sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir() {
-            return Ok(Self { says: version, rustc, build_std: false, linker: None, remap: vec![(library, "/rust")] });
+            return Ok(Self {
+                says: version,
+                rustc,
+                build_std: false,
+                linker: None,
+                remap: vec![(library, "/rust")],
+            });
         }
         if library.join("library/Cargo.lock").is_file() {
             let says = format!("{version}, its library from source");
@@ -229,8 +258,8 @@ fn gather(folder: &Path, files: &mut Vec<PathBuf>, crates: &mut Vec<PathBuf>) ->
     }
     crates.push(known);
     let text = std::fs::read_to_string(&manifest).map_err(|e| Trouble::file("read", &manifest, &e))?;
-    let table: toml::Table =
-        toml::from_str(&text).map_err(|e| Trouble::new(format!("`{}`: {}", manifest.display(), e.message())))?;
+    let table: toml::Table = toml::from_str(&text)
+        .map_err(|e| Trouble::new(format!("`{}`: {}", manifest.display(), e.message())))?;
     files.push(manifest);
     tree(&folder.join("src"), files)?;
     let dependencies = table.get("dependencies").and_then(toml::Value::as_table);

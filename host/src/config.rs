@@ -63,8 +63,9 @@ pub struct BudgetConfig {
     pub rollouts: u64,
     /// Generated tokens in the run.
     pub tokens: Option<u64>,
-    /// Rollouts in a step.
-    pub step_rollouts: Option<u32>,
+    /// Rollouts in a step: a bound on what a policy can ask this machine to hold at once.
+    #[serde(default = "million")]
+    pub step_rollouts: u32,
     /// Rounds of sampling in a step.
     #[serde(default = "ten")]
     pub rounds: u32,
@@ -103,7 +104,7 @@ pub struct CapsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationConfig {
-    /// Every so many steps, and at the start and the end.
+    /// Every so many steps. The start and the end are always scored.
     pub every: u32,
 }
 
@@ -115,6 +116,10 @@ impl Default for EvaluationConfig {
 
 fn five() -> u32 {
     5
+}
+
+fn million() -> u32 {
+    1_000_000
 }
 
 fn ten() -> u32 {
@@ -130,7 +135,8 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
         let text = String::from_utf8(bytes).map_err(|e| {
-            let line = 1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+            let line =
+                1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
             Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
         })?;
         Self::parse(&text, &path.display().to_string())
@@ -146,16 +152,14 @@ impl Config {
             ("run.pool", config.run.pool.map_or(1, u64::from)),
             ("budget.rollouts", config.budget.rollouts),
             ("budget.tokens", config.budget.tokens.unwrap_or(1)),
-            ("budget.step_rollouts", config.budget.step_rollouts.map_or(1, u64::from)),
+            ("budget.step_rollouts", u64::from(config.budget.step_rollouts)),
             ("budget.rounds", u64::from(config.budget.rounds)),
             ("evaluation.every", u64::from(config.evaluation.every)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
         }
-        if let Some(seconds) = config.policy.caps.seconds.filter(|s| !(s.is_finite() && *s > 0.0)) {
-            return Err(Trouble::new(format!("`{name}`: `policy.caps.seconds` is {seconds}; it is more than 0")));
-        }
+        config.policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
         if !(config.advantage.epsilon.is_finite() && config.advantage.epsilon >= 0.0) {
             let epsilon = config.advantage.epsilon;
             return Err(Trouble::new(format!(
@@ -169,7 +173,7 @@ impl Config {
     pub fn limits(&self) -> Limits {
         Limits {
             rounds: self.budget.rounds,
-            step_rollouts: self.budget.step_rollouts,
+            step_rollouts: Some(self.budget.step_rollouts),
             run_rollouts: Some(self.budget.rollouts),
             run_tokens: self.budget.tokens,
             longest: self.world.longest,
@@ -191,6 +195,16 @@ impl Config {
 }
 
 impl CapsConfig {
+    /// Whether they make sense; `place` is where they stand.
+    pub fn check(&self, place: &str) -> Result<()> {
+        match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
+            Some(s) => Err(Trouble::new(format!(
+                "{place}: `seconds` is {s}; it is more than 0 and at most a day, 86400"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The limits in force.
     pub fn caps(&self) -> Caps {
         let default = Caps::default();
@@ -218,19 +232,32 @@ pub fn settings(
         None => Ok(setting.default.clone()),
         Some(given) => fit(given, &setting.default).ok_or_else(|| {
             let (name, kind) = (&setting.name, setting.default.kind());
-            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it is {kind}"))
+            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
         }),
     };
     description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
 }
 
+/// The settings typed on the command line, each once.
+pub fn typed(all: &[String]) -> Result<BTreeMap<String, toml::Value>> {
+    let mut settings = BTreeMap::new();
+    for one in all {
+        let (name, value) = setting(one)?;
+        if settings.insert(name.clone(), value).is_some() {
+            return Err(Trouble::new(format!("`--set {name}=…` is given twice")));
+        }
+    }
+    Ok(settings)
+}
+
 /// A setting as typed on the command line: NAME=VALUE, the value as in TOML, and text where TOML
 /// knows no such value.
-pub fn setting(typed: &str) -> Result<(String, toml::Value)> {
+fn setting(typed: &str) -> Result<(String, toml::Value)> {
     let (name, value) = typed
         .split_once('=')
         .ok_or_else(|| Trouble::new(format!("`--set {typed}` is not of the form NAME=VALUE")))?;
-    let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut t| t.remove("v"));
+    let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };
+    let parsed = toml::from_str(&format!("v = {value}")).ok().and_then(one);
     Ok((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 

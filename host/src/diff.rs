@@ -86,7 +86,11 @@ mod tests {
         let lines = plans(&ask(&[8, 8, 8]), &ask(&[8, 8, 4]), 10);
         assert_eq!(
             lines,
-            ["  " .to_owned() + "  8 rollouts of prompt 1", "-   8 rollouts of prompt 2".to_owned(), "+   4 rollouts of prompt 2".to_owned()]
+            [
+                "  ".to_owned() + "  8 rollouts of prompt 1",
+                "-   8 rollouts of prompt 2".to_owned(),
+                "+   4 rollouts of prompt 2".to_owned()
+            ]
         );
         assert_eq!(plans(&ask(&[8]), &ask(&[8]), 10), Vec::<String>::new());
     }

@@ -22,7 +22,8 @@ enum Rewards {
     Real,
 }
 
-const OPEN: Budget = Budget { rounds: 10, step_rollouts: u32::MAX, run_rollouts: 1_000_000, run_tokens: u64::MAX };
+const OPEN: Budget =
+    Budget { rounds: 10, step_rollouts: u32::MAX, run_rollouts: 1_000_000, run_tokens: u64::MAX };
 
 /// Views of every corner, and `random` random ones. `signals` lists go with each group.
 pub fn views(signals: usize, random: u32) -> Vec<Made> {
@@ -41,12 +42,27 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
     add("huge rewards", m.view(32, &[(8, Rewards::All(f32::MAX)), (8, Rewards::All(f32::MIN))], OPEN, 1));
     add("tiny rewards", m.view(32, &[(8, Rewards::All(f32::MIN_POSITIVE)); 4], OPEN, 1));
     add("real rewards", m.view(32, &[(16, Rewards::Real); 16], OPEN, 2));
-    add("groups of many sizes", m.view(32, &(1..64).map(|n| (n, Rewards::Binary(0.4))).collect::<Vec<_>>(), OPEN, 2));
+    add(
+        "groups of many sizes",
+        m.view(32, &(1..64).map(|n| (n, Rewards::Binary(0.4))).collect::<Vec<_>>(), OPEN, 2),
+    );
     add("the last round", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { rounds: 0, ..OPEN }, 10));
-    add("the step's rollouts spent", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { step_rollouts: 0, ..OPEN }, 1));
-    add("the run's rollouts spent", m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { run_rollouts: 0, ..OPEN }, 1));
-    add("everything spent, nothing on hand", m.view(32, &[], Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0 }, 0));
-    add("one rollout left", m.view(32, &[(8, Rewards::Binary(0.3)); 2], Budget { run_rollouts: 1, ..OPEN }, 1));
+    add(
+        "the step's rollouts spent",
+        m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { step_rollouts: 0, ..OPEN }, 1),
+    );
+    add(
+        "the run's rollouts spent",
+        m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { run_rollouts: 0, ..OPEN }, 1),
+    );
+    add(
+        "everything spent, nothing on hand",
+        m.view(32, &[], Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0 }, 0),
+    );
+    add(
+        "one rollout left",
+        m.view(32, &[(8, Rewards::Binary(0.3)); 2], Budget { run_rollouts: 1, ..OPEN }, 1),
+    );
     let mut held = m.view(32, &[(8, Rewards::Binary(0.5)); 8], OPEN, 0);
     held.groups.iter_mut().enumerate().for_each(|(i, g)| g.ages.iter_mut().for_each(|age| *age = i as u32));
     add("held groups of many ages", held);

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let (mut out, mut progress) = (std::io::stdout(), std::io::stderr());
     let live = progress.is_terminal();
-    match run(cli, &mut Screen { out: &mut out, progress: &mut progress, live }) {
+    match run(cli, &mut Screen { out: &mut out, progress: &mut progress, live, failed: None }) {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
         Err(trouble) => {

@@ -1,5 +1,6 @@
 //! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
-//! policy, one for the rollouts that it led to, one for each step, one for the end. Enough to ask the policy everything again.
+//! policy, one for the rollouts that it led to, one for each step, one for the end. Enough to ask the
+//! policy everything again.
 //!
 //! `docs/record.md` describes the lines for readers in other languages.
 
@@ -7,10 +8,12 @@ mod line;
 mod views;
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-pub use line::{hex, unhex, Call, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd};
+pub use line::{
+    Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, hex, unhex,
+};
 pub use views::{Asked, Views};
 
 use crate::trouble::{Result, Trouble};
@@ -58,29 +61,32 @@ impl Record {
 
 /// A record that is read line by line.
 pub struct Reader {
-    lines: std::io::Split<BufReader<File>>,
+    from: BufReader<File>,
     path: PathBuf,
     number: usize,
     cut: bool,
 }
+
+/// The longest line that is read. The rollouts of one round of the largest step take a tenth of it.
+const LONGEST_LINE: u64 = 1 << 30;
 
 impl Reader {
     /// Opens a record, given its file or the run's folder, and reads its head.
     pub fn open(path: &Path) -> Result<(Self, Head)> {
         let file = if path.is_dir() { path.join("record.jsonl") } else { path.to_owned() };
         let opened = File::open(&file).map_err(|e| Trouble::file("read", &file, &e))?;
-        let lines = BufReader::with_capacity(1 << 16, opened).split(b'\n');
-        let mut reader = Self { lines, path: file, number: 0, cut: false };
+        let from = BufReader::with_capacity(1 << 16, opened);
+        let mut reader = Self { from, path: file, number: 0, cut: false };
+        let shown = reader.path.display().to_string();
         match reader.next() {
             Some(Ok(Line::Head(head))) if head.format == FORMAT => Ok((reader, *head)),
             Some(Ok(Line::Head(head))) => Err(Trouble::new(format!(
-                "`{}` is a record of format {}; this program reads format {FORMAT}",
-                reader.path.display(),
+                "`{shown}` is a record of format {}; this program reads format {FORMAT}",
                 head.format
             ))),
             Some(Err(trouble)) => Err(trouble),
-            Some(Ok(_)) => Err(Trouble::new(format!("`{}` does not begin with a head", reader.path.display()))),
-            None => Err(Trouble::new(format!("`{}` holds no record: not one whole line", reader.path.display()))),
+            Some(Ok(_)) => Err(Trouble::new(format!("`{shown}` does not begin with a head"))),
+            None => Err(Trouble::new(format!("`{shown}` holds no record: not one whole line"))),
         }
     }
 
@@ -105,29 +111,24 @@ impl Iterator for Reader {
     type Item = Result<Line>;
 
     fn next(&mut self) -> Option<Result<Line>> {
-        let bytes = match self.lines.next()? {
-            Ok(bytes) => bytes,
+        let mut bytes = Vec::new();
+        let read = self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+        match read {
+            Ok(0) => return None,
+            Ok(_) => self.number += 1,
             Err(e) => return Some(Err(Trouble::file("read", &self.path, &e))),
-        };
-        self.number += 1;
-        match serde_json::from_slice(&bytes) {
-            Ok(line) => Some(Ok(line)),
-            Err(error) => {
-                // Only the very last line may be cut; anywhere else the record is damaged.
-                let last = match self.lines.next() {
-                    None => true,
-                    Some(rest) => rest.is_ok_and(|r| r.is_empty()) && self.lines.next().is_none(),
-                };
-                if last && self.number > 1 {
-                    self.cut = true;
-                    return None;
-                }
-                Some(Err(Trouble::new(format!(
-                    "`{}` line {} is no line of a record: {error}",
-                    self.path.display(),
-                    self.number
-                ))))
-            }
         }
+        // A line is whole once its end is written.
+        if bytes.last() != Some(&b'\n') && (bytes.len() as u64) < LONGEST_LINE {
+            self.cut = true;
+            return None;
+        }
+        let (path, number) = (self.path.display(), self.number);
+        let line = serde_json::from_slice(&bytes);
+        Some(
+            line.map_err(|error| {
+                Trouble::new(format!("`{path}` line {number} is no line of a record: {error}"))
+            }),
+        )
     }
 }

@@ -68,9 +68,12 @@ pub fn load(sandbox: &Sandbox, source: &str, sha256: Option<&str>) -> Result<Pol
         Trouble { what: format!("could not load policy `{source}`: {e}"), hint }
     };
     if is_path {
-        let length = std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?.len();
-        if length > Sandbox::largest() {
-            return Err(told(LoadError::TooLarge(length, Sandbox::largest())));
+        let about = std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
+        if !about.is_file() {
+            return Err(Trouble::new(format!("could not load policy `{source}`: it is no file")));
+        }
+        if about.len() > Sandbox::largest() {
+            return Err(told(LoadError::TooLarge(about.len(), Sandbox::largest())));
         }
         let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
         return sandbox.load(&bytes, sha256).map_err(told);
@@ -79,7 +82,10 @@ pub fn load(sandbox: &Sandbox, source: &str, sha256: Option<&str>) -> Result<Pol
         Some(bytes) => sandbox.load(bytes, sha256).map_err(told),
         None => {
             let trouble = Trouble::new(format!("no policy is called `{source}`"));
-            Err(trouble.hint(format!("{}; a component of your own is given by its path", did_you_mean(source, names()))))
+            Err(trouble.hint(format!(
+                "{}\nhint: a component of your own is given by its path, as in `./mine.wasm`",
+                did_you_mean(source, names())
+            )))
         }
     }
 }

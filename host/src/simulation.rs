@@ -8,7 +8,7 @@ use allot_engine::{Coin, Engine as _};
 use allot_sandbox::{Fault, Line as LogLine, Policy};
 
 use crate::config::{Config, settings};
-use crate::record::{FORMAT, Head, Line, PolicyStamp, Record};
+use crate::record::{FORMAT, Head, Line, PolicyStamp, Record, hex};
 use crate::reward::RightOrWrong;
 use crate::step::{Decide, World};
 use crate::trouble::{Result, Trouble, listed};
@@ -26,29 +26,42 @@ impl Decide for &Policy {
         &self.description().name
     }
 
-    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
+    fn decide(
+        &mut self,
+        run: &Run,
+        state: &[u8],
+        view: &View,
+    ) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
         Policy::decide(self, run, state, view).map(|(plan, cost)| (plan, cost.log))
     }
 }
 
 impl<'a> Simulation<&'a Policy> {
-    /// Checks the policy's settings and builds the world. `folder` is where the record goes.
-    pub fn new(config: &Config, policy: &'a Policy, folder: Option<&Path>) -> Result<Self> {
+    /// Checks everything that can be checked, and builds the world. `log` is where the policy's own
+    /// words go. It keeps no record until [`keep`](Self::keep) is called with the head given here.
+    pub fn new(config: &Config, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
         let run = config.run(settings(description, &config.policy.settings)?);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
             let hint = fault.hint().map(str::to_owned);
             Trouble { what: format!("policy `{}` {fault}", description.name), hint }
         })?;
+        let first = hex(&state);
         let mut simulation = Self::with(config, run, policy, state)?;
+        simulation.world.log = log;
+        simulation.world.shelf = Shelf::new(description.signals.len());
         let can = simulation.world.engine.capabilities();
         if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
             let name = &description.name;
-            let trouble =
-                Trouble::new(format!("policy `{name}` wants the signal `{missing}`, which engine `{}` can't measure", can.name));
-            return Err(trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str)))));
+            let trouble = Trouble::new(format!(
+                "policy `{name}` wants the signal `{missing}`, which engine `{}` can't measure",
+                can.name
+            ));
+            return Err(
+                trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str))))
+            );
         }
-        cost.log.iter().for_each(simulation.world.log);
+        cost.log.iter().for_each(log);
 
         let head = Head {
             format: FORMAT,
@@ -65,19 +78,25 @@ impl<'a> Simulation<&'a Policy> {
             order: config.run.order,
             run: simulation.run.clone(),
             limits: config.limits(),
+            caps: config.policy.caps.caps().into(),
+            state: first,
+            accuracy: Some(simulation.world.engine.accuracy()),
         };
-        if let Some(folder) = folder {
-            simulation.world.record = Record::create(&folder.join("record.jsonl"))?;
-            simulation.world.record.write(&Line::Head(Box::new(head)))?;
-        }
-        Ok(simulation)
+        Ok((simulation, head))
     }
 }
 
 impl<P: Decide> Simulation<P> {
+    /// Starts a record in this folder.
+    pub fn keep(&mut self, folder: &Path, head: Head) -> Result<()> {
+        self.world.record = Record::create(&folder.join("record.jsonl"))?;
+        self.world.record.write(&Line::Head(Box::new(head)))
+    }
+
     /// Builds the world around whoever decides. It keeps no record.
     pub fn with(config: &Config, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
-        let engine = Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
+        let engine =
+            Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
         let pool = Pool::new(config.run.seed, config.run.order, run.pool, engine.prompt_lengths());
         let world = World {
             engine,

@@ -124,7 +124,7 @@ where
         world.pool.take(plan.skip.iter().copied());
         match &plan.action {
             Action::Sample(order) => {
-                let spent = !order.is_empty() && world.books.grantable() == 0;
+                let spent = world.books.grantable() == 0;
                 let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
                 world.note(&view, &plan, offered, grant.rollouts())?;
                 if spent {
@@ -141,7 +141,6 @@ where
                 world.note(&view, &plan, offered, 0)?;
                 let mut end = world.train(run, &view, batch).await?;
                 end.reward = rewards.mean();
-                end.metrics.extend(plan.metrics.iter().cloned());
                 world.steps += 1;
                 return Ok(Ended::Trained(Box::new(end)));
             }
@@ -166,25 +165,18 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 
     fn ask(&mut self, run: &Run, view: &View) -> Result<Plan, Stop> {
-        let (plan, log) =
-            self.policy.decide(run, &self.state, view).map_err(|fault| Stop::Policy {
-                policy: self.policy.name().to_owned(),
-                fault,
-                view: Box::new(view.clone()),
-                state: self.state.clone(),
-            })?;
+        let (plan, log) = self.policy.decide(run, &self.state, view).map_err(|fault| Stop::Policy {
+            policy: self.policy.name().to_owned(),
+            fault,
+            view: Box::new(view.clone()),
+            state: self.state.clone(),
+        })?;
         log.iter().for_each(self.log);
         Ok(plan)
     }
 
     /// Writes a call down, and takes over the policy's new state.
-    fn note(
-        &mut self,
-        view: &View,
-        plan: &Plan,
-        offered: Vec<Prompt>,
-        granted: u64,
-    ) -> Result<(), Stop> {
+    fn note(&mut self, view: &View, plan: &Plan, offered: Vec<Prompt>, granted: u64) -> Result<(), Stop> {
         let asked = match &plan.action {
             Action::Sample(order) => order.iter().map(|r| u64::from(r.count)).sum(),
             Action::Train(_) => 0,
@@ -215,7 +207,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .map(|(s, verdict)| Outcome {
                 prompt: s.prompt,
                 position: s.position,
-                reward: verdict.reward.filter(|r| r.is_finite()),
+                // Nothing that is not finite reaches a policy or the record.
+                reward: verdict.reward.filter(|r| r.is_finite() && s.signals.iter().all(|x| x.is_finite())),
                 correct: verdict.correct,
                 tokens: s.tokens,
                 truncated: s.truncated,
@@ -228,7 +221,9 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             self.record.write(&Line::Rollouts(Box::new(line))).map_err(Stop::Record)?;
         }
         let first = self.shelf.add(outcomes.iter().cloned());
-        self.samples.extend((first.0..).map(RolloutId).zip(samples));
+        let scored =
+            (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());
+        self.samples.extend(scored.map(|(sample, _)| sample));
         Ok(outcomes)
     }
 
@@ -254,8 +249,10 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         end.updated = !examples.is_empty();
         if end.updated {
             let step = view.step;
-            let report =
-                self.engine.update(&examples).await.map_err(|error| Stop::Engine { step, error })?;
+            let report = self.engine.update(&examples).await.map_err(|error| Stop::Engine { step, error })?;
+            if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
+                return Err(self.failed(EngineError::NotFinite(name)));
+            }
             end.metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
         }
 

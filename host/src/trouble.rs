@@ -32,6 +32,10 @@ impl Trouble {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+            std::io::ErrorKind::NotADirectory => "part of its path is a file".to_owned(),
+            std::io::ErrorKind::AlreadyExists => "there is something of that name already".to_owned(),
+            std::io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
             std::io::ErrorKind::StorageFull => "the disk is full".to_owned(),
             _ => error.to_string(),
         };

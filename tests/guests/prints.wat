@@ -1,8 +1,10 @@
-;; A guest of the WASI world (through the preview1 adapter): says on standard output what its clock,
-;; its random bytes, its environment and its files come to, then traps, so that the words are told.
+;; A guest of the WASI world (through the preview1 adapter): sleeps, says on standard output what its
+;; clock, its random bytes, its environment and its files come to, then traps, so that the words are
+;; told.
 (module
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
@@ -58,6 +60,11 @@
     (call $alloc (i32.const 32)))
 
   (func (export "rollout:allocation/allocator@0.1.0#decide") (param $args i32) (result i32)
+    ;; Sleeps for a year: in a room whose clock stands still that takes no time.
+    (i32.store8 offset=8 (i32.const 600) (i32.const 0))
+    (i32.store offset=16 (i32.const 600) (i32.const 1))
+    (i64.store offset=24 (i32.const 600) (i64.const 31536000000000000))
+    (drop (call $poll (i32.const 600) (i32.const 700) (i32.const 1) (i32.const 760)))
     (call $print (i32.const 512) (i32.const 6))
     (drop (call $clock (i32.const 0) (i64.const 1) (i32.const 400)))
     (call $print_number (i64.load (i32.const 400)))

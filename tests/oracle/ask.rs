@@ -78,7 +78,13 @@ pub fn replay(folder: &Path) -> usize {
         });
         let (run, view) = (native::our_run(run), native::our_view(view));
         let answer = component.decide(&run, state, &view).unwrap().0;
-        assert_eq!(answer, native::plan_of(plan.clone()), "{policy} at step {}, round {}", view.step, view.round);
+        assert_eq!(
+            answer,
+            native::plan_of(plan.clone()),
+            "{policy} at step {}, round {}",
+            view.step,
+            view.round
+        );
     }
     asked.len()
 }

@@ -41,7 +41,11 @@ impl Scratch {
     pub fn allot(&self, args: &[&str]) -> String {
         let done = self.command(args).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        let parts = [text(&done.stdout), text(&done.stderr), format!("exit code {}", done.status.code().unwrap_or(-1))];
+        let parts = [
+            text(&done.stdout),
+            text(&done.stderr),
+            format!("exit code {}", done.status.code().unwrap_or(-1)),
+        ];
         hide_hashes(&parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("\n"))
     }
 }
@@ -50,7 +54,9 @@ impl Scratch {
 fn hide_hashes(text: &str) -> String {
     // A letter tells a hash from a long number.
     let letter = |w: &str| w.chars().any(|c| c.is_ascii_lowercase());
-    let hash = |w: &str| w.len() >= 12 && letter(w) && w.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+    let hash = |w: &str| {
+        w.len() >= 12 && letter(w) && w.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c))
+    };
     let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
     words
         .map(|word| {

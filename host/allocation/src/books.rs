@@ -51,7 +51,7 @@ pub struct Grant {
 pub struct Line {
     /// The prompt.
     pub prompt: PromptId,
-    /// The first one's position in the prompt's group.
+    /// The first one's position among the prompt's rollouts at the weights of now.
     pub first: u32,
     /// How many. At least 1.
     pub count: u32,
@@ -89,11 +89,17 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotGranted(prompt, position) => {
-                write!(f, "the engine gave rollout {position} of prompt `{prompt}`, which was not granted or came twice")
+                write!(
+                    f,
+                    "the engine gave rollout {position} of prompt `{prompt}`, which was not granted or came twice"
+                )
             }
             Self::Missing(n) => write!(f, "the engine gave {n} rollouts fewer than were granted"),
             Self::TooLong(prompt, tokens) => {
-                write!(f, "the engine gave a rollout of prompt `{prompt}` with {tokens} tokens, past the length limit")
+                write!(
+                    f,
+                    "the engine gave a rollout of prompt `{prompt}` with {tokens} tokens, past the length limit"
+                )
             }
         }
     }
@@ -102,7 +108,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 /// The books of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Books {
     limits: Limits,
     spent: Spent,
@@ -134,37 +140,41 @@ impl Books {
 
     /// What is left, as a policy sees it.
     pub fn budget(&self) -> Budget {
-        let left = |limit: Option<u64>, spent| limit.map_or(u64::MAX, |limit| limit.saturating_sub(spent));
-        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        // The largest value stands for "no limit"; a limit past it is shown as the one before.
+        let narrow = |n: Option<u64>| n.map_or(u32::MAX, |n| n.min(u64::from(u32::MAX) - 1) as u32);
         Budget {
             rounds: self.limits.rounds.saturating_sub(self.spent.rounds),
-            step_rollouts: narrow(left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)),
-            run_rollouts: narrow(left(self.limits.run_rollouts, self.spent.run_rollouts)),
-            run_tokens: left(self.limits.run_tokens, self.spent.run_tokens),
+            step_rollouts: narrow(self.step_left()),
+            run_rollouts: narrow(self.run_left()),
+            run_tokens: left(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX),
         }
+    }
+
+    /// Rollouts left in the step, if limited.
+    fn step_left(&self) -> Option<u64> {
+        left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
+    }
+
+    /// Rollouts left in the run, if limited: by their number, or by the tokens of the longest answers.
+    fn run_left(&self) -> Option<u64> {
+        let by_number = left(self.limits.run_rollouts, self.spent.run_rollouts);
+        let tokens = left(self.limits.run_tokens, self.spent.run_tokens);
+        let by_tokens = tokens.map(|tokens| tokens / u64::from(self.limits.longest.max(1)));
+        by_number.into_iter().chain(by_tokens).min()
     }
 
     /// How many rollouts could be granted now.
     pub fn grantable(&self) -> u64 {
-        let left = |limit: Option<u64>, spent| limit.map_or(u64::MAX, |limit| limit.saturating_sub(spent));
-        let by_tokens = match self.limits.run_tokens {
-            Some(limit) => limit.saturating_sub(self.spent.run_tokens) / u64::from(self.limits.longest.max(1)),
-            None => u64::MAX,
-        };
-        left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
-            .min(left(self.limits.run_rollouts, self.spent.run_rollouts))
-            .min(by_tokens)
+        self.step_left().into_iter().chain(self.run_left()).min().unwrap_or(u64::MAX)
     }
 
     /// Whether the run can sample nothing more, now or in any later step.
     pub fn exhausted(&self) -> bool {
-        let mut next_step = self.clone();
-        next_step.open_step();
-        next_step.grantable() == 0
+        self.run_left() == Some(0) || self.limits.step_rollouts == Some(0)
     }
 
     /// Grants what is asked for, first to last, as far as the budget goes, and takes a round.
-    /// `next` tells the next free position in a prompt's group.
+    /// `next` tells the next free position among a prompt's rollouts.
     pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
         debug_assert!(self.open.is_empty(), "the last grant was not charged");
         let mut left = self.grantable();
@@ -210,6 +220,10 @@ impl Books {
     }
 }
 
+fn left(limit: Option<u64>, spent: u64) -> Option<u64> {
+    limit.map(|limit| limit.saturating_sub(spent))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +243,11 @@ mod tests {
     }
 
     fn sample(grant: &Grant, tokens: u32) -> Vec<(PromptId, u32, u32)> {
-        grant.lines().iter().flat_map(|l| (0..l.count).map(move |i| (l.prompt, l.first + i, tokens))).collect()
+        grant
+            .lines()
+            .iter()
+            .flat_map(|l| (0..l.count).map(move |i| (l.prompt, l.first + i, tokens)))
+            .collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! ([`Shelf`]), how rewards become advantages, and where chance comes from ([`seed`]).
 //!
 //! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a
-//! broken rule.
+//! rule that a policy broke ([`rules::Broken`]) or an engine ([`Fault`]).
 
 pub mod advantage;
 mod books;

@@ -143,6 +143,11 @@ impl Pool {
         }
     }
 
+    /// Whether every prompt was evicted: nothing will come on offer again.
+    pub fn is_spent(&self) -> bool {
+        self.evicted.len() >= self.lengths.len()
+    }
+
     /// How many prompts were evicted.
     pub fn evicted(&self) -> usize {
         self.evicted.len()
@@ -155,7 +160,7 @@ impl Pool {
 
     /// The next prompt of the data set that is not evicted; moves the cursor to it.
     fn peek(&mut self) -> Option<(PromptId, u32)> {
-        if self.evicted.len() >= self.lengths.len() {
+        if self.is_spent() {
             return None;
         }
         loop {

@@ -6,6 +6,10 @@ use std::fmt;
 
 use crate::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, View};
 
+/// The largest weight and the largest given advantage. Anything near the end of what a float holds
+/// would come out of the update as an infinity that no one could trace back to the plan.
+pub const LARGEST: f32 = 1e6;
+
 /// Bounds on what goes into the record with each plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -58,8 +62,12 @@ pub enum Rule {
     // === What is passed over ===
     /// A skip of a prompt that is not in the pool.
     SkipNotInPool(PromptId),
+    /// A prompt skipped twice.
+    SkippedTwice(PromptId),
     /// An eviction of a prompt that is neither in the pool nor on hand.
     UnknownEviction(PromptId),
+    /// A prompt evicted twice.
+    EvictedTwice(PromptId),
 
     // === What is trained on ===
     /// A pick of a prompt with no rollouts on hand.
@@ -72,14 +80,16 @@ pub enum Rule {
     NoSuchPosition(PromptId, u32, usize),
     /// A position picked twice: prompt, position.
     PositionTwice(PromptId, u32),
-    /// A weight that is not a finite number of 0 or more.
+    /// A weight that is not from 0 to [`LARGEST`].
     BadWeight(PromptId, f32),
     /// Given advantages that are not one for each rollout picked: prompt, given, picked.
     GivenCount(PromptId, usize, usize),
-    /// A given advantage that is not finite: prompt, index.
-    GivenNotFinite(PromptId, usize),
+    /// A given advantage that is not from -[`LARGEST`] to [`LARGEST`]: prompt, index, value.
+    BadGiven(PromptId, usize, f32),
     /// A hold of a prompt with no rollouts on hand.
     UnknownHold(PromptId),
+    /// A prompt held twice.
+    HeldTwice(PromptId),
 
     // === What is remembered and logged ===
     /// A state larger than the record takes: bytes, bound.
@@ -112,27 +122,41 @@ impl fmt::Display for Rule {
                 write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor on hand")
             }
             Self::RequestedTwice(p) => write!(f, "asked for prompt `{p}` twice in one plan"),
-            Self::NoCount(p) => write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1"),
-            Self::RequestedAndSkipped(p) => write!(f, "both asked for rollouts of prompt `{p}` and skipped it"),
+            Self::NoCount(p) => {
+                write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1")
+            }
+            Self::RequestedAndSkipped(p) => {
+                write!(f, "both asked for rollouts of prompt `{p}` and skipped it")
+            }
             Self::SkipNotInPool(p) => write!(f, "skipped prompt `{p}`, which is not in the pool"),
             Self::UnknownEviction(p) => {
                 write!(f, "evicted prompt `{p}`, which is neither in the pool nor on hand")
             }
+            Self::SkippedTwice(p) => write!(f, "skipped prompt `{p}` twice in one plan"),
+            Self::EvictedTwice(p) => write!(f, "evicted prompt `{p}` twice in one plan"),
+            Self::HeldTwice(p) => write!(f, "held prompt `{p}` twice in one batch"),
             Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no rollouts on hand"),
             Self::PickedTwice(p) => write!(f, "picked prompt `{p}` twice in one batch"),
             Self::EmptyPick(p) => write!(f, "picked none of the rollouts of prompt `{p}`"),
             Self::NoSuchPosition(p, position, len) => {
-                write!(f, "picked rollout {position} of prompt `{p}`, which has {len} on hand (0 to {})", len - 1)
+                write!(
+                    f,
+                    "picked rollout {position} of prompt `{p}`, which has {len} on hand (0 to {})",
+                    len - 1
+                )
             }
             Self::PositionTwice(p, position) => write!(f, "picked rollout {position} of prompt `{p}` twice"),
             Self::BadWeight(p, weight) => {
-                write!(f, "gave prompt `{p}` the weight {weight}; a weight is finite and not negative")
+                write!(f, "gave prompt `{p}` the weight {weight}; a weight is from 0 to {LARGEST}")
             }
             Self::GivenCount(p, given, picked) => {
                 write!(f, "gave {given} advantages for the {picked} rollouts picked of prompt `{p}`")
             }
-            Self::GivenNotFinite(p, index) => {
-                write!(f, "gave an advantage that is not finite for prompt `{p}`, at index {index}")
+            Self::BadGiven(p, index, value) => {
+                write!(
+                    f,
+                    "gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"
+                )
             }
             Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no rollouts on hand"),
             Self::StateTooLarge(bytes, bound) => {
@@ -154,7 +178,7 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 23] = [
+    pub const ALL: [(&str, &str); 26] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips or evicts something"),
@@ -163,16 +187,19 @@ impl Rule {
         ("no-count", "asks for at least one rollout in a request"),
         ("requested-and-skipped", "does not skip what it samples"),
         ("skip-not-in-pool", "skips only prompts in the pool"),
+        ("skipped-twice", "skips a prompt once in a plan"),
         ("unknown-eviction", "evicts only prompts in the pool or on hand"),
+        ("evicted-twice", "evicts a prompt once in a plan"),
         ("unknown-pick", "picks only prompts on hand"),
         ("picked-twice", "picks a prompt once in a batch"),
         ("empty-pick", "picks at least one rollout of a group"),
         ("no-such-position", "picks positions that the group has"),
         ("position-twice", "picks a position once"),
-        ("bad-weight", "gives weights that are finite and not negative"),
+        ("bad-weight", "gives weights from 0 to 1,000,000"),
         ("given-count", "gives one advantage for each rollout picked"),
-        ("given-not-finite", "gives finite advantages"),
+        ("bad-given", "gives advantages from -1,000,000 to 1,000,000"),
         ("unknown-hold", "holds only prompts on hand"),
+        ("held-twice", "holds a prompt once in a batch"),
         ("state-too-large", "keeps its state within the record's bound"),
         ("too-many-metrics", "logs no more metrics than the record takes"),
         ("metric-name", "names its metrics, shortly"),
@@ -191,21 +218,24 @@ impl Rule {
             Self::NoCount(_) => 5,
             Self::RequestedAndSkipped(_) => 6,
             Self::SkipNotInPool(_) => 7,
-            Self::UnknownEviction(_) => 8,
-            Self::UnknownPick(_) => 9,
-            Self::PickedTwice(_) => 10,
-            Self::EmptyPick(_) => 11,
-            Self::NoSuchPosition(..) => 12,
-            Self::PositionTwice(..) => 13,
-            Self::BadWeight(..) => 14,
-            Self::GivenCount(..) => 15,
-            Self::GivenNotFinite(..) => 16,
-            Self::UnknownHold(_) => 17,
-            Self::StateTooLarge(..) => 18,
-            Self::TooManyMetrics(..) => 19,
-            Self::MetricName(..) => 20,
-            Self::MetricTwice(_) => 21,
-            Self::MetricNotFinite(_) => 22,
+            Self::SkippedTwice(_) => 8,
+            Self::UnknownEviction(_) => 9,
+            Self::EvictedTwice(_) => 10,
+            Self::UnknownPick(_) => 11,
+            Self::PickedTwice(_) => 12,
+            Self::EmptyPick(_) => 13,
+            Self::NoSuchPosition(..) => 14,
+            Self::PositionTwice(..) => 15,
+            Self::BadWeight(..) => 16,
+            Self::GivenCount(..) => 17,
+            Self::BadGiven(..) => 18,
+            Self::UnknownHold(_) => 19,
+            Self::HeldTwice(_) => 20,
+            Self::StateTooLarge(..) => 21,
+            Self::TooManyMetrics(..) => 22,
+            Self::MetricName(..) => 23,
+            Self::MetricTwice(_) => 24,
+            Self::MetricNotFinite(_) => 25,
         };
         Self::ALL[index].0
     }
@@ -221,16 +251,19 @@ impl Rule {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
             Self::RequestedTwice(_) => "add the counts up in one request",
+            Self::SkippedTwice(_) | Self::EvictedTwice(_) | Self::HeldTwice(_) => "give each id once",
             Self::NoCount(_) => "leave the request out",
             Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
-            Self::SkipNotInPool(_) => "skip only ids of `view.pool`; to pass over a prompt for good, evict it",
+            Self::SkipNotInPool(_) => {
+                "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
+            }
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
             Self::PickedTwice(_) => "put all positions of a prompt into one pick",
             Self::EmptyPick(_) => "leave the pick out, or give no list at all for every rollout",
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
             }
-            Self::BadWeight(..) | Self::GivenNotFinite(..) | Self::MetricNotFinite(_) => {
+            Self::BadWeight(..) | Self::BadGiven(..) | Self::MetricNotFinite(_) => {
                 "look for a division by zero"
             }
             Self::GivenCount(..) => "give one advantage for each rollout picked, in the order of the pick",
@@ -246,8 +279,7 @@ impl Rule {
 
 /// Checks a policy's plan against the view it was made for.
 pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {
-    let broken =
-        |rule| Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule };
+    let broken = |rule| Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule };
     check_plan(view, plan, bounds).map_err(broken)
 }
 
@@ -260,20 +292,21 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     if let Some(p) = plan.skip.iter().find(|p| !pool.contains(p)) {
         return Err(Rule::SkipNotInPool(*p));
     }
+    twice(&plan.skip).map_or(Ok(()), |p| Err(Rule::SkippedTwice(p)))?;
     if let Some(p) = plan.evict.iter().find(|p| !pool.contains(p) && !on_hand.contains_key(p)) {
         return Err(Rule::UnknownEviction(*p));
     }
+    twice(&plan.evict).map_or(Ok(()), |p| Err(Rule::EvictedTwice(p)))?;
     match &plan.action {
         Action::Sample(requests) => {
             if view.budget.rounds == 0 {
                 return Err(Rule::NoRoundLeft);
             }
-            if requests.is_empty() {
-                let idle = plan.skip.is_empty() && plan.evict.is_empty();
-                return if idle { Err(Rule::NothingAsked) } else { Ok(()) };
-            }
             if view.budget.step_rollouts == 0 {
                 return Err(Rule::NoStepRolloutLeft);
+            }
+            if requests.is_empty() && plan.skip.is_empty() && plan.evict.is_empty() {
+                return Err(Rule::NothingAsked);
             }
             check_requests(requests, &pool, &on_hand, &skipped)
         }
@@ -315,10 +348,16 @@ fn check_batch(batch: &Batch, on_hand: &HashMap<PromptId, usize>) -> Result<(), 
         }
         check_pick(pick, len)?;
     }
-    match batch.hold.iter().find(|p| !on_hand.contains_key(p)) {
-        Some(p) => Err(Rule::UnknownHold(*p)),
-        None => Ok(()),
+    if let Some(p) = batch.hold.iter().find(|p| !on_hand.contains_key(p)) {
+        return Err(Rule::UnknownHold(*p));
     }
+    twice(&batch.hold).map_or(Ok(()), |p| Err(Rule::HeldTwice(p)))
+}
+
+/// The first prompt that is there a second time.
+fn twice(prompts: &[PromptId]) -> Option<PromptId> {
+    let mut seen = HashSet::new();
+    prompts.iter().copied().find(|p| !seen.insert(*p))
 }
 
 fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
@@ -335,7 +374,7 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
             }
         }
     }
-    if !(pick.weight.is_finite() && pick.weight >= 0.0) {
+    if !(0.0..=LARGEST).contains(&pick.weight) {
         return Err(Rule::BadWeight(p, pick.weight));
     }
     if let Advantage::Given(own) = &pick.advantage {
@@ -343,8 +382,8 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
         if own.len() != picked {
             return Err(Rule::GivenCount(p, own.len(), picked));
         }
-        if let Some(index) = own.iter().position(|a| !a.is_finite()) {
-            return Err(Rule::GivenNotFinite(p, index));
+        if let Some(index) = own.iter().position(|a| !(-LARGEST..=LARGEST).contains(a)) {
+            return Err(Rule::BadGiven(p, index, own[index]));
         }
     }
     Ok(())

@@ -42,8 +42,8 @@ impl Value {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Flag(_) => "true or false",
-            Self::Integer(_) => "a whole number",
-            Self::Number(_) => "a number",
+            Self::Integer(_) => "a whole number from -2147483648 to 2147483647",
+            Self::Number(_) => "a finite number",
             Self::Text(_) => "text",
         }
     }

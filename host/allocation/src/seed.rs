@@ -16,8 +16,8 @@ enum Use {
     World = 4,
 }
 
-/// The seed of one rollout. `version` counts the model updates before it, `position` is its place
-/// in the prompt's group.
+/// The seed of one rollout. `version` counts the model updates before it, `position` its prompt's
+/// rollouts at that version.
 pub fn rollout(run: u64, prompt: PromptId, version: u32, position: u32) -> u64 {
     mix(run, Use::Rollout, &[u64::from(prompt.0), u64::from(version), u64::from(position)])
 }

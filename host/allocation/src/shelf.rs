@@ -1,6 +1,6 @@
 //! The shelf: the rollouts on hand, by prompt.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct RolloutId(pub u64);
 pub struct Outcome {
     /// The prompt.
     pub prompt: PromptId,
-    /// Its place among the prompt's rollouts.
+    /// Its place among the prompt's rollouts at the weights that it was sampled at.
     pub position: u32,
     /// The reward, or none where it could not be scored: such a rollout is paid for and counted,
     /// and no policy sees it.
@@ -34,7 +34,15 @@ pub struct Outcome {
 impl Outcome {
     /// A short outcome without signals.
     pub fn of(prompt: PromptId, position: u32, reward: f32, correct: bool) -> Self {
-        Self { prompt, position, reward: Some(reward), correct, tokens: 1, truncated: false, signals: Vec::new() }
+        Self {
+            prompt,
+            position,
+            reward: Some(reward),
+            correct,
+            tokens: 1,
+            truncated: false,
+            signals: Vec::new(),
+        }
     }
 }
 
@@ -45,8 +53,6 @@ struct Held {
     group: Group,
     /// The rollouts' numbers, parallel to the group's lists.
     ids: Vec<RolloutId>,
-    /// The next free position among the prompt's rollouts, unscorable ones counted.
-    next: u32,
     /// How many of the group were there before this step.
     before: u32,
 }
@@ -59,6 +65,9 @@ pub struct Shelf {
     held: Vec<Held>,
     #[serde(skip)]
     places: HashMap<PromptId, usize>,
+    /// How often each prompt was sampled since the last model update, whatever became of the
+    /// rollouts: the next position, so that none is drawn twice at the same weights.
+    drawn: BTreeMap<PromptId, u32>,
     /// Rollouts put on the shelf so far in the run, unscorable ones counted: the next number.
     sampled: u64,
 }
@@ -118,11 +127,7 @@ impl Visit {
 
     /// Whether all were correct (`Some(true)`), none was (`Some(false)`), or some were.
     fn outcome(rollouts: u32, correct: u32) -> Option<bool> {
-        if correct == 0 {
-            Some(false)
-        } else {
-            (correct == rollouts).then_some(true)
-        }
+        if correct == 0 { Some(false) } else { (correct == rollouts).then_some(true) }
     }
 
     /// This visit as the prompt's last, after what came before it.
@@ -154,7 +159,7 @@ impl Visit {
 impl Shelf {
     /// An empty shelf for rollouts with this many signals.
     pub fn new(signals: usize) -> Self {
-        Self { signals, held: Vec::new(), places: HashMap::new(), sampled: 0 }
+        Self { signals, held: Vec::new(), places: HashMap::new(), drawn: BTreeMap::new(), sampled: 0 }
     }
 
     /// Whether a prompt has rollouts on hand, scorable or not.
@@ -162,9 +167,9 @@ impl Shelf {
         self.places.contains_key(&prompt)
     }
 
-    /// The next free position among a prompt's rollouts.
+    /// The next free position among a prompt's rollouts at the weights of now.
     pub fn next_position(&self, prompt: PromptId) -> u32 {
-        self.places.get(&prompt).map_or(0, |place| self.held[*place].next)
+        self.drawn.get(&prompt).copied().unwrap_or(0)
     }
 
     /// Groups on hand, as a policy sees them: none of them empty.
@@ -201,27 +206,10 @@ impl Shelf {
         for outcome in outcomes {
             let id = RolloutId(self.sampled);
             self.sampled += 1;
-            let place = *self.places.entry(outcome.prompt).or_insert_with(|| {
-                let lists = vec![Vec::new(); self.signals];
-                self.held.push(Held {
-                    group: Group {
-                        prompt: outcome.prompt,
-                        rewards: Vec::new(),
-                        correct: Vec::new(),
-                        tokens: Vec::new(),
-                        ages: Vec::new(),
-                        truncated: Vec::new(),
-                        signals: lists,
-                    },
-                    ids: Vec::new(),
-                    next: 0,
-                    before: 0,
-                });
-                self.held.len() - 1
-            });
+            let place = self.place(outcome.prompt, 1);
             let held = &mut self.held[place];
-            held.next += 1;
-            let finite = outcome.signals.len() == self.signals && outcome.signals.iter().all(|s| s.is_finite());
+            let finite =
+                outcome.signals.len() == self.signals && outcome.signals.iter().all(|s| s.is_finite());
             let Some(reward) = outcome.reward.filter(|r| r.is_finite() && finite) else { continue };
             held.ids.push(id);
             held.group.rewards.push(reward);
@@ -234,6 +222,34 @@ impl Shelf {
             }
         }
         first
+    }
+
+    /// Counts rollouts that could not be scored, without a look at each.
+    pub fn add_unscorable(&mut self, prompt: PromptId, count: u32) {
+        self.sampled = self.sampled.saturating_add(u64::from(count));
+        self.place(prompt, count);
+    }
+
+    /// Where a prompt's rollouts lie, after `drawn` more of them.
+    fn place(&mut self, prompt: PromptId, drawn: u32) -> usize {
+        let next = self.drawn.entry(prompt).or_default();
+        *next = next.saturating_add(drawn);
+        *self.places.entry(prompt).or_insert_with(|| {
+            self.held.push(Held {
+                group: Group {
+                    prompt,
+                    rewards: Vec::new(),
+                    correct: Vec::new(),
+                    tokens: Vec::new(),
+                    ages: Vec::new(),
+                    truncated: Vec::new(),
+                    signals: vec![Vec::new(); self.signals],
+                },
+                ids: Vec::new(),
+                before: 0,
+            });
+            self.held.len() - 1
+        })
     }
 
     /// Ends a step: lets go what was trained on, what no plan held and what grew too old. The batch
@@ -250,6 +266,9 @@ impl Shelf {
         }
         let hold: HashSet<PromptId> = batch.hold.iter().copied().collect();
 
+        if updated {
+            self.drawn.clear();
+        }
         let mut kept = Vec::new();
         for mut held in std::mem::take(&mut self.held) {
             let prompt = held.group.prompt;
@@ -342,7 +361,17 @@ mod tests {
         assert_eq!((groups[0].prompt, groups[0].len(), groups[0].ages[0]), (PromptId(5), 1, 1));
         assert_eq!(groups[1].prompt, PromptId(7));
         assert!(!shelf.holds(PromptId(6)));
-        assert_eq!(shelf.next_position(PromptId(5)), 3, "a position is never given twice");
+        assert_eq!(shelf.next_position(PromptId(5)), 0, "other weights, other draws");
+    }
+
+    #[test]
+    fn a_prompt_let_go_without_an_update_is_not_drawn_the_same_way_again() {
+        let mut shelf = shelf(&[(5, 1.0), (5, 0.0)]);
+        shelf.settle(&Batch::default(), false, 9);
+        assert!(!shelf.holds(PromptId(5)));
+        assert_eq!(shelf.next_position(PromptId(5)), 2);
+        shelf.settle(&Batch::default(), true, 9);
+        assert_eq!(shelf.next_position(PromptId(5)), 0);
     }
 
     #[test]
@@ -372,7 +401,10 @@ mod tests {
     fn visits_tell_of_this_step_only() {
         let mut shelf = shelf(&[(1, 1.0), (1, 0.0)]);
         let visits = shelf.settle(&batch(vec![], &[1]), true, 9).visits;
-        assert_eq!((visits[0].rollouts, visits[0].correct, visits[0].mean, visits[0].flat), (2, 1, 0.5, false));
+        assert_eq!(
+            (visits[0].rollouts, visits[0].correct, visits[0].mean, visits[0].flat),
+            (2, 1, 0.5, false)
+        );
         shelf.open_step();
         assert_eq!(shelf.settle(&batch(vec![], &[1]), true, 9).visits, [], "nothing sampled, no visit");
         shelf.open_step();
@@ -399,10 +431,18 @@ mod tests {
         };
         assert_eq!(see(visit(8, 0, 0.1, true)), Some((1, 8, 0)));
         assert_eq!(see(visit(4, 0, 0.0, true)), Some((2, 12, 0)), "another reward, as wrong as before");
-        assert_eq!(see(visit(8, 0, 0.05, false)), Some((0, 20, 0)), "rewards differ: there was something to learn");
+        assert_eq!(
+            see(visit(8, 0, 0.05, false)),
+            Some((0, 20, 0)),
+            "rewards differ: there was something to learn"
+        );
         assert_eq!(see(visit(8, 8, 1.0, true)), Some((1, 28, 8)));
         assert_eq!(see(visit(8, 8, 1.0, true)), Some((2, 36, 16)));
         assert_eq!(see(visit(8, 0, 0.0, true)), Some((1, 44, 16)));
-        assert_eq!(see(visit(8, 3, 0.5, true)), Some((0, 52, 19)), "flat but neither all right nor all wrong");
+        assert_eq!(
+            see(visit(8, 3, 0.5, true)),
+            Some((0, 52, 19)),
+            "flat but neither all right nor all wrong"
+        );
     }
 }

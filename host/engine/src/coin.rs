@@ -58,6 +58,9 @@ impl Default for CoinConfig {
     }
 }
 
+/// The largest world: half a gigabyte of odds.
+const MOST: u32 = 20_000_000;
+
 /// The engine.
 #[derive(Clone, Debug)]
 pub struct Coin {
@@ -76,9 +79,15 @@ impl Coin {
         let check = |ok: bool, key, value: String, rule| {
             if ok { Ok(()) } else { Err(EngineError::Setting { key, value, rule }) }
         };
-        check(config.prompts > 0, "world.prompts", config.prompts.to_string(), "a world has at least 1 prompt")?;
-        check(config.held_out > 0, "world.held_out", config.held_out.to_string(), "the score needs at least 1")?;
-        check(config.longest > 0, "world.longest", config.longest.to_string(), "an answer has at least 1 token")?;
+        for (key, n) in [("world.prompts", config.prompts), ("world.held_out", config.held_out)] {
+            check((1..=MOST).contains(&n), key, n.to_string(), "it is from 1 to 20,000,000")?;
+        }
+        check(
+            config.longest > 0,
+            "world.longest",
+            config.longest.to_string(),
+            "an answer has at least 1 token",
+        )?;
         for (key, value, least) in [
             ("world.difficulty", config.difficulty, f64::MIN),
             ("world.spread", config.spread, 0.0),
@@ -86,7 +95,12 @@ impl Coin {
             ("world.memory", config.memory, 0.0),
             ("world.tokens", config.tokens, 1.0),
         ] {
-            check(value.is_finite() && value >= least, key, value.to_string(), "it is finite and not negative")?;
+            let rule = if least == 1.0 {
+                "it is 1 at least"
+            } else {
+                "it is finite, and negative for a difficulty alone"
+            };
+            check(value.is_finite() && value >= least, key, value.to_string(), rule)?;
         }
         let draw = |part: u64, n: u32| -> Vec<f64> {
             let one = |i| normal(&mut seed::Stream::new(seed::world(run_seed, part, i)));
@@ -111,7 +125,9 @@ impl Coin {
 
     /// Lengths of the prompts, in tokens.
     pub fn prompt_lengths(&self) -> Vec<u32> {
-        (0..u64::from(self.config.prompts)).map(|i| 20 + (seed::world(self.run_seed, 2, i) % 100) as u32).collect()
+        (0..u64::from(self.config.prompts))
+            .map(|i| 20 + (seed::world(self.run_seed, 2, i) % 100) as u32)
+            .collect()
     }
 
     /// The odds of a right answer.
@@ -169,10 +185,11 @@ impl Engine for Coin {
             shared += g;
             own.push((example.sample.prompt.0 as usize, g));
         }
-        if !shared.is_finite() {
+        let ability = self.ability + self.config.transfer * shared;
+        if !ability.is_finite() || own.iter().any(|(_, g)| !(self.config.memory * g).is_finite()) {
             return Err(EngineError::NotFinite("the gradient"));
         }
-        self.ability += self.config.transfer * shared;
+        self.ability = ability;
         for (prompt, g) in own {
             self.skill[prompt] += self.config.memory * g;
         }
@@ -206,8 +223,11 @@ mod tests {
             change(&mut config);
             Coin::new(config, 1).expect_err("it makes no sense").to_string()
         };
-        assert_eq!(refused(|c| c.prompts = 0), "`world.prompts` is 0; a world has at least 1 prompt");
-        assert_eq!(refused(|c| c.spread = f64::NAN), "`world.spread` is NaN; it is finite and not negative");
+        assert_eq!(refused(|c| c.prompts = 0), "`world.prompts` is 0; it is from 1 to 20,000,000");
+        assert_eq!(
+            refused(|c| c.spread = f64::NAN),
+            "`world.spread` is NaN; it is finite, and negative for a difficulty alone"
+        );
     }
 
     #[test]

@@ -15,15 +15,24 @@ pub trait Engine {
     fn version(&self) -> u32;
 
     /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
-    /// depend on (run seed, prompt, version, position in its group) alone.
-    fn sample(&mut self, grant: Grant) -> impl Future<Output = Result<Vec<Sample<Self::Answer>>, EngineError>>;
+    /// depend on (run seed, prompt, version, position) alone.
+    fn sample(
+        &mut self,
+        grant: Grant,
+    ) -> impl Future<Output = Result<Vec<Sample<Self::Answer>>, EngineError>>;
 
     /// Log-probabilities of rollouts under the weights of now: for each one the sum over its
     /// tokens.
-    fn score(&mut self, samples: &[&Sample<Self::Answer>]) -> impl Future<Output = Result<Vec<f64>, EngineError>>;
+    fn score(
+        &mut self,
+        samples: &[&Sample<Self::Answer>],
+    ) -> impl Future<Output = Result<Vec<f64>, EngineError>>;
 
     /// One model update on these examples, in this order. There is at least one.
-    fn update(&mut self, batch: &[Example<'_, Self::Answer>]) -> impl Future<Output = Result<Report, EngineError>>;
+    fn update(
+        &mut self,
+        batch: &[Example<'_, Self::Answer>],
+    ) -> impl Future<Output = Result<Report, EngineError>>;
 }
 
 /// What an engine can do.
@@ -40,7 +49,7 @@ pub struct Capabilities {
 pub struct Sample<A> {
     /// The prompt.
     pub prompt: PromptId,
-    /// Its position in the prompt's group.
+    /// Its position among the prompt's rollouts at that version.
     pub position: u32,
     /// Model updates made before it was sampled.
     pub version: u32,

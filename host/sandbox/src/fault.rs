@@ -76,16 +76,20 @@ impl LoadError {
             Self::ForeignImport(name) if name.starts_with("wasi:http") => {
                 Some("a policy has no network; build it without the http feature")
             }
-            Self::ForeignImport(_) => Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts"),
+            Self::ForeignImport(_) => {
+                Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts")
+            }
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
             Self::Misfit(_) => Some("build it again with this program's wit/allocation.wit"),
+            Self::Describe(fault) => fault.hint(),
             _ => None,
         }
     }
 }
 
-/// Why a call of a policy did not give an answer. Six different things, never one for another.
+/// Why a call of a policy did not give an answer. Different things, never one for another; a plan that
+/// breaks a rule is none of them, for it is an answer.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Fault {
     /// It worked for longer than it may, counted in instructions: repeats on any machine.
@@ -149,8 +153,12 @@ impl Fault {
         match self {
             Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
             Self::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [policy.caps]"),
-            Self::OutOfMemory { .. } => Some("look for a list that only grows, or raise `memory` under [policy.caps]"),
-            Self::Refused(Refusal::State(_)) => Some("a state goes back only to the policy build that wrote it"),
+            Self::OutOfMemory { .. } => {
+                Some("look for a list that only grows, or raise `memory` under [policy.caps]")
+            }
+            Self::Refused(Refusal::State(_)) => {
+                Some("a state goes back only to the policy build that wrote it")
+            }
             _ => None,
         }
     }

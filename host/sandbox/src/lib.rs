@@ -3,7 +3,8 @@
 //! [`Sandbox::load`] looks at a component before anything of it runs and says in words what is
 //! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
 //! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
-//! silent default. The crate knows nothing of engines, models, files or configs.
+//! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
+//! kept.
 
 mod fault;
 mod look;

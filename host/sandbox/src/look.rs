@@ -32,19 +32,22 @@ pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
     }
     let (exports, imports) = names(bytes)?;
 
-    let allocator = exports.iter().find_map(|name| interface(name, "allocator"));
-    let Some(version) = allocator else {
+    // A component may speak several versions; ours is taken where it is among them.
+    let spoken: Vec<String> = exports.iter().filter_map(|name| interface(name, "allocator")).collect();
+    let ours = |v: &&String| *v == "0.1" || v.starts_with("0.1.");
+    let Some(version) = spoken.iter().find(ours).or(spoken.first()).cloned() else {
         let spoken = exports.iter().find(|name| name.starts_with(CONTRACT));
         return Err(match spoken {
             Some(name) => LoadError::OtherVersion(name.clone()),
             None => LoadError::NoAllocator(list(&exports)),
         });
     };
-    if !(version == "0.1" || version.starts_with("0.1.")) {
+    if !ours(&&version) {
         return Err(LoadError::OtherVersion(format!("{CONTRACT}@{version}")));
     }
     for import in &imports {
-        let quiet = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+        let quiet =
+            ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
         let ours = interface(import, "log").is_some() || interface(import, "types").is_some();
         if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
             return Err(LoadError::ForeignImport(import.clone()));

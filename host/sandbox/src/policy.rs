@@ -71,7 +71,9 @@ impl Policy {
         let misfit = |e: wasmtime::Error| LoadError::Misfit(sandbox::cause(&e));
         let mut linker: Linker<Room> = Linker::new(sandbox.engine());
         if look.wasi {
-            wasmtime_wasi::p2::add_to_linker_sync(&mut linker).map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
+            wasmtime_wasi::p2::add_to_linker_sync(&mut linker)
+                .and_then(|()| crate::room::never_wait(&mut linker))
+                .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         }
         Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |room| room).map_err(misfit)?;
         let pre = linker.instantiate_pre(component).and_then(BindingsPre::new).map_err(misfit)?;
@@ -159,7 +161,8 @@ impl Policy {
     /// Runs `guest` in a fresh instance, and tells whatever happens in words.
     fn call<T: Send>(
         &self,
-        guest: impl FnOnce(&Bindings, &mut Store<Room>) -> wasmtime::Result<Result<T, crate::fault::Refusal>> + Send,
+        guest: impl FnOnce(&Bindings, &mut Store<Room>) -> wasmtime::Result<Result<T, crate::fault::Refusal>>
+        + Send,
     ) -> Result<(T, Cost), Fault> {
         let here = || {
             let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.look.wasi)
@@ -169,7 +172,7 @@ impl Policy {
             let fuel = store.get_fuel().map_or(0, |left| self.sandbox.caps().fuel.saturating_sub(left));
             let room = store.data_mut();
             let printed = room.printed();
-            let cost = Cost { fuel, memory: room.limiter.peak, log: std::mem::take(&mut room.log), printed };
+            let cost = Cost { fuel, memory: room.limiter.peak, log: room.take_log(), printed };
             Ok((answer.map_err(Fault::Refused)?, cost))
         };
         if !self.look.wasi {
@@ -194,7 +197,8 @@ impl Policy {
             _ => {}
         }
         let stack = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
-        let reason = error.downcast_ref::<Trap>().map_or_else(|| error.root_cause().to_string(), ToString::to_string);
+        let reason =
+            error.downcast_ref::<Trap>().map_or_else(|| error.root_cause().to_string(), ToString::to_string);
         Fault::Trapped { reason, said: room.last_words(), stack }
     }
 }
@@ -207,37 +211,49 @@ impl std::fmt::Debug for Policy {
 }
 
 fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
-    backtrace
+    let mut frames: Vec<String> = backtrace
         .frames()
         .iter()
         .filter_map(|frame| {
             let name = frame.func_name()?;
             let place = frame.symbols().first().and_then(|s| Some(format!(" ({}:{})", s.file()?, s.line()?)));
-            Some(format!("{name}{}", place.unwrap_or_default()))
+            Some(format!("{}{}", crate::room::line(name, 200), place.unwrap_or_default()))
         })
-        .collect()
+        .collect();
+    // A recursion that ran into the end of the stack is the same frame over and over.
+    frames.dedup();
+    frames.truncate(12);
+    frames
 }
 
-/// Whether a config could use a description.
-fn usable(description: &Description) -> Result<(), String> {
+/// Whether a config could use a description, and a screen show it.
+fn usable(d: &Description) -> Result<(), String> {
+    const RULE: &str = "1 to 64 letters, digits and dashes, a letter first";
     let short = |name: &str| {
-        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        name.len() <= 64
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
     };
-    if !short(&description.name) {
-        return Err(format!("its name is {:?}; a name is 1 to 64 letters, digits and dashes", description.name));
+    let shown = |name: &str| crate::room::line(name, 80);
+    let plain = |text: &str| text.len() <= 1024 && !text.chars().any(char::is_control);
+    let (count, most) = (d.settings.len().max(d.signals.len()), 256);
+    if count > most {
+        return Err(format!("it has {count} settings or signals; {most} at most can be shown"));
+    }
+    let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain([&d.name]);
+    if let Some(name) = names.clone().find(|name| !short(name)) {
+        return Err(format!("it has the name `{}`; a name is {RULE}", shown(name)));
+    }
+    let summaries = d.settings.iter().map(|s| &s.summary).chain([&d.summary, &d.version]);
+    if let Some(text) = summaries.clone().find(|text| !plain(text)) {
+        return Err(format!("it has the text `{}`; a text is one line of 1024 bytes at most", shown(text)));
     }
     let mut seen = std::collections::HashSet::new();
-    for setting in &description.settings {
-        let name = &setting.name;
-        if !short(name) {
-            return Err(format!("it has a setting named {name:?}; a name is 1 to 64 letters, digits and dashes"));
-        }
-        if !seen.insert(name) {
-            return Err(format!("it has the setting `{name}` twice"));
-        }
-        if matches!(setting.default, Value::Number(n) if !n.is_finite()) {
-            return Err(format!("the default of its setting `{name}` is not finite"));
-        }
+    if let Some(twice) = d.settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
+        return Err(format!("it has the setting `{twice}` twice"));
     }
-    Ok(())
+    match d.settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
+        Some(setting) => Err(format!("the default of its setting `{}` is not finite", setting.name)),
+        None => Ok(()),
+    }
 }

@@ -2,11 +2,16 @@
 //! a quiet one: captured standard output, a frozen clock, seeded randomness, no files, no network,
 //! no environment.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use wasmtime::component::{Linker, Resource};
 use wasmtime::{Engine, ResourceLimiter, Store};
+use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, random};
+use wasmtime_wasi::{
+    HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, random,
+};
 
 /// What one call of a policy may use. Set for a slow interpreter, generous for all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +26,7 @@ pub struct Caps {
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { fuel: 200_000_000_000, time: Duration::from_secs(120), memory: 1 << 30 }
+        Self { fuel: 50_000_000_000, time: Duration::from_secs(600), memory: 1 << 30 }
     }
 }
 
@@ -49,14 +54,19 @@ pub struct Line {
 
 /// Bytes of log and of standard output that are kept of one call.
 const LOG: usize = 64 << 10;
+/// What a line of log counts beside its text.
+const LINE: usize = 32;
+/// Bytes of a guest's last words that are told.
+const SAID: usize = 4 << 10;
 /// How often the clock behind [`Caps::time`] ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// What a guest's store holds.
 pub(crate) struct Room {
     pub limiter: Limiter,
-    pub log: Vec<Line>,
+    log: VecDeque<Line>,
     log_bytes: usize,
+    dropped: u64,
     quiet: Option<Box<Quiet>>,
 }
 
@@ -73,10 +83,14 @@ pub(crate) struct Limiter {
     pub refused: Option<usize>,
 }
 
-impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
-        // A component can have several memories; each counts from what it had before.
-        let total = self.peak - current.min(self.peak) + desired;
+/// What one element of a table takes in this process.
+const TABLE_ELEMENT: usize = 16;
+
+impl Limiter {
+    /// Counts growth from `current` to `desired` bytes. A component can have several memories and
+    /// tables; all count together, each from what it had before.
+    fn grow(&mut self, current: usize, desired: usize) -> wasmtime::Result<bool> {
+        let total = self.peak.saturating_sub(current).saturating_add(desired);
         if total > self.limit {
             self.refused = Some(total);
             // An error stops the guest here and now. `Ok(false)` would leave it to its allocator,
@@ -86,9 +100,31 @@ impl ResourceLimiter for Limiter {
         self.peak = total;
         Ok(true)
     }
+}
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= 1 << 20)
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        max: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        // Past the guest's own maximum nothing grows, and nothing is counted.
+        if max.is_some_and(|max| desired > max) { Ok(false) } else { self.grow(current, desired) }
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        max: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let bytes = |elements: usize| elements.saturating_mul(TABLE_ELEMENT);
+        if max.is_some_and(|max| desired > max) {
+            Ok(false)
+        } else {
+            self.grow(bytes(current), bytes(desired))
+        }
     }
 }
 
@@ -97,7 +133,8 @@ impl Room {
     pub fn store(engine: &Engine, caps: Caps, wasi: bool) -> wasmtime::Result<Store<Self>> {
         let limiter = Limiter { limit: caps.memory, peak: 0, refused: None };
         let quiet = wasi.then(|| Box::new(Quiet::new()));
-        let mut store = Store::new(engine, Self { limiter, log: Vec::new(), log_bytes: 0, quiet });
+        let mut store =
+            Store::new(engine, Self { limiter, log: VecDeque::new(), log_bytes: 0, dropped: 0, quiet });
         store.limiter(|room| &mut room.limiter);
         store.set_fuel(caps.fuel)?;
         store.set_epoch_deadline(caps.time.as_nanos().div_ceil(TICK.as_nanos()) as u64 + 1);
@@ -106,12 +143,25 @@ impl Room {
         Ok(store)
     }
 
-    /// Keeps a line of the guest's log, as long as there is room for it.
-    pub fn write(&mut self, level: Level, text: String) {
-        self.log_bytes += text.len();
-        if self.log_bytes <= LOG {
-            self.log.push(Line { level, text });
+    /// Keeps a line of the guest's log, at the cost of the oldest ones where there is no room.
+    pub fn write(&mut self, level: Level, text: &str) {
+        let text = words(text, LOG / 4);
+        self.log_bytes += LINE + text.len();
+        self.log.push_back(Line { level, text });
+        while self.log_bytes > LOG {
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.log_bytes -= LINE + oldest.text.len();
+            self.dropped += 1;
         }
+    }
+
+    /// The log so far; it begins anew.
+    pub fn take_log(&mut self) -> Vec<Line> {
+        let dropped = std::mem::take(&mut self.dropped);
+        let first = (dropped > 0)
+            .then(|| Line { level: Level::Warn, text: format!("{dropped} earlier lines were dropped") });
+        self.log_bytes = 0;
+        first.into_iter().chain(std::mem::take(&mut self.log)).collect()
     }
 
     /// The guest's last words: what it printed and logged as a warning or worse, cut to the end.
@@ -120,7 +170,7 @@ impl Room {
         let logged = self.log.iter().filter(|l| l.level >= Level::Warn).map(|l| l.text.as_str());
         let words: Vec<&str> = printed.lines().chain(logged).collect();
         let from = words.len().saturating_sub(20);
-        words[from..].join("\n").trim().to_owned()
+        crate::room::words(words[from..].join("\n").trim(), SAID)
     }
 
     /// What the guest printed.
@@ -156,6 +206,39 @@ impl Quiet {
             .allow_ip_name_lookup(false);
         Self { wasi: wasi.build(), table: ResourceTable::new(), output }
     }
+}
+
+/// In a room whose clock stands still nothing is ever waited for: whatever a guest polls is ready.
+/// Else it could sleep for ever, for neither fuel nor epoch stops a call that is inside the host.
+pub(crate) fn never_wait(linker: &mut Linker<Room>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut poll = linker.instance("wasi:io/poll@0.2.12")?;
+    poll.func_wrap("poll", |_, (all,): (Vec<Resource<DynPollable>>,)| {
+        Ok(((0..all.len() as u32).collect::<Vec<u32>>(),))
+    })?;
+    poll.func_wrap("[method]pollable.ready", |_, (_one,): (Resource<DynPollable>,)| Ok((true,)))?;
+    poll.func_wrap("[method]pollable.block", |_, (_one,): (Resource<DynPollable>,)| Ok(()))?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// A guest's text, fit for a screen: cut to `most` bytes, control characters but for the end of a
+/// line shown and not obeyed.
+pub(crate) fn words(text: &str, most: usize) -> String {
+    let mut fit = String::with_capacity(text.len().min(most));
+    for c in text.chars() {
+        if fit.len() >= most {
+            fit.push('…');
+            break;
+        }
+        if c.is_control() && c != '\n' { fit.extend(c.escape_default()) } else { fit.push(c) }
+    }
+    fit
+}
+
+/// The same in one line.
+pub(crate) fn line(text: &str, most: usize) -> String {
+    words(text.trim(), most).replace('\n', "; ")
 }
 
 /// A clock that stands still.

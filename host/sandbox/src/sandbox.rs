@@ -93,7 +93,10 @@ impl Sandbox {
 
 impl std::fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sandbox").field("caps", &self.caps).field("users", &Arc::strong_count(&self.clock)).finish()
+        f.debug_struct("Sandbox")
+            .field("caps", &self.caps)
+            .field("users", &Arc::strong_count(&self.clock))
+            .finish()
     }
 }
 

@@ -7,7 +7,7 @@ use allot_allocation::PromptId;
 
 use self::rollout::allocation::{log, types};
 use crate::fault::Refusal;
-use crate::room::{Level, Room};
+use crate::room::{self, Level, Room};
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
@@ -28,7 +28,7 @@ impl log::Host for Room {
             log::Level::Warn => Level::Warn,
             log::Level::Error => Level::Error,
         };
-        Room::write(self, level, line);
+        Room::write(self, level, &line);
     }
 }
 
@@ -135,7 +135,10 @@ pub(crate) fn description(d: types::Description) -> Description {
 pub(crate) fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
         types::Action::Sample(requests) => ours::Action::Sample(
-            requests.into_iter().map(|r| ours::Request { prompt: PromptId(r.prompt), count: r.count }).collect(),
+            requests
+                .into_iter()
+                .map(|r| ours::Request { prompt: PromptId(r.prompt), count: r.count })
+                .collect(),
         ),
         types::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
@@ -164,9 +167,10 @@ fn ids(ids: Vec<u32>) -> Vec<PromptId> {
 
 /// A guest's own error.
 pub(crate) fn refusal(error: types::Error) -> Refusal {
+    let line = |text: &str| room::line(text, 1 << 10);
     match error {
-        types::Error::Setting(bad) => Refusal::Setting { name: bad.name, reason: bad.reason },
-        types::Error::State(reason) => Refusal::State(reason),
-        types::Error::Other(reason) => Refusal::Other(reason),
+        types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
+        types::Error::State(reason) => Refusal::State(line(&reason)),
+        types::Error::Other(reason) => Refusal::Other(line(&reason)),
     }
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::rules::{self, Bounds, Rule};
 use allot_allocation::{Run, Value};
-use allot_sandbox::{Caps, Policy};
+use allot_sandbox::{Fault, Policy};
 use clap::Args;
 
 use super::{Screen, Verdict, policies};
-use crate::config::{self, Config};
+use crate::config::{self, CapsConfig, Config};
 use crate::made::{self, Made};
 use crate::simulation::Simulation;
 use crate::trouble::Result;
@@ -23,6 +23,15 @@ pub struct Check {
     /// A setting of the policy, as NAME=VALUE; may be given many times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Wasm instructions that a call may use
+    #[arg(long)]
+    fuel: Option<u64>,
+    /// Seconds that a call may take
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Bytes of memory that a call may use
+    #[arg(long)]
+    memory: Option<usize>,
     /// The report card as JSON
     #[arg(long)]
     json: bool,
@@ -53,6 +62,8 @@ struct Card {
     broken: BTreeMap<&'static str, (u64, String)>,
     /// Calls without an answer: how many, and the first one in words.
     faults: Option<(u64, String)>,
+    /// Whether a call used up its fuel, time or memory.
+    exhausted: bool,
     /// Views on which two equal calls differed: how many, and the first one.
     impure: Option<(u64, String)>,
     begin: Option<String>,
@@ -71,9 +82,11 @@ struct CostRow {
 
 /// Checks it.
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let sandbox = shipped::sandbox(Caps::default())?;
+    let caps = CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory };
+    caps.check("the command line")?;
+    let sandbox = shipped::sandbox(caps.caps())?;
     let policy = shipped::load(&sandbox, &command.policy, None)?;
-    let typed: BTreeMap<_, _> = command.set.iter().map(|set| config::setting(set)).collect::<Result<_>>()?;
+    let typed = config::typed(&command.set)?;
     let settings = config::settings(policy.description(), &typed)?;
 
     let mut card = Card::default();
@@ -81,13 +94,23 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     match policy.begin(&run) {
         Err(fault) => {
             card.begin = Some(fault.to_string());
-                    }
+        }
         Ok((state, _)) => {
-            for made in made::views(policy.description().signals.len(), RANDOM_VIEWS) {
-                card.ask(&policy, &run, &state, &made);
+            let views = made::views(policy.description().signals.len(), RANDOM_VIEWS);
+            for (i, made) in views.iter().enumerate() {
+                screen.draw(format_args!("view {}/{}", i + 1, views.len()));
+                card.ask(&policy, &run, &state, made);
+                if card.exhausted {
+                    break;
+                }
             }
-            card.simulation = Some(simulate(&policy, &typed));
-            card.measure(&policy, &run, &state);
+            screen.draw("");
+            // A policy that uses up its limits would use them up in every call to come.
+            if !card.exhausted {
+                let coin = policy.description().signals.is_empty();
+                card.simulation = coin.then(|| simulate(&policy, &typed));
+                card.measure(&policy, &run, &state);
+            }
         }
     }
     if command.json {
@@ -106,7 +129,7 @@ fn a_run(settings: Vec<(String, Value)>) -> Run {
 fn simulate(policy: &Policy, typed: &BTreeMap<String, toml::Value>) -> std::result::Result<String, String> {
     let mut config = Config::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
     config.policy.settings.clone_from(typed);
-    let mut simulation = Simulation::new(&config, policy, None).map_err(|t| t.what)?;
+    let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
     let run = run::run(&simulation.run, &mut simulation.world, u32::MAX, |_| 0.0, |_| {});
     let end = runtime.block_on(run).map_err(|stop| stop.to_string())?;
@@ -125,16 +148,20 @@ impl Card {
                 Err(fault) => {
                     let first = || format!("on {}: {fault}", made.title);
                     self.faults.get_or_insert_with(|| (0, first())).0 += 1;
+                    self.exhausted |= matches!(
+                        fault,
+                        Fault::OutOfFuel(_) | Fault::OutOfTime(_) | Fault::OutOfMemory { .. }
+                    );
                     return;
                 }
             };
             if let Err(broken) = rules::check(name, &made.view, &plan, Bounds::default()) {
                 let first = || format!("on {}: {broken}", made.title);
                 self.broken.entry(broken.rule.name()).or_insert_with(|| (0, first())).0 += 1;
-            }
-            if turn == 0 {
+            } else if turn == 0 {
+                // Only legal plans are compared: a number that is none does not equal itself.
                 let again = policy.decide(run, &state, &made.view);
-                if again.is_ok_and(|(again, _)| again != plan) {
+                if again.map(|(again, _)| again) != Ok(plan.clone()) {
                     self.impure.get_or_insert_with(|| (0, made.title.clone())).0 += 1;
                 }
             }
@@ -175,7 +202,7 @@ impl Card {
             && self.faults.is_none()
             && self.impure.is_none()
             && self.broken.is_empty()
-            && matches!(self.simulation, Some(Ok(_)))
+            && self.simulation.as_ref().is_none_or(std::result::Result::is_ok)
     }
 
     fn show(&self, policy: &Policy, screen: &mut Screen<'_>) {
@@ -188,10 +215,15 @@ impl Card {
         row(None, &format!("links: contract {}@{}", allot_sandbox::CONTRACT, policy.contract()));
         row(self.begin.as_deref(), "begins with these settings");
         if self.begin.is_none() {
-            let many = |n: u64, first: &str| if n > 1 { format!("{first} (and {} more)", n - 1) } else { first.to_owned() };
+            let many = |n: u64, first: &str| {
+                if n > 1 { format!("{first} (and {} more)", n - 1) } else { first.to_owned() }
+            };
             let faults = self.faults.as_ref().map(|(n, first)| many(*n, first));
             row(faults.as_deref(), &format!("answers every call ({} calls on made views)", self.calls));
-            let impure = self.impure.as_ref().map(|(n, first)| many(*n, &format!("two equal calls differ on {first}")));
+            let impure = self
+                .impure
+                .as_ref()
+                .map(|(n, first)| many(*n, &format!("two equal calls differ on {first}")));
             row(impure.as_deref(), "is pure: equal calls, equal plans");
             for (name, rule) in Rule::ALL {
                 let broken = self.broken.get(name).map(|(n, first)| many(*n, first));
@@ -200,7 +232,7 @@ impl Card {
             match &self.simulation {
                 Some(Ok(end)) => row(None, &format!("runs to a normal end: {end}")),
                 Some(Err(why)) => row(Some(why), "runs to a normal end"),
-                None => {}
+                None => screen.say("skip  runs to a normal end: not run"),
             }
         }
         screen.say("");

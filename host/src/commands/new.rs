@@ -18,6 +18,52 @@ pub struct New {
     out: PathBuf,
 }
 
+/// Names that no crate can have, or that this one needs.
+const TAKEN: [&str; 42] = [
+    "abstract",
+    "allot-policy",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "final",
+    "fn",
+    "for",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "type",
+    "use",
+];
+
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../policies/templates/rust");
 /// The SDK goes along, so that the project builds wherever crates can be fetched.
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../policies/sdk");
@@ -28,7 +74,8 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
     let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && !name.ends_with('-')
-        && name.len() <= 40;
+        && name.len() <= 40
+        && !TAKEN.contains(&name.as_str());
     if !fine {
         let trouble = Trouble::new(format!("`{name}` can't be a policy's name"));
         return Err(trouble.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
@@ -37,31 +84,24 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
     if folder.exists() {
         return Err(Trouble::new(format!("there is a `{}` already", folder.display())));
     }
-    let words = [("{{name}}", name.clone()), ("{{snake}}", name.replace('-', "_")), ("{{Type}}", camel(name))];
-    write(&TEMPLATE, &folder, &words)?;
-    write(&SDK, &folder.join("sdk"), &[])?;
+    write(&TEMPLATE, &folder, name)?;
+    write(&SDK, &folder.join("sdk"), name)?;
     screen.say(format_args!("{} is ready; its README has the three commands", folder.display()));
     Ok(Verdict::Good)
 }
 
-fn write(dir: &Dir<'_>, to: &Path, words: &[(&str, String)]) -> Result<()> {
+fn write(dir: &Dir<'_>, to: &Path, name: &str) -> Result<()> {
     std::fs::create_dir_all(to).map_err(|e| Trouble::file("make", to, &e))?;
     for entry in dir.entries() {
-        let name = entry.path().file_name().unwrap_or_default();
-        let path = to.join(name);
+        let path = to.join(entry.path().file_name().unwrap_or_default());
         match entry {
-            DirEntry::Dir(inner) => write(inner, &path, words)?,
+            DirEntry::Dir(inner) => write(inner, &path, name)?,
             DirEntry::File(file) => {
                 let text = String::from_utf8_lossy(file.contents());
-                let text = words.iter().fold(text.into_owned(), |text, (from, to)| text.replace(from, to));
-                std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))?;
+                std::fs::write(&path, text.replace("{{name}}", name))
+                    .map_err(|e| Trouble::file("write", &path, &e))?;
             }
         }
     }
     Ok(())
-}
-
-fn camel(name: &str) -> String {
-    let word = |w: &str| w[..1].to_uppercase() + &w[1..];
-    name.split('-').filter(|w| !w.is_empty()).map(word).collect()
 }

@@ -1,15 +1,14 @@
 //! `allot replay`: a recorded run's questions, put to another policy or another build of the same.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use allot_allocation::{Run, rules};
-use allot_sandbox::{Caps, Policy};
+use allot_sandbox::Policy;
 use clap::Args;
 
 use super::{Screen, Verdict};
 use crate::record::{Head, Line, Reader, Views};
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{Result, Trouble, listed};
 use crate::{config, diff, shipped};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
@@ -42,8 +41,17 @@ struct Tally {
 /// Replays it.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (mut reader, head) = Reader::open(&command.record)?;
-    let sandbox = shipped::sandbox(Caps::default())?;
+    let sandbox = shipped::sandbox(head.caps.into())?;
     let policy = shipped::load(&sandbox, &command.policy, None)?;
+    if policy.description().signals != head.signals {
+        let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
+        return Err(Trouble::new(format!(
+            "policy `{}` wants the signals {}; the record has {}",
+            policy.description().name,
+            list(&policy.description().signals),
+            list(&head.signals)
+        )));
+    }
     let run = Run { settings: settings(command, &head, &policy, screen)?, ..head.run.clone() };
     let name = policy.description().name.clone();
 
@@ -52,7 +60,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
         Trouble { what: format!("policy `{name}` {fault}{place}"), hint }
     };
     let (mut state, _) = policy.begin(&run).map_err(|fault| told(fault, String::new()))?;
-    let mut views = Views::new(&head);
+    let mut views = Views::new(&head)?;
     let mut tally = Tally::default();
     let mut ended = false;
     for line in &mut reader {
@@ -72,7 +80,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
             tally.first.get_or_insert((step, round));
             if tally.differ <= command.show as u64 && !command.json {
                 screen.say(format_args!("step {step}, round {round}: recorded (-), {name} (+)"));
-                diff::plans(&asked.plan, &plan, 24).iter().for_each(|line| screen.say(format_args!("  {line}")));
+                diff::plans(&asked.plan, &plan, 24)
+                    .iter()
+                    .for_each(|line| screen.say(format_args!("  {line}")));
             }
         }
         state = plan.state;
@@ -86,7 +96,10 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     } else {
         show(&tally, &name, screen);
         if reader.cut() {
-            screen.say(format_args!("the record's last line is cut off; it was left out (line {})", reader.line()));
+            screen.say(format_args!(
+                "the record's last line is cut off; it was left out (line {})",
+                reader.line()
+            ));
         } else if !ended {
             screen.say("the record has no end: the run was cut off, or goes on still");
         }
@@ -119,8 +132,7 @@ fn settings(
     screen: &mut Screen<'_>,
 ) -> Result<Vec<(String, allot_allocation::Value)>> {
     let description = policy.description();
-    let typed: BTreeMap<String, toml::Value> =
-        command.set.iter().map(|set| config::setting(set)).collect::<Result<_>>()?;
+    let typed = config::typed(&command.set)?;
     let mut settings = config::settings(description, &typed)?;
     let mut defaults = Vec::new();
     for (name, value) in &mut settings {
@@ -138,7 +150,11 @@ fn settings(
     let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
     let unknown: Vec<&str> = head.run.settings.iter().map(|(n, _)| n.as_str()).filter(|n| !ours(n)).collect();
     if !unknown.is_empty() {
-        screen.tell(format_args!("in the record, but no settings of `{}`: {}", description.name, unknown.join(", ")));
+        screen.tell(format_args!(
+            "in the record, but no settings of `{}`: {}",
+            description.name,
+            unknown.join(", ")
+        ));
     }
     Ok(settings)
 }

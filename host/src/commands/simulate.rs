@@ -42,17 +42,17 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let config = resolve(command)?;
     let sandbox = shipped::sandbox(config.policy.caps.caps())?;
     let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
+    let (mut simulation, head) = Simulation::new(&config, &policy, tell)?;
     let folder = if command.no_record { None } else { Some(folder(command)?) };
-    let mut simulation = Simulation::new(&config, &policy, folder.as_deref())?;
     if let Some(folder) = &folder {
-        let text = toml::to_string(&config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))?;
-        let path = folder.join("config.toml");
-        std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))?;
+        simulation.keep(folder, head)?;
+        let text =
+            toml::to_string(&config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))?;
+        let path = folder.join("resolved.toml");
+        let mut file = std::fs::File::create_new(&path).map_err(|e| Trouble::file("write", &path, &e))?;
+        std::io::Write::write_all(&mut file, text.as_bytes())
+            .map_err(|e| Trouble::file("write", &path, &e))?;
     }
-    simulation.world.log = |line| {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "policy {}: {}", format!("{:?}", line.level).to_lowercase(), line.text);
-    };
 
     let description = policy.description();
     screen.tell(format_args!(
@@ -103,6 +103,13 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     }
 }
 
+/// A policy's own words.
+fn tell(line: &allot_sandbox::Line) {
+    use std::io::Write as _;
+    let _ =
+        writeln!(std::io::stderr(), "policy {}: {}", format!("{:?}", line.level).to_lowercase(), line.text);
+}
+
 /// The config with what was typed on top of it.
 fn resolve(command: &Simulate) -> Result<Config> {
     let mut config = Config::read(&command.config)?;
@@ -117,10 +124,7 @@ fn resolve(command: &Simulate) -> Result<Config> {
     if let Some(seed) = command.seed {
         config.run.seed = seed;
     }
-    for set in &command.set {
-        let (name, value) = config::setting(set)?;
-        config.policy.settings.insert(name, value);
-    }
+    config.policy.settings.extend(config::typed(&command.set)?);
     Ok(config)
 }
 
@@ -193,7 +197,17 @@ struct Totals {
 
 impl Totals {
     fn new(start: f64) -> Self {
-        Self { start, last: start, steps: 0, updates: 0, trained: 0, effective: 0, released: 0, flat: 0, stale: 0 }
+        Self {
+            start,
+            last: start,
+            steps: 0,
+            updates: 0,
+            trained: 0,
+            effective: 0,
+            released: 0,
+            flat: 0,
+            stale: 0,
+        }
     }
 
     fn add(&mut self, step: &StepEnd) {
@@ -207,7 +221,8 @@ impl Totals {
         self.stale += step.stale;
     }
 
-    fn summary(self, end: &End) -> Summary {
+    fn summary(mut self, end: &End) -> Summary {
+        self.last = end.accuracy.unwrap_or(self.last);
         Summary { totals: self, end: end.clone() }
     }
 }

@@ -3,7 +3,10 @@
 //! No line holds a time, a path or anything else that two runs of one config could differ in: a run
 //! that is repeated gives the same bytes.
 
+use std::time::Duration;
+
 use allot_allocation::{Budget, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent};
+use allot_sandbox::Caps;
 use serde::{Deserialize, Serialize};
 
 /// The version of this format.
@@ -47,6 +50,39 @@ pub struct Head {
     pub run: Run,
     /// What it may spend.
     pub limits: Limits,
+    /// What one call of the policy may use.
+    pub caps: CapsStamp,
+    /// The state that `begin` gave, in hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// The score before the first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+}
+
+/// What one call of a policy may use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapsStamp {
+    /// Wasm instructions.
+    pub fuel: u64,
+    /// Seconds on the clock.
+    pub seconds: f64,
+    /// Bytes of memory.
+    pub memory: usize,
+}
+
+impl From<Caps> for CapsStamp {
+    fn from(caps: Caps) -> Self {
+        Self { fuel: caps.fuel, seconds: caps.time.as_secs_f64(), memory: caps.memory }
+    }
+}
+
+impl From<CapsStamp> for Caps {
+    fn from(stamp: CapsStamp) -> Self {
+        // Seconds that no config takes come from a record that was edited.
+        let time = Duration::try_from_secs_f64(stamp.seconds).unwrap_or(Self::default().time);
+        Self { fuel: stamp.fuel, time, memory: stamp.memory }
+    }
 }
 
 /// Which policy it was, to the byte.
@@ -155,7 +191,7 @@ pub struct StepEnd {
     pub reward: f64,
     /// What was spent so far.
     pub spent: Spent,
-    /// What the engine reports of the update, and the policy's metrics of the step's last plan.
+    /// What the engine reports of the update. The policy's own metrics are in its plans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<(String, f64)>,
     /// The score, where it was taken after this step.
@@ -174,6 +210,9 @@ pub struct End {
     pub steps: u32,
     /// What was spent.
     pub spent: Spent,
+    /// The score at the end, where it could be taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
 }
 
 impl Sampled {
@@ -206,11 +245,19 @@ impl Sampled {
         all
     }
 
-    /// The outcomes again; `None` if the lists do not run in parallel.
+    /// The scored outcomes again; `None` if the lists do not run in parallel, or hold anything else
+    /// than they should.
     pub fn outcomes(&self) -> Option<Vec<Outcome>> {
         let n = self.rewards.len();
         let lists = [self.correct.len(), self.tokens.len(), self.truncated.len()];
-        if lists.iter().chain(self.signals.iter().map(Vec::len).collect::<Vec<_>>().iter()).any(|len| *len != n) {
+        if self.correct.bytes().chain(self.truncated.bytes()).any(|b| b != b'0' && b != b'1') {
+            return None;
+        }
+        if lists
+            .iter()
+            .chain(self.signals.iter().map(Vec::len).collect::<Vec<_>>().iter())
+            .any(|len| *len != n)
+        {
             return None;
         }
         let one = |i: usize| Outcome {
@@ -222,8 +269,7 @@ impl Sampled {
             truncated: self.truncated.as_bytes()[i] == b'1',
             signals: self.signals.iter().map(|list| list[i]).collect(),
         };
-        let lost = Outcome { reward: None, ..Outcome::of(self.prompt, 0, 0.0, false) };
-        Some((0..n).map(one).chain((0..self.unscorable).map(|_| lost.clone())).collect())
+        Some((0..n).map(one).collect())
     }
 }
 
@@ -245,6 +291,9 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// The bytes of hexadecimal text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
+    let pairs = text.as_bytes().chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }

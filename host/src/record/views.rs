@@ -1,18 +1,29 @@
 //! From a record's lines back to the views that the policy saw.
+//!
+//! What was written by a run is put together without a question; whatever an editor or a broken disk
+//! did to it is refused, for a view that nobody saw proves nothing.
 
-use allot_allocation::{Action, Plan, Prompt, PromptId, Shelf, View};
+use std::collections::{HashMap, HashSet};
 
-use super::line::{Call, Head, Line, unhex};
+use allot_allocation::{Action, Plan, Prompt, PromptId, Shelf, View, rules};
+
+use super::line::{Call, Head, Line, Rollouts, unhex};
 use crate::trouble::{Result, Trouble};
 
 /// Folds lines into views. Feed it every line after the head, in order.
 pub struct Views {
+    policy: String,
     pool: Vec<Prompt>,
     shelf: Shelf,
     state: Vec<u8>,
     max_age: u32,
-    /// What is to be done with a plan before the next call's view: known only then.
-    pending: Option<Plan>,
+    /// The step and round that come next.
+    next: (u32, u32),
+    /// The last call's plan, until its step ends.
+    plan: Option<Plan>,
+    /// What was granted and not told of yet, by prompt.
+    granted: HashMap<PromptId, u64>,
+    ended: bool,
 }
 
 /// One call as it was.
@@ -26,47 +37,54 @@ pub struct Asked {
 
 impl Views {
     /// For the run of this head.
-    pub fn new(head: &Head) -> Self {
-        Self {
+    pub fn new(head: &Head) -> Result<Self> {
+        Ok(Self {
+            policy: head.policy.name.clone(),
             pool: Vec::new(),
             shelf: Shelf::new(head.signals.len()),
-            state: Vec::new(),
+            state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             max_age: head.run.max_age,
-            pending: None,
-        }
+            next: (0, 0),
+            plan: None,
+            granted: HashMap::new(),
+            ended: false,
+        })
     }
 
     /// Takes a line; gives the call that it tells of, if it tells of one.
     pub fn take(&mut self, line: &Line) -> Result<Option<Asked>> {
+        let fits = !self.ended;
         match line {
-            Line::Call(call) => self.call(call).map(Some),
-            Line::Rollouts(rollouts) => {
-                for sampled in &rollouts.sampled {
-                    let outcomes = sampled.outcomes();
-                    self.shelf.add(outcomes.ok_or_else(|| inconsistent(rollouts.step, rollouts.round))?);
-                }
+            Line::Call(call) if fits && (call.step, call.round) == self.next => self.call(call).map(Some),
+            Line::Rollouts(rollouts) if fits => self.rollouts(rollouts).map(|()| None),
+            Line::Step(step) if fits && step.step == self.next.0 => {
+                let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
+                    return Err(inconsistent(self.next));
+                };
+                self.shelf.settle(&batch, step.updated, self.max_age);
+                self.shelf.open_step();
+                self.next = (step.step + 1, 0);
                 Ok(None)
             }
-            Line::Step(step) => {
-                if let Some(Plan { action: Action::Train(batch), .. }) = self.pending.take() {
-                    self.shelf.settle(&batch, step.updated, self.max_age);
-                    self.shelf.open_step();
-                }
+            Line::End(_) if fits => {
+                self.ended = true;
                 Ok(None)
             }
-            Line::Head(_) | Line::End(_) => Ok(None),
+            _ => Err(inconsistent(self.next)),
         }
     }
 
     fn call(&mut self, call: &Call) -> Result<Asked> {
-        let inconsistent = || inconsistent(call.step, call.round);
+        let at = self.next;
         self.pool.extend(&call.offered);
         let groups = self.shelf.groups();
-        if Call::counts(&self.pool, &groups) != call.counts {
-            return Err(inconsistent());
+        let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
+        let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
+        if !told || !self.granted.is_empty() || call.granted > call.asked {
+            return Err(inconsistent(at));
         }
         if let Some(state) = &call.state {
-            self.state = unhex(state).ok_or_else(inconsistent)?;
+            self.state = unhex(state).ok_or_else(|| inconsistent(at))?;
         }
         let view = View {
             step: call.step,
@@ -77,30 +95,47 @@ impl Views {
             groups,
         };
         let plan = Plan { state: self.state.clone(), ..call.plan.clone() };
+        rules::check(&self.policy, &view, &plan, rules::Bounds::default()).map_err(|_| inconsistent(at))?;
         self.leave_pool(call);
-        self.pending = Some(plan.clone());
+        self.plan = Some(plan.clone());
+        self.next.1 += 1;
         Ok(Asked { view, plan })
     }
 
     /// Takes off offer what the plan skipped, evicted and was granted.
     fn leave_pool(&mut self, call: &Call) {
-        let mut gone: std::collections::HashSet<PromptId> =
-            call.plan.skip.iter().chain(&call.plan.evict).copied().collect();
+        let mut gone: HashSet<PromptId> = call.plan.skip.iter().chain(&call.plan.evict).copied().collect();
         if let Action::Sample(requests) = &call.plan.action {
             let mut left = call.granted;
             for request in requests {
-                if left == 0 {
+                let served = left.min(u64::from(request.count));
+                if served == 0 {
                     break;
                 }
-                left = left.saturating_sub(u64::from(request.count));
+                left -= served;
                 gone.insert(request.prompt);
+                self.granted.insert(request.prompt, served);
             }
         }
         self.pool.retain(|p| !gone.contains(&p.id));
     }
+
+    fn rollouts(&mut self, rollouts: &Rollouts) -> Result<()> {
+        let at = (rollouts.step, rollouts.round);
+        for sampled in &rollouts.sampled {
+            let outcomes = sampled.outcomes().ok_or_else(|| inconsistent(at))?;
+            let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
+            if self.granted.remove(&sampled.prompt) != Some(told) {
+                return Err(inconsistent(at));
+            }
+            self.shelf.add(outcomes);
+            self.shelf.add_unscorable(sampled.prompt, sampled.unscorable);
+        }
+        Ok(())
+    }
 }
 
-fn inconsistent(step: u32, round: u32) -> Trouble {
+fn inconsistent((step, round): (u32, u32)) -> Trouble {
     let what = format!("the record's lines of step {step}, round {round} do not fit those before them");
     Trouble::new(what).hint("the record was edited or damaged")
 }

@@ -169,7 +169,7 @@ pub mod rollout {
                 pub groups: u32,
                 /// Rollouts in each group, as a uniform policy would.
                 pub rollouts: u32,
-                /// Prompts on offer in each view, while the data set lasts.
+                /// Prompts on offer in each view, at most.
                 pub pool: u32,
                 /// The oldest age at which the host still keeps a rollout, in model updates.
                 pub max_age: u32,
@@ -199,10 +199,10 @@ pub mod rollout {
                 pub rounds: u32,
                 /// Rollouts in this step. At 0 only `train` is taken.
                 pub step_rollouts: u32,
-                /// Rollouts in the run. At 0 a `sample` ends the run: train first.
+                /// Rollouts in the run, by their number or by the tokens that their longest
+                /// answers would take. At 0 a `sample` ends the run: train first.
                 pub run_rollouts: u32,
-                /// Generated tokens in the run. A rollout is granted only while its longest
-                /// answer would still fit.
+                /// Generated tokens in the run.
                 pub run_tokens: u64,
             }
             impl ::core::fmt::Debug for Budget {
@@ -226,7 +226,7 @@ pub mod rollout {
                 pub step: u32,
                 /// Visits so far, this one included.
                 pub visits: u32,
-                /// Rollouts sampled in it.
+                /// Rollouts sampled in it and scored.
                 pub rollouts: u32,
                 /// How many of them were correct.
                 pub correct: u32,
@@ -338,7 +338,8 @@ pub mod rollout {
                 /// What is left to spend.
                 pub budget: Budget,
                 /// Prompts on offer, in the run's order. The host tops the pool up before
-                /// each call with the next prompts that have no rollouts on hand.
+                /// each call with the next prompts that have no rollouts on hand, as far as the
+                /// data set goes: no prompt is on offer twice.
                 pub pool: _rt::Vec<Prompt>,
                 /// Rollouts on hand, by prompt: those sampled in this step, in order, after
                 /// those held from earlier steps.
@@ -386,7 +387,8 @@ pub mod rollout {
                 Picked,
                 /// Measured against those of all the prompt's rollouts on hand.
                 Group,
-                /// The policy's own, one for each rollout picked, in that order.
+                /// The policy's own, one for each rollout picked, in that order. From
+                /// -1,000,000 to 1,000,000.
                 Given(_rt::Vec<f32>),
             }
             impl ::core::fmt::Debug for Advantage {
@@ -412,8 +414,8 @@ pub mod rollout {
                 pub rollouts: Option<_rt::Vec<u32>>,
                 /// How rewards become advantages.
                 pub advantage: Advantage,
-                /// Scales the group's advantages. 1 leaves them as they are. Finite and
-                /// not negative.
+                /// Scales the group's advantages. 1 leaves them as they are. From 0 to
+                /// 1,000,000.
                 pub weight: f32,
             }
             impl ::core::fmt::Debug for Pick {
@@ -434,8 +436,8 @@ pub mod rollout {
             pub struct Batch {
                 /// At most one pick a prompt. None at all means a step without an update.
                 pub picks: _rt::Vec<Pick>,
-                /// Prompts whose rollouts, but for those picked, stay on hand for the next
-                /// step. All others are let go, and so is each rollout past `run.max-age`.
+                /// Prompts, each once, whose rollouts, but for those picked, stay on hand for the
+                /// next step. All others are let go, and so is each rollout past `run.max-age`.
                 pub hold: _rt::Vec<PromptId>,
             }
             impl ::core::fmt::Debug for Batch {
@@ -481,11 +483,11 @@ pub mod rollout {
             #[derive(Clone, PartialEq)]
             pub struct Plan {
                 pub action: Action,
-                /// Prompts of the pool to pass over until the next epoch. None that the same
-                /// plan samples.
+                /// Prompts of the pool to pass over until the next epoch, each once. None that
+                /// the same plan samples.
                 pub skip: _rt::Vec<PromptId>,
                 /// Prompts, of the pool or of the groups, never to offer in the pool again in
-                /// this run. Rollouts on hand are not touched.
+                /// this run, each once. Rollouts on hand are not touched.
                 pub evict: _rt::Vec<PromptId>,
                 /// What to remember: handed back, as it is, at the next call. It goes into
                 /// the run's record, so keep it small.

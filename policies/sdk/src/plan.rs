@@ -41,11 +41,14 @@ impl Plan {
         Self { action, skip: Vec::new(), evict: Vec::new(), state: Vec::new(), metrics: Vec::new() }
     }
 
-    /// Keep the rollouts of these prompts on hand for the next step. Only a plan that trains holds.
+    /// Keep the rollouts of these prompts on hand for the next step.
+    ///
+    /// # Panics
+    /// If the plan samples: only one that trains lets go of anything.
     pub fn hold(mut self, prompts: impl IntoIterator<Item = PromptId>) -> Self {
         match &mut self.action {
             Action::Train(batch) => batch.hold.extend(prompts),
-            Action::Sample(_) => debug_assert!(false, "a plan that samples lets nothing go"),
+            Action::Sample(_) => panic!("`hold` on a plan that samples; such a plan lets nothing go"),
         }
         self
     }

@@ -3,7 +3,10 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
-use syn::{Attribute, Data, DeriveInput, Expr, ExprLit, Field, Fields, Lit, Meta, parse_macro_input, spanned::Spanned};
+use syn::{
+    Attribute, Data, DeriveInput, Expr, ExprLit, Field, Fields, Lit, Meta, parse_macro_input,
+    spanned::Spanned,
+};
 
 /// Derives `Settings` for a struct whose fields each have a doc comment and a default.
 #[proc_macro_derive(Settings, attributes(setting))]

@@ -5,11 +5,11 @@
 use allot_policy::prelude::*;
 
 /// The policy.
-pub struct {{Type}};
+pub struct MyPolicy;
 
 /// What a run may set.
 #[derive(Settings)]
-pub struct {{Type}}Settings {
+pub struct MySettings {
     /// Rollouts to try each prompt with.
     #[setting(default = 4)]
     pilot: u32,
@@ -18,21 +18,21 @@ pub struct {{Type}}Settings {
     commit: u32,
 }
 
-impl Policy for {{Type}} {
+impl Policy for MyPolicy {
     const NAME: &'static str = "{{name}}";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const SUMMARY: &'static str = "tries each prompt, and commits where answers vary";
-    type Settings = {{Type}}Settings;
+    type Settings = MySettings;
     type State = ();
 
-    fn begin(settings: &{{Type}}Settings, _run: &Run) -> Result<(), Error> {
+    fn begin(settings: &MySettings, _run: &Run) -> Result<(), Error> {
         if settings.pilot < 2 {
             return Err(bad_setting("pilot", "it takes at least 2 rollouts to see whether answers vary"));
         }
         Ok(())
     }
 
-    fn decide(settings: &{{Type}}Settings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
+    fn decide(settings: &MySettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
         let tried = |g: &&Group| g.len() <= settings.pilot as usize;
         let varied: Vec<&Group> = view.groups.iter().filter(|g| !g.flat()).collect();
 
@@ -52,7 +52,7 @@ impl Policy for {{Type}} {
     }
 }
 
-allot_policy::export!({{Type}});
+allot_policy::export!(MyPolicy);
 
 #[cfg(test)]
 mod tests {
@@ -78,7 +78,7 @@ mod tests {
         let budget = Budget { rounds: 9, step_rollouts: 1000, run_rollouts: 1000, run_tokens: u64::MAX };
         let groups = vec![group(1, &[1.0, 0.0, 1.0, 1.0]), group(2, &[0.0; 4])];
         let view = View { step: 0, round: 1, seed: 1, budget, pool: vec![], groups };
-        let plan = decide::<{{Type}}>(&run_with::<{{Type}}>(&[]), &[], &view).expect("a plan");
+        let plan = decide::<MyPolicy>(&run_with::<MyPolicy>(&[]), &[], &view).expect("a plan");
         assert!(plan.action == Action::Sample(vec![Request::new(1, 12)]));
     }
 }
