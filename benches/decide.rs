@@ -74,17 +74,17 @@ fn start(c: &mut Criterion) {
         let bytes = shipped::component(name).unwrap();
         let policy = sandbox.load(bytes, None).unwrap();
         group.bench_function(BenchmarkId::new("instantiate", name), |b| {
-            b.iter(|| policy.instantiate().unwrap())
+            b.iter(|| policy.instantiate().unwrap());
         });
         group.bench_function(BenchmarkId::new("load, warm", name), |b| {
-            b.iter(|| sandbox.load(bytes, None).unwrap())
+            b.iter(|| sandbox.load(bytes, None).unwrap());
         });
     }
     let cold = Sandbox::new(Caps::default(), None).unwrap();
     group.sample_size(10);
     let bytes = shipped::component("pilot-commit").unwrap();
     group.bench_function(BenchmarkId::new("load, cold", "pilot-commit"), |b| {
-        b.iter(|| cold.load(bytes, None).unwrap())
+        b.iter(|| cold.load(bytes, None).unwrap());
     });
     group.finish();
 }

@@ -80,7 +80,7 @@ impl Reward<()> for EveryThird {
 struct All;
 
 impl Decide for All {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "all"
     }
 

@@ -105,7 +105,7 @@ impl Dice {
 }
 
 impl Decide for Dice {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "dice"
     }
 

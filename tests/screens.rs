@@ -1,6 +1,6 @@
 //! The program as a user meets it: what each command prints, word for word, in a scratch folder.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod scratch;
 
@@ -182,7 +182,7 @@ fn a_record_that_was_edited_is_refused() {
     let whole = scratch.read("out/record.jsonl");
     let lines: Vec<&str> = whole.lines().collect();
     let without = |n: usize| {
-        lines.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, l)| format!("{l}\n")).collect::<String>()
+        lines.iter().enumerate().filter(|(i, _)| *i != n).flat_map(|(_, l)| [*l, "\n"]).collect::<String>()
     };
     scratch.write("edited.jsonl", without(2));
     insta::assert_snapshot!(scratch.allot(&["replay", "edited.jsonl", "uniform"]), @"

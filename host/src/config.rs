@@ -135,8 +135,8 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
         let text = String::from_utf8(bytes).map_err(|e| {
-            let line =
-                1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+            let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
+            let line = 1 + before.matches('\n').count();
             Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
         })?;
         Self::parse(&text, &path.display().to_string())

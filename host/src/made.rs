@@ -1,6 +1,6 @@
 //! Made views: the corners that a policy should have seen before a run meets them.
 
-use allot_allocation::seed::Stream;
+use allot_allocation::seed::{self, Stream};
 use allot_allocation::{Budget, Group, Past, Prompt, PromptId, View};
 
 /// A view and what is special about it.
@@ -66,7 +66,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
     let mut held = m.view(32, &[(8, Rewards::Binary(0.5)); 8], OPEN, 0);
     held.groups.iter_mut().enumerate().for_each(|(i, g)| g.ages.iter_mut().for_each(|age| *age = i as u32));
     add("held groups of many ages", held);
-    add("100,000 rollouts on hand", m.view(384, &[(100, Rewards::Binary(0.4)); 1000], OPEN, 1));
+    add("100,000 rollouts on hand", m.view(384, &vec![(100, Rewards::Binary(0.4)); 1000], OPEN, 1));
     add("one group of 20,000", m.view(64, &[(20_000, Rewards::Real)], OPEN, 1));
     let mut late = m.view(64, &[(8, Rewards::Binary(0.5)); 4], OPEN, 1);
     late.step = u32::MAX - 1;
@@ -74,7 +74,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
     add("the last step of the longest run", late);
 
     for i in 0..random {
-        let mut chance = Stream::new(u64::from(i) << 20 | 77);
+        let mut chance = Stream::new(seed::world(0, 0, u64::from(i)));
         let groups: Vec<(usize, Rewards)> = (0..chance.below(40))
             .map(|_| {
                 let rewards = match chance.below(4) {
@@ -149,7 +149,7 @@ impl Maker {
 }
 
 fn prompt(id: u32, chance: &mut Stream) -> Prompt {
-    let past = (id % 2 == 0).then(|| {
+    let past = id.is_multiple_of(2).then(|| {
         let rollouts = 1 + chance.below(16) as u32;
         let correct = match chance.below(3) {
             0 => 0,

@@ -78,16 +78,12 @@ pub fn load(sandbox: &Sandbox, source: &str, sha256: Option<&str>) -> Result<Pol
         let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
         return sandbox.load(&bytes, sha256).map_err(told);
     }
-    match component(source) {
-        Some(bytes) => sandbox.load(bytes, sha256).map_err(told),
-        None => {
-            let trouble = Trouble::new(format!("no policy is called `{source}`"));
-            Err(trouble.hint(format!(
-                "{}\nhint: a component of your own is given by its path, as in `./mine.wasm`",
-                did_you_mean(source, names())
-            )))
-        }
+    if let Some(bytes) = component(source) {
+        return sandbox.load(bytes, sha256).map_err(told);
     }
+    let near = did_you_mean(source, names());
+    let own = "a component of your own is given by its path, as in `./mine.wasm`";
+    Err(Trouble::new(format!("no policy is called `{source}`")).hint(format!("{near}\nhint: {own}")))
 }
 
 /// The folder for compiled code, if this user has one.

@@ -69,7 +69,7 @@ pub enum Stop {
         /// Its name.
         policy: String,
         /// What happened.
-        fault: Fault,
+        fault: Box<Fault>,
         /// What it was shown.
         view: Box<View>,
         /// What it remembered.
@@ -167,7 +167,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     fn ask(&mut self, run: &Run, view: &View) -> Result<Plan, Stop> {
         let (plan, log) = self.policy.decide(run, &self.state, view).map_err(|fault| Stop::Policy {
             policy: self.policy.name().to_owned(),
-            fault,
+            fault: Box::new(fault),
             view: Box::new(view.clone()),
             state: self.state.clone(),
         })?;

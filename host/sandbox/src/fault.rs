@@ -72,7 +72,9 @@ impl LoadError {
             Self::NoAllocator(_) => {
                 Some("export the interface of wit/allocation.wit; `allot new NAME` makes a policy that does")
             }
-            Self::OtherVersion(_) => Some("build it again with this program's wit/allocation.wit"),
+            Self::OtherVersion(_) | Self::Misfit(_) => {
+                Some("build it again with this program's wit/allocation.wit")
+            }
             Self::ForeignImport(name) if name.starts_with("wasi:http") => {
                 Some("a policy has no network; build it without the http feature")
             }
@@ -81,7 +83,6 @@ impl LoadError {
             }
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
-            Self::Misfit(_) => Some("build it again with this program's wit/allocation.wit"),
             Self::Describe(fault) => fault.hint(),
             _ => None,
         }

@@ -26,7 +26,7 @@ pub struct Caps {
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { fuel: 50_000_000_000, time: Duration::from_secs(600), memory: 1 << 30 }
+        Self { fuel: 50_000_000_000, time: Duration::from_mins(10), memory: 1 << 30 }
     }
 }
 

@@ -80,9 +80,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
             tally.first.get_or_insert((step, round));
             if tally.differ <= command.show as u64 && !command.json {
                 screen.say(format_args!("step {step}, round {round}: recorded (-), {name} (+)"));
-                diff::plans(&asked.plan, &plan, 24)
-                    .iter()
-                    .for_each(|line| screen.say(format_args!("  {line}")));
+                for line in diff::plans(&asked.plan, &plan, 24) {
+                    screen.say(format_args!("  {line}"));
+                }
             }
         }
         state = plan.state;

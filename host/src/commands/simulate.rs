@@ -156,7 +156,7 @@ fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
         Stop::Broken(broken) => hints.push(broken.rule.hint().to_owned()),
         Stop::Policy { fault, view, state, .. } => {
             hints.extend(fault.hint().map(str::to_owned));
-            if let allot_sandbox::Fault::Trapped { stack, .. } = fault
+            if let allot_sandbox::Fault::Trapped { stack, .. } = &**fault
                 && !stack.is_empty()
             {
                 hints.push(format!("it was in {}", stack.join(" < ")));
