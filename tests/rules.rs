@@ -22,7 +22,7 @@ use proptest::prelude::*;
 
 /// Draws its plans from dice.
 struct Dice {
-    dice: Stream,
+    draws: Stream,
     /// One plan in so many is made to break some rule.
     wrong: usize,
     seen: Rc<RefCell<Vec<(View, Plan)>>>,
@@ -30,8 +30,8 @@ struct Dice {
 
 impl Dice {
     fn some(&mut self, ids: &[PromptId], most: usize) -> Vec<PromptId> {
-        let n = self.dice.below(most + 1).min(ids.len());
-        let start = if ids.is_empty() { 0 } else { self.dice.below(ids.len()) };
+        let n = self.draws.below(most + 1).min(ids.len());
+        let start = if ids.is_empty() { 0 } else { self.draws.below(ids.len()) };
         (0..n).map(|i| ids[(start + i) % ids.len()]).collect()
     }
 
@@ -40,11 +40,14 @@ impl Dice {
         let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         let both: Vec<PromptId> = pool.iter().chain(&on_hand).copied().collect();
         let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
-        let action = if open && self.dice.below(3) > 0 {
+        let action = if open && self.draws.below(3) > 0 {
             let requests = self.some(&both, 6);
             let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
             Action::Sample(
-                requests.into_iter().map(|prompt| Request { prompt, count: count(&mut self.dice) }).collect(),
+                requests
+                    .into_iter()
+                    .map(|prompt| Request { prompt, count: count(&mut self.draws) })
+                    .collect(),
             )
         } else {
             let picks = self.some(&on_hand, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
@@ -56,33 +59,33 @@ impl Dice {
             Action::Train(_) => HashSet::new(),
         };
         plan.skip = self.some(&pool, 3).into_iter().filter(|p| !requested.contains(p)).collect();
-        if self.dice.below(4) == 0 {
+        if self.draws.below(4) == 0 {
             plan.evict = self.some(&both, 1);
         }
-        plan.state = vec![7; self.dice.below(20)];
-        plan.metrics = vec![("dice".to_owned(), self.dice.unit())];
+        plan.state = vec![7; self.draws.below(20)];
+        plan.metrics = vec![("dice".to_owned(), self.draws.unit())];
         plan
     }
 
     fn pick(&mut self, prompt: PromptId, view: &View) -> Pick {
         let n = view.groups.iter().find(|g| g.prompt == prompt).unwrap().len();
-        let rollouts = (self.dice.below(2) == 0).then(|| {
-            let first = self.dice.below(n) as u32;
+        let rollouts = (self.draws.below(2) == 0).then(|| {
+            let first = self.draws.below(n) as u32;
             (first..n as u32).collect::<Vec<_>>()
         });
         let count = rollouts.as_ref().map_or(n, Vec::len);
-        let advantage = match self.dice.below(3) {
+        let advantage = match self.draws.below(3) {
             0 => Advantage::Picked,
             1 => Advantage::Group,
-            _ => Advantage::Given((0..count).map(|_| self.dice.unit() as f32).collect()),
+            _ => Advantage::Given((0..count).map(|_| self.draws.unit() as f32).collect()),
         };
-        Pick { prompt, rollouts, advantage, weight: self.dice.unit() as f32 }
+        Pick { prompt, rollouts, advantage, weight: self.draws.unit() as f32 }
     }
 
     /// Breaks some rule, if the plan lends itself to it.
     fn spoil(&mut self, plan: &mut Plan) {
         let nobody = PromptId(u32::MAX);
-        match (self.dice.below(12), &mut plan.action) {
+        match (self.draws.below(12), &mut plan.action) {
             (0, _) => plan.skip.push(nobody),
             (1, _) => plan.evict.push(nobody),
             (2, _) => plan.state = vec![0; 17 << 20],
@@ -98,7 +101,7 @@ impl Dice {
             (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
             (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
             (_, Action::Train(batch)) => {
-                batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999]))
+                batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999]));
             }
         }
     }
@@ -111,7 +114,7 @@ impl Decide for Dice {
 
     fn decide(&mut self, _run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let mut plan = self.plan(view);
-        if self.dice.below(self.wrong) == 0 {
+        if self.draws.below(self.wrong) == 0 {
             self.spoil(&mut plan);
         }
         self.seen.borrow_mut().push((view.clone(), plan.clone()));
@@ -151,7 +154,7 @@ proptest! {
         config.budget.tokens = Some(tokens);
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let dice = Dice { dice: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
+        let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
         let mut simulation = Simulation::with(&config, config.run(Vec::new()), dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.run);
@@ -280,16 +283,16 @@ fn every_rule_has_its_own_sentence() {
         (&view, Plan { metrics: vec![("a".to_owned(), f64::INFINITY)], ..train(vec![]) }),
     ];
     let mut broken = Vec::new();
-    let mut sentences = String::new();
+    let mut sentences = Vec::new();
     for (view, plan) in cases {
         let rule =
             allot_allocation::rules::check("p", view, &plan, allot_allocation::rules::Bounds::default());
         let rule = rule.expect_err("the plan breaks a rule");
-        sentences += &format!("{rule}\n");
+        sentences.push(rule.to_string());
         broken.push(rule.rule.name());
     }
     assert_eq!(broken, Rule::ALL.map(|(name, _)| name), "each rule once, in order");
-    insta::assert_snapshot!(sentences, @"
+    insta::assert_snapshot!(sentences.join("\n"), @"
     policy `p` asked to sample, but the step has no round of sampling left (step 5, round 1)
     policy `p` asked to sample, but the step has no rollout left (step 5, round 1)
     policy `p` asked for no rollouts, skipped nothing and evicted nothing (step 5, round 1)
