@@ -85,7 +85,8 @@ mod tests {
         let group = group(&[1.0, 0.0, 0.0, 0.0]);
         let picked = of_pick(&pick(Some(vec![0, 1]), Advantage::Picked), &group, Scale::default());
         let whole = of_pick(&pick(Some(vec![0, 1]), Advantage::Group), &group, Scale::default());
-        assert!((picked[0] - 0.707_106).abs() < 1e-5 && (picked[1] + 0.707_106).abs() < 1e-5, "{picked:?}");
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        assert!((picked[0] - half).abs() < 1e-5 && (picked[1] + half).abs() < 1e-5, "{picked:?}");
         assert!((whole[0] - 1.499_997).abs() < 1e-5 && (whole[1] + 0.499_999).abs() < 1e-5, "{whole:?}");
     }
 
