@@ -11,9 +11,12 @@ pub struct Verdict {
     pub correct: bool,
 }
 
+/// No verdict at all.
+pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false };
+
 /// Something that judges rollouts.
 pub trait Reward<A> {
-    /// One verdict for each rollout, in their order.
+    /// One verdict for each rollout, in their order. One that is missing at the end is none.
     fn score(&mut self, samples: &[Sample<A>]) -> impl Future<Output = Vec<Verdict>>;
 }
 

@@ -14,7 +14,7 @@ use allot_sandbox::{Fault, Line as LogLine};
 use thiserror::Error;
 
 use crate::record::{Call, Line, Record, Rollouts, Sampled, StepEnd};
-use crate::reward::Reward;
+use crate::reward::{Reward, UNSCORABLE};
 use crate::trouble::Trouble;
 
 /// Whoever decides: a component in its sandbox, or a function in a test.
@@ -203,7 +203,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let verdicts = self.reward.score(&samples).await;
         let outcomes: Vec<Outcome> = samples
             .iter()
-            .zip(verdicts)
+            // A rollout without a verdict is unscorable, never lost.
+            .zip(verdicts.into_iter().chain(std::iter::repeat(UNSCORABLE)))
             .map(|(s, verdict)| Outcome {
                 prompt: s.prompt,
                 position: s.position,

@@ -228,11 +228,11 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 
 /// Whether a config could use a description, and a screen show it.
 fn usable(d: &Description) -> Result<(), String> {
-    const RULE: &str = "1 to 64 letters, digits and dashes, a letter first";
+    const RULE: &str = "1 to 64 lower-case letters, digits and dashes, a letter first";
     let short = |name: &str| {
         name.len() <= 64
-            && name.starts_with(|c: char| c.is_ascii_alphabetic())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     let shown = |name: &str| crate::room::line(name, 80);
     let plain = |text: &str| text.len() <= 1024 && !text.chars().any(char::is_control);

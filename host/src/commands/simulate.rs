@@ -46,12 +46,10 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let folder = if command.no_record { None } else { Some(folder(command)?) };
     if let Some(folder) = &folder {
         simulation.keep(folder, head)?;
-        let text =
-            toml::to_string(&config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))?;
-        let path = folder.join("resolved.toml");
-        let mut file = std::fs::File::create_new(&path).map_err(|e| Trouble::file("write", &path, &e))?;
-        std::io::Write::write_all(&mut file, text.as_bytes())
-            .map_err(|e| Trouble::file("write", &path, &e))?;
+        resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {
+            // A run that did not start leaves no record.
+            let _ = std::fs::remove_file(folder.join("record.jsonl"));
+        })?;
     }
 
     let description = policy.description();
@@ -101,6 +99,14 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
         }
         Err(stop) => Err(stopped(&stop, folder.as_deref())),
     }
+}
+
+/// Writes down the config that is in force, over nothing that is there already.
+fn resolved(config: &Config, path: &Path) -> Result<()> {
+    let text =
+        toml::to_string(config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))?;
+    let mut file = std::fs::File::create_new(path).map_err(|e| Trouble::file("write", path, &e))?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| Trouble::file("write", path, &e))
 }
 
 /// A policy's own words.

@@ -292,7 +292,7 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The bytes of hexadecimal text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks_exact(2);
-    if !pairs.remainder().is_empty() {
+    if !pairs.remainder().is_empty() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()

@@ -80,7 +80,12 @@ impl Views {
         let groups = self.shelf.groups();
         let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
         let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
-        if !told || !self.granted.is_empty() || call.granted > call.asked {
+        let asked = match &call.plan.action {
+            Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
+            Action::Train(_) => 0,
+        };
+        let trained = matches!(&self.plan, Some(Plan { action: Action::Train(_), .. }));
+        if !told || trained || !self.granted.is_empty() || call.asked != asked || call.granted > asked {
             return Err(inconsistent(at));
         }
         if let Some(state) = &call.state {
@@ -122,6 +127,9 @@ impl Views {
 
     fn rollouts(&mut self, rollouts: &Rollouts) -> Result<()> {
         let at = (rollouts.step, rollouts.round);
+        if (at.0, at.1.saturating_add(1)) != self.next {
+            return Err(inconsistent(at));
+        }
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(|| inconsistent(at))?;
             let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
