@@ -6,6 +6,7 @@
 
 mod coin;
 mod engine;
+pub mod model;
 
 pub use coin::{Coin, CoinConfig};
 pub use engine::{Capabilities, Engine, EngineError, Example, Report, Sample};

@@ -1,0 +1,222 @@
+//! A model's shape, as `config.json` tells it: with the field names that transformers 5 writes and
+//! with those that published repositories carry (transformers 4).
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::ModelError;
+
+/// The architectures that the decoder covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Llama, and SmolLM2 with it.
+    Llama,
+    /// Qwen2 and Qwen2.5: biases on query, key and value.
+    Qwen2,
+    /// Qwen3, dense: a norm on each query and key head.
+    Qwen3,
+}
+
+/// A model's shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// The architecture.
+    pub family: Family,
+    /// Tokens in the vocabulary, padding included.
+    pub vocabulary: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Width inside the feed-forward blocks.
+    pub intermediate: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head: usize,
+    /// Added to the mean square in a norm.
+    pub epsilon: f64,
+    /// Rotary embedding.
+    pub rope: Rope,
+    /// Whether query, key and value have biases.
+    pub bias: bool,
+    /// Whether the head is the embedding.
+    pub tied: bool,
+    /// Longest sequence it was made for, in tokens.
+    pub context: usize,
+}
+
+/// Rotary embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// Llama 3's scaling of the low frequencies, if any.
+    pub llama3: Option<Llama3>,
+}
+
+/// Llama 3's scaling of rotary frequencies (transformers, `_compute_llama3_parameters`).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Llama3 {
+    /// Low frequencies are divided by it.
+    pub factor: f64,
+    /// Wavelengths past the old context over this are low.
+    pub low_freq_factor: f64,
+    /// Wavelengths under the old context over this are high.
+    pub high_freq_factor: f64,
+    /// The old context, in tokens.
+    pub original_max_position_embeddings: f64,
+}
+
+/// `config.json`, the parts that matter.
+#[derive(Deserialize)]
+struct Config {
+    model_type: String,
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    rms_norm_eps: f64,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<serde_json::Value>,
+    rope_parameters: Option<serde_json::Value>,
+    attention_bias: Option<bool>,
+    tie_word_embeddings: Option<bool>,
+    max_position_embeddings: Option<usize>,
+    hidden_act: Option<String>,
+    use_sliding_window: Option<bool>,
+}
+
+impl Shape {
+    /// Reads a `config.json`.
+    pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| ModelError::File { path: path.to_owned(), reason: e.to_string() })?;
+        Self::parse(&text).map_err(|reason| ModelError::Config { path: path.to_owned(), reason })
+    }
+
+    /// The shape that a `config.json`'s text tells.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Config = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let family = match config.model_type.as_str() {
+            "llama" => Family::Llama,
+            "qwen2" => Family::Qwen2,
+            "qwen3" => Family::Qwen3,
+            other => return Err(format!("`model_type` is `{other}`; llama, qwen2 and qwen3 are known")),
+        };
+        if let Some(act) = config.hidden_act.filter(|act| act != "silu") {
+            return Err(format!("`hidden_act` is `{act}`; only silu is known"));
+        }
+        if config.use_sliding_window == Some(true) {
+            return Err("it has sliding-window attention, which is not known here".to_owned());
+        }
+        let kv_heads = config.num_key_value_heads.unwrap_or(config.num_attention_heads);
+        if config.num_attention_heads == 0
+            || kv_heads == 0
+            || !config.num_attention_heads.is_multiple_of(kv_heads)
+        {
+            let heads = config.num_attention_heads;
+            return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
+        }
+        // transformers 5 has one table; 4 has the base apart, and null where nothing is scaled.
+        let table = config.rope_parameters.or(config.rope_scaling).unwrap_or(serde_json::Value::Null);
+        let kind = table.get("rope_type").or(table.get("type")).and_then(serde_json::Value::as_str);
+        let llama3 = match kind {
+            None | Some("default") => None,
+            Some("llama3") => Some(serde_json::from_value(table.clone()).map_err(|e| e.to_string())?),
+            Some(other) => {
+                return Err(format!(
+                    "its rotary embedding is of type `{other}`; default and llama3 are known"
+                ));
+            }
+        };
+        let theta = table.get("rope_theta").and_then(serde_json::Value::as_f64).or(config.rope_theta);
+        let head = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads);
+        if head == 0 || !head.is_multiple_of(2) {
+            return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
+        }
+        Ok(Self {
+            family,
+            vocabulary: config.vocab_size,
+            hidden: config.hidden_size,
+            intermediate: config.intermediate_size,
+            layers: config.num_hidden_layers,
+            heads: config.num_attention_heads,
+            kv_heads,
+            head,
+            epsilon: config.rms_norm_eps,
+            rope: Rope { theta: theta.unwrap_or(10_000.0), llama3 },
+            bias: family == Family::Qwen2 || config.attention_bias == Some(true),
+            tied: config.tie_word_embeddings.unwrap_or(family != Family::Llama),
+            context: config.max_position_embeddings.unwrap_or(2048),
+        })
+    }
+
+    /// Every tensor of the model: its name in a checkpoint, and its shape.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let (d, f) = (self.hidden, self.intermediate);
+        let (q, kv) = (self.heads * self.head, self.kv_heads * self.head);
+        let mut all = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocabulary, d])];
+        for layer in 0..self.layers {
+            let mut add = |name: &str, shape: &[usize]| {
+                all.push((format!("model.layers.{layer}.{name}"), shape.to_vec()));
+            };
+            add("input_layernorm.weight", &[d]);
+            for (name, rows) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
+                add(&format!("self_attn.{name}.weight"), &[rows, d]);
+                if self.bias {
+                    add(&format!("self_attn.{name}.bias"), &[rows]);
+                }
+            }
+            if self.family == Family::Qwen3 {
+                add("self_attn.q_norm.weight", &[self.head]);
+                add("self_attn.k_norm.weight", &[self.head]);
+            }
+            add("self_attn.o_proj.weight", &[d, q]);
+            add("post_attention_layernorm.weight", &[d]);
+            add("mlp.gate_proj.weight", &[f, d]);
+            add("mlp.up_proj.weight", &[f, d]);
+            add("mlp.down_proj.weight", &[d, f]);
+        }
+        all.push(("model.norm.weight".to_owned(), vec![d]));
+        if !self.tied {
+            all.push(("lm_head.weight".to_owned(), vec![self.vocabulary, d]));
+        }
+        all
+    }
+
+    /// Numbers in the model.
+    pub fn parameters(&self) -> usize {
+        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+}
+
+impl Rope {
+    /// The frequencies of a head's pairs of dimensions, in radians a position.
+    pub fn frequencies(&self, head: usize) -> Vec<f32> {
+        let plain = (0..head / 2).map(|i| self.theta.powf(-((2 * i) as f64) / head as f64));
+        let Some(s) = self.llama3 else { return plain.map(|f| f as f32).collect() };
+        let old = s.original_max_position_embeddings;
+        plain
+            .map(|frequency| {
+                let wavelength = std::f64::consts::TAU / frequency;
+                let scaled = if wavelength > old / s.low_freq_factor {
+                    frequency / s.factor
+                } else if wavelength < old / s.high_freq_factor {
+                    frequency
+                } else {
+                    let smooth =
+                        (old / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+                    (1.0 - smooth) * frequency / s.factor + smooth * frequency
+                };
+                scaled as f32
+            })
+            .collect()
+    }
+}
