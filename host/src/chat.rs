@@ -1,0 +1,79 @@
+//! Chat templates: from messages to a prompt's text, as transformers renders them.
+//!
+//! A template is Jinja with the few methods of Python's strings and lists that published templates
+//! call. It comes in `chat_template.jinja` or, in older folders, inside `tokenizer_config.json`.
+
+use std::path::Path;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind};
+use serde_json::{Map, Value};
+
+use crate::trouble::{Result, Trouble};
+
+/// A tokenizer's chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    /// `bos_token` and its like: what templates may name.
+    special: Map<String, Value>,
+    /// Where it came from, for an error.
+    source: String,
+}
+
+impl ChatTemplate {
+    /// The template of a tokenizer's folder.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let config_path = folder.join("tokenizer_config.json");
+        let text =
+            std::fs::read_to_string(&config_path).map_err(|e| Trouble::file("read", &config_path, &e))?;
+        let config: Map<String, Value> = serde_json::from_str(&text)
+            .map_err(|e| Trouble::new(format!("`{}` is no JSON object: {e}", config_path.display())))?;
+
+        let own = folder.join("chat_template.jinja");
+        let (template, source) = if own.is_file() {
+            (std::fs::read_to_string(&own).map_err(|e| Trouble::file("read", &own, &e))?, own)
+        } else {
+            let Some(Value::String(template)) = config.get("chat_template") else {
+                let what = format!("`{}` has no chat template", folder.display());
+                return Err(Trouble::new(what).hint("give a prompt template in the config instead"));
+            };
+            (template.clone(), config_path)
+        };
+        Self::parse(template, special_tokens(&config), &source.display().to_string())
+    }
+
+    /// A template's text; `source` is what it is called where it fails.
+    pub fn parse(template: String, special: Map<String, Value>, source: &str) -> Result<Self> {
+        let told = |e: Error| Trouble::new(format!("the chat template in `{source}` is broken: {e}"));
+        let mut environment = Environment::new();
+        // As in transformers' `_compile_jinja_template`.
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(told)?);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", |why: String| -> std::result::Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, why))
+        });
+        environment.add_template_owned("chat", template).map_err(told)?;
+        Ok(Self { environment, special, source: source.to_owned() })
+    }
+
+    /// The text of these messages. `more` holds what else the template may ask for, such as
+    /// `add_generation_prompt` or `tools`.
+    pub fn render(&self, messages: &[Value], more: &Map<String, Value>) -> Result<String> {
+        let mut context = self.special.clone();
+        context.extend(more.clone());
+        context.insert("messages".to_owned(), Value::from(messages.to_vec()));
+        let rendered = self.environment.get_template("chat").and_then(|t| t.render(Serde(&context)));
+        rendered.map_err(|e| {
+            Trouble::new(format!("the chat template in `{}` refuses these messages: {e}", self.source))
+        })
+    }
+}
+
+/// The special tokens of a tokenizer's config, by name: as text, or as an object with the text inside.
+fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
+    let text = |value: &Value| value.as_str().or(value["content"].as_str()).map(Value::from);
+    let tokens = config.iter().filter(|(name, _)| name.ends_with("_token"));
+    tokens.filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+}
