@@ -188,6 +188,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
     error: policy `guest` asked for prompt `1` twice in one plan (step 0, round 0)
 
     hint: add the counts up in one request
+    hint: what it was shown is in out/view-0.0.json
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -200,6 +201,7 @@ fn a_position_past_the_end_breaks_a_rule() {
     error: policy `guest` picked rollout 99 of prompt `1`, which has 4 on hand (0 to 3) (step 0, round 1)
 
     hint: positions index the group's lists, from 0, each once
+    hint: what it was shown is in out/view-0.1.json
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -212,6 +214,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
     error: policy `guest` gave prompt `1` the weight NaN; a weight is from 0 to 1000000 (step 0, round 1)
 
     hint: look for a division by zero
+    hint: what it was shown is in out/view-0.1.json
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -224,6 +227,7 @@ fn a_state_of_20_megabytes_breaks_a_rule() {
     error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
+    hint: what it was shown is in out/view-0.0.json
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -236,6 +240,7 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
     error: policy `guest` asked for no rollouts, skipped nothing and evicted nothing (step 0, round 0)
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
+    hint: what it was shown is in out/view-0.0.json
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");

@@ -164,7 +164,7 @@ proptest! {
         let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, 10, |_| 0.5, |_| {}));
         let broke = match &end {
             Ok(end) => { prop_assert!(end.normal); false }
-            Err(Stop::Broken(broken)) => {
+            Err(Stop::Broken { broken, .. }) => {
                 let sentence = broken.to_string();
                 prop_assert!(sentence.starts_with("policy `dice` "), "{sentence}");
                 let place = format!("(step {}, round {})", broken.step, broken.round);

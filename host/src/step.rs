@@ -61,8 +61,17 @@ pub struct World<E: Engine, R, P> {
 #[derive(Debug, Error)]
 pub enum Stop {
     /// The policy broke a rule.
-    #[error("{0}")]
-    Broken(#[from] Broken),
+    #[error("{broken}")]
+    Broken {
+        /// The rule, and where.
+        broken: Broken,
+        /// What the policy was shown.
+        view: Box<View>,
+        /// What it answered.
+        plan: Box<Plan>,
+        /// What it remembered.
+        state: Vec<u8>,
+    },
     /// The policy gave no answer.
     #[error("policy `{policy}` {fault} (step {}, round {})", .view.step, .view.round)]
     Policy {
@@ -119,7 +128,12 @@ where
     loop {
         let (view, offered) = world.view(round);
         let plan = world.ask(run, &view)?;
-        rules::check(world.policy.name(), &view, &plan, world.bounds)?;
+        rules::check(world.policy.name(), &view, &plan, world.bounds).map_err(|broken| Stop::Broken {
+            broken,
+            view: Box::new(view.clone()),
+            plan: Box::new(plan.clone()),
+            state: world.state.clone(),
+        })?;
         world.pool.evict(&plan.evict);
         world.pool.take(plan.skip.iter().copied());
         match &plan.action {

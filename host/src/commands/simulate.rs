@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_allocation::{Plan, View};
 use clap::Args;
 
 use super::{Screen, Verdict};
@@ -159,7 +160,10 @@ fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
     let trouble = Trouble::new(stop.to_string());
     let mut hints: Vec<String> = Vec::new();
     match stop {
-        Stop::Broken(broken) => hints.push(broken.rule.hint().to_owned()),
+        Stop::Broken { broken, view, plan, state } => {
+            hints.push(broken.rule.hint().to_owned());
+            hints.extend(kept(folder, view, state, Some(plan)));
+        }
         Stop::Policy { fault, view, state, .. } => {
             hints.extend(fault.hint().map(str::to_owned));
             if let allot_sandbox::Fault::Trapped { stack, .. } = &**fault
@@ -167,13 +171,7 @@ fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             {
                 hints.push(format!("it was in {}", stack.join(" < ")));
             }
-            if let Some(folder) = folder {
-                let path = folder.join(format!("view-{}.{}.json", view.step, view.round));
-                let kept = serde_json::json!({ "state": crate::record::hex(state), "view": view });
-                if std::fs::write(&path, kept.to_string()).is_ok() {
-                    hints.push(format!("what it was shown is in {}", path.display()));
-                }
-            }
+            hints.extend(kept(folder, view, state, None));
         }
         Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
         Stop::Engine { .. } | Stop::Books { .. } => {}
@@ -182,6 +180,14 @@ fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
         hints.push(format!("all that was finished is in {}", folder.join("record.jsonl").display()));
     }
     if hints.is_empty() { trouble } else { trouble.hint(hints.join("\nhint: ")) }
+}
+
+/// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
+fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -> Option<String> {
+    let path = folder?.join(format!("view-{}.{}.json", view.step, view.round));
+    let kept = serde_json::json!({ "state": crate::record::hex(state), "view": view, "plan": plan });
+    std::fs::write(&path, kept.to_string()).ok()?;
+    Some(format!("what it was shown is in {}", path.display()))
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
