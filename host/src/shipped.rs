@@ -63,10 +63,7 @@ pub fn sandbox(caps: Caps) -> Result<Sandbox> {
 pub fn load(sandbox: &Sandbox, source: &str, sha256: Option<&str>) -> Result<Policy> {
     let path = Path::new(source);
     let is_path = source.contains(['/', '\\']) || path.extension().is_some();
-    let told = |e: LoadError| {
-        let hint = e.hint().map(str::to_owned);
-        Trouble { what: format!("could not load policy `{source}`: {e}"), hint }
-    };
+    let told = |e: LoadError| Trouble::told(format!("could not load policy `{source}`: {e}"), e.hint());
     if is_path {
         let about = std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
         if !about.is_file() {

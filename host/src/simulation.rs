@@ -42,10 +42,9 @@ impl<'a> Simulation<&'a Policy> {
     pub fn new(config: &Config, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
         let run = config.run(settings(description, &config.policy.settings)?);
-        let (state, cost) = policy.begin(&run).map_err(|fault| {
-            let hint = fault.hint().map(str::to_owned);
-            Trouble { what: format!("policy `{}` {fault}", description.name), hint }
-        })?;
+        let (state, cost) = policy
+            .begin(&run)
+            .map_err(|fault| Trouble::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
         let first = hex(&state);
         let mut simulation = Self::with(config, run, policy, state)?;
         simulation.world.log = log;
@@ -72,7 +71,7 @@ impl<'a> Simulation<&'a Policy> {
                 contract: policy.contract().to_owned(),
                 sha256: policy.sha256().to_owned(),
             },
-            engine: simulation.world.engine.capabilities().name,
+            engine: can.name,
             signals: description.signals.clone(),
             seed: config.run.seed,
             order: config.run.order,

@@ -27,6 +27,11 @@ impl Trouble {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// Something whose hint, if it has one, comes from a library's own words.
+    pub fn told(what: impl Into<String>, hint: Option<&str>) -> Self {
+        Self { what: what.into(), hint: hint.map(str::to_owned) }
+    }
+
     /// A file that could not be read, written or made.
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
         let reason = match error.kind() {

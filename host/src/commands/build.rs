@@ -76,8 +76,7 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
 fn described(bytes: &[u8], what: &Path) -> Result<Policy> {
     let sandbox = shipped::sandbox(Caps::default())?;
     sandbox.load(bytes, None).map_err(|e| {
-        let hint = e.hint().map(str::to_owned);
-        Trouble { what: format!("`{}` was built, but is no policy: {e}", what.display()), hint }
+        Trouble::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint())
     })
 }
 

@@ -56,8 +56,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let name = policy.description().name.clone();
 
     let told = |fault: allot_sandbox::Fault, place: String| {
-        let hint = fault.hint().map(str::to_owned);
-        Trouble { what: format!("policy `{name}` {fault}{place}"), hint }
+        Trouble::told(format!("policy `{name}` {fault}{place}"), fault.hint())
     };
     let (mut state, _) = policy.begin(&run).map_err(|fault| told(fault, String::new()))?;
     let mut views = Views::new(&head)?;
