@@ -142,7 +142,9 @@ fn host(c: &mut Criterion) {
                 format!("{prompts} prompts"),
                 format!("{groups} groups of {rollouts} = {total} rollouts"),
             );
-            group.bench_function(id, |b| b.iter(|| runtime.block_on(step(&run, &mut world)).unwrap()));
+            group.bench_function(id, |b| {
+                b.iter(|| runtime.block_on(step(&run, &mut world, &mut ())).unwrap())
+            });
         }
     }
     group.finish();

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use allot::config::Config;
+use allot::config::simulate::SimulateConfig;
 use allot::record::{Line, Reader, Record, Views};
-use allot::run;
+use allot::run::{self, Rest};
 use allot::simulation::Simulation;
 use allot::step::{Decide, Stop};
 use allot_allocation::rules::Rule;
@@ -148,22 +148,23 @@ proptest! {
 
     #[test]
     fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
-        let mut config = Config::parse(CONFIG, "test").unwrap();
+        let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = rollouts;
         config.budget.tokens = Some(tokens);
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let mut simulation = Simulation::with(&config, config.run(Vec::new()), dice, Vec::new()).unwrap();
+        let mut simulation = Simulation::with(&config, config.run.run(config.world.prompts, Vec::new()), dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.run);
         simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, 10, |_| 0.5, |_| {}));
+        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, 10, &mut ()));
         let broke = match &end {
-            Ok(end) => { prop_assert!(end.normal); false }
+            Ok(Rest::Over(end)) => { prop_assert!(end.normal); false }
+            Ok(Rest::Paused) => return Err(TestCaseError::fail("it was paused")),
             Err(Stop::Broken { broken, .. }) => {
                 let sentence = broken.to_string();
                 prop_assert!(sentence.starts_with("policy `dice` "), "{sentence}");
@@ -210,7 +211,7 @@ proptest! {
     }
 }
 
-fn head(config: &Config, run: &Run) -> allot::record::Head {
+fn head(config: &SimulateConfig, run: &Run) -> allot::record::Head {
     let stamp = allot::record::PolicyStamp {
         name: "dice".to_owned(),
         version: String::new(),
@@ -226,10 +227,12 @@ fn head(config: &Config, run: &Run) -> allot::record::Head {
         seed: config.run.seed,
         order: config.run.order,
         run: run.clone(),
-        limits: config.limits(),
+        limits: config.budget.limits(config.world.longest),
         caps: config.policy.caps.caps().into(),
         state: String::new(),
         accuracy: None,
+        scores: Vec::new(),
+        training: None,
     }
 }
 

@@ -10,7 +10,8 @@ mod scratch;
 
 use std::path::PathBuf;
 
-use allot::config::Config;
+use allot::config::simulate::SimulateConfig;
+use allot::run::Rest;
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::step::Decide;
@@ -95,20 +96,21 @@ impl Decide for Both<'_> {
 #[test]
 fn a_component_plans_as_its_native_twin_over_whole_runs() {
     let config = std::fs::read_to_string(scratch::root().join("configs/simulate.toml")).unwrap();
-    let mut config = Config::parse(&config, "configs/simulate.toml").unwrap();
+    let mut config = SimulateConfig::parse(&config, "configs/simulate.toml").unwrap();
     config.budget.rollouts = 30_000;
     config.world.prompts = 300;
     config.policy.settings.clear();
     for (native, policy) in components() {
         for seed in 0..3 {
             config.run.seed = seed;
-            let run = config.run(native::defaults(native.name));
+            let run = config.run.run(config.world.prompts, native::defaults(native.name));
             let state = (native.begin)(&run).unwrap();
             let both = Both { native: &native, policy: &policy, calls: 0 };
             let mut simulation = Simulation::with(&config, run, both, state).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let end = run::run(&simulation.run, &mut simulation.world, 1000, |_| 0.0, |_| {});
-            let end = runtime.block_on(end).unwrap();
+            let mut nobody = ();
+            let end = run::run(&simulation.run, &mut simulation.world, 1000, &mut nobody);
+            let Rest::Over(end) = runtime.block_on(end).unwrap() else { panic!("it was paused") };
             assert!(end.normal && simulation.world.policy.calls > 40, "{}: {end:?}", native.name);
         }
     }

@@ -1,7 +1,8 @@
 //! Chat templates: from messages to a prompt's text, as transformers renders them.
 //!
 //! A template is Jinja with the few methods of Python's strings and lists that published templates
-//! call. It comes in `chat_template.jinja` or, in older folders, inside `tokenizer_config.json`.
+//! call. It comes in `chat_template.jinja`, in older folders inside `tokenizer_config.json`, or in a GGUF
+//! file's metadata.
 
 use std::path::Path;
 
@@ -24,23 +25,34 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// The template of a tokenizer's folder.
     pub fn read(folder: &Path) -> Result<Self> {
-        let config_path = folder.join("tokenizer_config.json");
-        let text =
-            std::fs::read_to_string(&config_path).map_err(|e| Trouble::file("read", &config_path, &e))?;
+        let path = folder.join("tokenizer_config.json");
+        let text = std::fs::read_to_string(&path).map_err(|e| Trouble::file("read", &path, &e))?;
         let config: Map<String, Value> = serde_json::from_str(&text)
-            .map_err(|e| Trouble::new(format!("`{}` is no JSON object: {e}", config_path.display())))?;
+            .map_err(|e| Trouble::new(format!("`{}` is no JSON object: {e}", path.display())))?;
+        Self::find(folder, &config)?.ok_or_else(|| {
+            let what = format!("`{}` has no chat template", folder.display());
+            Trouble::new(what).hint("give a prompt template in the config instead")
+        })
+    }
 
+    /// The template of a folder whose `tokenizer_config.json` is this, if it has one.
+    pub fn find(folder: &Path, config: &Map<String, Value>) -> Result<Option<Self>> {
         let own = folder.join("chat_template.jinja");
         let (template, source) = if own.is_file() {
             (std::fs::read_to_string(&own).map_err(|e| Trouble::file("read", &own, &e))?, own)
         } else {
-            let Some(Value::String(template)) = config.get("chat_template") else {
-                let what = format!("`{}` has no chat template", folder.display());
-                return Err(Trouble::new(what).hint("give a prompt template in the config instead"));
+            let template = match config.get("chat_template") {
+                Some(Value::String(template)) => Some(template.as_str()),
+                // transformers 4 could write several, by name.
+                Some(Value::Array(named)) => {
+                    named.iter().find(|one| one["name"] == "default").and_then(|one| one["template"].as_str())
+                }
+                _ => None,
             };
-            (template.clone(), config_path)
+            let Some(template) = template else { return Ok(None) };
+            (template.to_owned(), folder.join("tokenizer_config.json"))
         };
-        Self::parse(template, special_tokens(&config), &source.display().to_string())
+        Self::parse(template, special_tokens(config), &source.display().to_string()).map(Some)
     }
 
     /// A template's text; `source` is what it is called where it fails.

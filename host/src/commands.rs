@@ -6,6 +6,7 @@ mod new;
 mod policies;
 mod replay;
 mod simulate;
+mod train;
 
 use std::io::Write;
 
@@ -27,6 +28,8 @@ enum Command {
     Policies(policies::Policies),
     /// Put a policy to the test: rules, purity, limits, cost
     Check(check::Check),
+    /// Train a language model under a policy
+    Train(train::Train),
     /// Run a policy in the coin-flip world, in seconds
     Simulate(simulate::Simulate),
     /// Ask a policy again what a recorded run asked, and show where it differs
@@ -59,6 +62,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
     match command {
         Command::Policies(command) => policies::run(&command, screen),
         Command::Check(command) => check::run(&command, screen),
+        Command::Train(command) => train::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),
         Command::New(command) => new::run(&command, screen),

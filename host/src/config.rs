@@ -1,4 +1,8 @@
-//! A run's config: a TOML file, checked before anything starts.
+//! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
+//! simulated run and a training run have of their own is in [`simulate`] and [`train`].
+
+pub mod simulate;
+pub mod train;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,32 +10,10 @@ use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Limits, Order, Run, Value};
-use allot_engine::CoinConfig;
 use allot_sandbox::{Caps, Description};
 use serde::{Deserialize, Serialize};
 
 use crate::trouble::{Result, Trouble, did_you_mean, nearest};
-
-/// A simulated run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The run's constants.
-    pub run: RunConfig,
-    /// What it may spend.
-    pub budget: BudgetConfig,
-    /// Who decides.
-    pub policy: PolicyConfig,
-    /// How rewards become advantages.
-    #[serde(default)]
-    pub advantage: Scale,
-    /// When the score is taken.
-    #[serde(default)]
-    pub evaluation: EvaluationConfig,
-    /// The coin-flip world.
-    #[serde(default)]
-    pub world: CoinConfig,
-}
 
 /// The run's constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,20 +82,6 @@ pub struct CapsConfig {
     pub memory: Option<usize>,
 }
 
-/// When the score is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EvaluationConfig {
-    /// Every so many steps. The start and the end are always scored.
-    pub every: u32,
-}
-
-impl Default for EvaluationConfig {
-    fn default() -> Self {
-        Self { every: 10 }
-    }
-}
-
 fn five() -> u32 {
     5
 }
@@ -130,67 +98,89 @@ fn shuffled() -> Order {
     Order::Shuffled
 }
 
-impl Config {
-    /// Reads and checks a config file.
-    pub fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
-        let text = String::from_utf8(bytes).map_err(|e| {
-            let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
-            let line = 1 + before.matches('\n').count();
-            Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
-        })?;
-        Self::parse(&text, &path.display().to_string())
-    }
+/// Reads a config file's text.
+pub fn read(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
+        let line = 1 + before.matches('\n').count();
+        Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
+    })
+}
 
-    /// Reads and checks a config; `name` is what it is called in an error.
-    pub fn parse(text: &str, name: &str) -> Result<Self> {
-        let config: Self = toml::from_str(text).map_err(|e| told(&e, text, name))?;
-        let positive = [
-            ("run.steps", u64::from(config.run.steps)),
-            ("run.groups", u64::from(config.run.groups)),
-            ("run.rollouts", u64::from(config.run.rollouts)),
-            ("run.pool", config.run.pool.map_or(1, u64::from)),
-            ("budget.rollouts", config.budget.rollouts),
-            ("budget.tokens", config.budget.tokens.unwrap_or(1)),
-            ("budget.step_rollouts", u64::from(config.budget.step_rollouts)),
-            ("budget.rounds", u64::from(config.budget.rounds)),
-            ("evaluation.every", u64::from(config.evaluation.every)),
-        ];
-        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
-        }
-        config.policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
-        if !(config.advantage.epsilon.is_finite() && config.advantage.epsilon >= 0.0) {
-            let epsilon = config.advantage.epsilon;
-            return Err(Trouble::new(format!(
-                "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
-            )));
-        }
-        Ok(config)
-    }
+/// A config of a text; `name` is what it is called in an error.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
+    toml::from_str(text).map_err(|e| told(&e, text, name))
+}
 
-    /// What the books take as limits.
-    pub fn limits(&self) -> Limits {
+/// Checks what every run has. `more` are further numbers that must not be 0.
+fn check(
+    name: &str,
+    run: &RunConfig,
+    budget: &BudgetConfig,
+    policy: &PolicyConfig,
+    advantage: Scale,
+    more: &[(&str, u64)],
+) -> Result<()> {
+    let positive = [
+        ("run.steps", u64::from(run.steps)),
+        ("run.groups", u64::from(run.groups)),
+        ("run.rollouts", u64::from(run.rollouts)),
+        ("run.pool", run.pool.map_or(1, u64::from)),
+        ("budget.rollouts", budget.rollouts),
+        ("budget.tokens", budget.tokens.unwrap_or(1)),
+        ("budget.step_rollouts", u64::from(budget.step_rollouts)),
+        ("budget.rounds", u64::from(budget.rounds)),
+    ];
+    if let Some((key, _)) = positive.iter().chain(more).find(|(_, value)| *value == 0) {
+        return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+    }
+    policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
+    if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
+        let epsilon = advantage.epsilon;
+        return Err(Trouble::new(format!(
+            "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
+        )));
+    }
+    Ok(())
+}
+
+impl BudgetConfig {
+    /// What the books take as limits, for answers of at most this many tokens.
+    pub fn limits(&self, longest: u32) -> Limits {
         Limits {
-            rounds: self.budget.rounds,
-            step_rollouts: Some(self.budget.step_rollouts),
-            run_rollouts: Some(self.budget.rollouts),
-            run_tokens: self.budget.tokens,
-            longest: self.world.longest,
+            rounds: self.rounds,
+            step_rollouts: Some(self.step_rollouts),
+            run_rollouts: Some(self.rollouts),
+            run_tokens: self.tokens,
+            longest,
         }
     }
+}
 
-    /// The run as the policy sees it.
-    pub fn run(&self, settings: Vec<(String, Value)>) -> Run {
+impl RunConfig {
+    /// The run as the policy sees it, over this many prompts.
+    pub fn run(&self, prompts: u32, settings: Vec<(String, Value)>) -> Run {
         Run {
             settings,
-            prompts: self.world.prompts,
-            steps: self.run.steps,
-            groups: self.run.groups,
-            rollouts: self.run.rollouts,
-            pool: self.run.pool.unwrap_or(self.run.groups.saturating_mul(4)),
-            max_age: self.run.max_age,
+            prompts,
+            steps: self.steps,
+            groups: self.groups,
+            rollouts: self.rollouts,
+            pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
+            max_age: self.max_age,
         }
+    }
+}
+
+impl PolicyConfig {
+    /// Takes another policy, which has other settings and another hash.
+    pub fn become_other(&mut self, source: &str) {
+        if source != self.source {
+            self.settings.clear();
+            self.sha256 = None;
+        }
+        source.clone_into(&mut self.source);
     }
 }
 

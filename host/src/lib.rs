@@ -5,15 +5,27 @@
 //! plan. [`step`](step::step) is the whole of it on two screens.
 
 pub mod chat;
+pub mod checkpoint;
 pub mod commands;
 pub mod component;
 pub mod config;
 pub mod diff;
+pub mod evaluation;
+pub mod folder;
+pub mod hub;
+pub mod keeper;
 pub mod made;
+pub mod models;
+pub mod outputs;
+pub mod problems;
+pub mod progress;
 pub mod record;
 pub mod reward;
 pub mod run;
 pub mod shipped;
 pub mod simulation;
 pub mod step;
+pub mod summary;
+pub mod tokens;
+pub mod training;
 pub mod trouble;

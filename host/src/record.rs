@@ -21,12 +21,13 @@ use crate::trouble::{Result, Trouble};
 /// Where a run's lines go.
 pub struct Record {
     to: Option<(BufWriter<Box<dyn Write>>, PathBuf)>,
+    bytes: u64,
 }
 
 impl Record {
     /// A record that keeps nothing.
     pub fn none() -> Self {
-        Self { to: None }
+        Self { to: None, bytes: 0 }
     }
 
     /// A new record in a file that is not there yet: nobody's record is written over.
@@ -43,19 +44,34 @@ impl Record {
 
     /// A record written to `writer`; `path` is what it is called where it fails.
     pub fn to(writer: Box<dyn Write>, path: &Path) -> Self {
-        Self { to: Some((BufWriter::with_capacity(1 << 16, writer), path.to_owned())) }
+        Self { to: Some((BufWriter::with_capacity(1 << 16, writer), path.to_owned())), bytes: 0 }
+    }
+
+    /// The record of a run that goes on from a checkpoint: lines after its first `bytes` bytes are cut
+    /// off. Fails where it is shorter than that.
+    pub fn resume(path: &Path, bytes: u64) -> Result<Self> {
+        let file = crate::outputs::reopened(path, bytes)?;
+        Ok(Self { bytes, ..Self::to(Box::new(file), path) })
+    }
+
+    /// Bytes in whole lines so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Appends a line and hands it to the operating system, so that a crash of this program loses
     /// nothing that was written.
     pub fn write(&mut self, line: &Line) -> Result<()> {
         let Some((writer, path)) = &mut self.to else { return Ok(()) };
+        let mut text = serde_json::to_vec(line).map_err(|e| Trouble::new(format!("no record line: {e}")))?;
+        text.push(b'\n');
         let mut write = || {
-            serde_json::to_writer(&mut *writer, line)?;
-            writer.write_all(b"\n")?;
+            writer.write_all(&text)?;
             writer.flush()
         };
-        write().map_err(|e| Trouble::file("write", path, &e))
+        write().map_err(|e| Trouble::file("write", path, &e))?;
+        self.bytes += text.len() as u64;
+        Ok(())
     }
 }
 

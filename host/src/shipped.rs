@@ -55,7 +55,7 @@ pub fn manifest() -> Option<Manifest> {
 
 /// A sandbox with these limits, its compiled code kept in the user's cache folder.
 pub fn sandbox(caps: Caps) -> Result<Sandbox> {
-    Sandbox::new(caps, cache().as_deref()).map_err(|e| Trouble::new(e.to_string()))
+    Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Trouble::new(e.to_string()))
 }
 
 /// Loads a policy by the name of one that ships, or by the path of a component. Anything with a
@@ -83,12 +83,12 @@ pub fn load(sandbox: &Sandbox, source: &str, sha256: Option<&str>) -> Result<Pol
     Err(Trouble::new(format!("no policy is called `{source}`")).hint(format!("{near}\nhint: {own}")))
 }
 
-/// The folder for compiled code, if this user has one.
-fn cache() -> Option<PathBuf> {
+/// The folder in which this user's copies of a kind are kept, if there is one.
+pub fn cache(kind: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(own) = set("ALLOT_CACHE") {
-        return std::path::absolute(own.join("wasm")).ok();
+        return std::path::absolute(own.join(kind)).ok();
     }
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
-    base.is_absolute().then(|| base.join("allot").join("wasm"))
+    base.is_absolute().then(|| base.join("allot").join(kind))
 }

@@ -7,10 +7,12 @@ use allot_allocation::{Books, Plan, Pool, Run, Shelf, View};
 use allot_engine::{Coin, Engine as _};
 use allot_sandbox::{Fault, Line as LogLine, Policy};
 
-use crate::config::{Config, settings};
-use crate::record::{FORMAT, Head, Line, PolicyStamp, Record, hex};
+use crate::config::settings;
+use crate::config::simulate::SimulateConfig;
+use crate::record::{FORMAT, Head, Line, PolicyStamp, Record, StepEnd, hex};
 use crate::reward::RightOrWrong;
-use crate::step::{Decide, World};
+use crate::run::{Course, Go, Scores};
+use crate::step::{Decide, Stop, World};
 use crate::trouble::{Result, Trouble, listed};
 
 /// A run that is ready to start.
@@ -19,6 +21,17 @@ pub struct Simulation<P> {
     pub run: Run,
     /// Everything else.
     pub world: World<Coin, RightOrWrong, P>,
+}
+
+/// A run that nobody looks at. The coin-flip world knows its score, at no cost.
+impl<R, P> Course<Coin, R, P> for () {
+    async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+        Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
+    }
+
+    fn after(&mut self, _: &mut World<Coin, R, P>, _: &StepEnd) -> std::result::Result<Go, Stop> {
+        Ok(Go::On)
+    }
 }
 
 impl Decide for &Policy {
@@ -39,9 +52,9 @@ impl Decide for &Policy {
 impl<'a> Simulation<&'a Policy> {
     /// Checks everything that can be checked, and builds the world. `log` is where the policy's own
     /// words go. It keeps no record until [`keep`](Self::keep) is called with the head given here.
-    pub fn new(config: &Config, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
+    pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
-        let run = config.run(settings(description, &config.policy.settings)?);
+        let run = config.run.run(config.world.prompts, settings(description, &config.policy.settings)?);
         let (state, cost) = policy
             .begin(&run)
             .map_err(|fault| Trouble::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
@@ -76,10 +89,12 @@ impl<'a> Simulation<&'a Policy> {
             seed: config.run.seed,
             order: config.run.order,
             run: simulation.run.clone(),
-            limits: config.limits(),
+            limits: config.budget.limits(config.world.longest),
             caps: config.policy.caps.caps().into(),
             state: first,
             accuracy: Some(simulation.world.engine.accuracy()),
+            scores: Vec::new(),
+            training: None,
         };
         Ok((simulation, head))
     }
@@ -93,7 +108,7 @@ impl<P: Decide> Simulation<P> {
     }
 
     /// Builds the world around whoever decides. It keeps no record.
-    pub fn with(config: &Config, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
+    pub fn with(config: &SimulateConfig, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
         let engine =
             Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
         let pool = Pool::new(config.run.seed, config.run.order, run.pool, engine.prompt_lengths());
@@ -105,7 +120,7 @@ impl<P: Decide> Simulation<P> {
             pool,
             shelf: Shelf::new(0),
             samples: std::collections::HashMap::new(),
-            books: Books::new(config.limits()),
+            books: Books::new(config.budget.limits(config.world.longest)),
             record: Record::none(),
             log: |_| {},
             scale: config.advantage,

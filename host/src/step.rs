@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
 use allot_allocation::{
-    Action, Batch, Books, Outcome, Plan, Pool, Prompt, RolloutId, Run, Shelf, View, seed,
+    Action, Batch, Books, Outcome, Plan, Pool, Prompt, PromptId, RolloutId, Run, Settled, Shelf, View, seed,
 };
 use allot_engine::{Engine, EngineError, Example, Sample};
 use allot_sandbox::{Fault, Line as LogLine};
@@ -23,6 +23,39 @@ pub trait Decide {
     fn name(&self) -> &str;
     /// The contract's `decide`, and what the policy logged.
     fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault>;
+}
+
+/// Someone who looks on, to keep tables and curves. It changes nothing of the run.
+pub trait Watch<A> {
+    /// A round's rollouts came in; `first` is the first one's number.
+    fn sampled(
+        &mut self,
+        _view: &View,
+        _first: RolloutId,
+        _samples: &[Sample<A>],
+        _outcomes: &[Outcome],
+    ) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// A step was settled.
+    fn settled(&mut self, _settled: &Settled, _learned: &[Learned]) -> Result<(), Trouble> {
+        Ok(())
+    }
+}
+
+/// For runs that nobody looks at.
+impl<A> Watch<A> for () {}
+
+/// A rollout that was trained on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Learned {
+    /// Its number.
+    pub id: RolloutId,
+    /// Model updates made since it was sampled.
+    pub age: u32,
+    /// Its advantage.
+    pub advantage: f32,
 }
 
 /// Everything that lives on from step to step.
@@ -92,6 +125,19 @@ pub enum Stop {
         /// Why.
         error: EngineError,
     },
+    /// An update that would have broken the weights.
+    #[error(
+        "the update of step {step} was refused: {what} is not finite; its batch was {}",
+        .batch.iter().map(|(prompt, n)| format!("{n} of prompt {prompt}")).collect::<Vec<_>>().join(", ")
+    )]
+    Refused {
+        /// The step.
+        step: u32,
+        /// What is not finite.
+        what: &'static str,
+        /// Rollouts of each prompt.
+        batch: Vec<(PromptId, usize)>,
+    },
     /// The engine did something else than it was granted.
     #[error("{fault} (step {step})")]
     Books {
@@ -115,7 +161,11 @@ pub enum Ended {
 }
 
 /// Runs one step.
-pub async fn step<E, R, P>(run: &Run, world: &mut World<E, R, P>) -> Result<Ended, Stop>
+pub async fn step<E, R, P>(
+    run: &Run,
+    world: &mut World<E, R, P>,
+    watch: &mut impl Watch<E::Answer>,
+) -> Result<Ended, Stop>
 where
     E: Engine,
     R: Reward<E::Answer>,
@@ -148,12 +198,12 @@ where
                 let samples = world.engine.sample(grant).await.map_err(|error| world.failed(error))?;
                 let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
                 world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
-                let outcomes = world.judge(&view, samples).await?;
+                let outcomes = world.judge(&view, samples, watch).await?;
                 outcomes.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
             }
             Action::Train(batch) => {
                 world.note(&view, &plan, offered, 0)?;
-                let mut end = world.train(run, &view, batch).await?;
+                let mut end = world.train(run, &view, batch, watch).await?;
                 end.reward = rewards.mean();
                 world.steps += 1;
                 return Ok(Ended::Trained(Box::new(end)));
@@ -213,7 +263,12 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 
     /// Scores rollouts, writes them down and puts them on the shelf.
-    async fn judge(&mut self, view: &View, samples: Vec<Sample<E::Answer>>) -> Result<Vec<Outcome>, Stop> {
+    async fn judge(
+        &mut self,
+        view: &View,
+        samples: Vec<Sample<E::Answer>>,
+        watch: &mut impl Watch<E::Answer>,
+    ) -> Result<Vec<Outcome>, Stop> {
         let verdicts = self.reward.score(&samples).await;
         let outcomes: Vec<Outcome> = samples
             .iter()
@@ -236,6 +291,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             self.record.write(&Line::Rollouts(Box::new(line))).map_err(Stop::Record)?;
         }
         let first = self.shelf.add(outcomes.iter().cloned());
+        watch.sampled(view, first, &samples, &outcomes).map_err(Stop::Record)?;
         let scored =
             (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());
         self.samples.extend(scored.map(|(sample, _)| sample));
@@ -243,10 +299,16 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 
     /// Turns picks into advantages, updates the model, and settles the shelf.
-    async fn train(&mut self, run: &Run, view: &View, batch: &Batch) -> Result<StepEnd, Stop> {
+    async fn train(
+        &mut self,
+        run: &Run,
+        view: &View,
+        batch: &Batch,
+        watch: &mut impl Watch<E::Answer>,
+    ) -> Result<StepEnd, Stop> {
         let mut end = StepEnd { step: view.step, ..StepEnd::default() };
         let groups: BTreeMap<_, _> = view.groups.iter().map(|g| (g.prompt, g)).collect();
-        let mut examples = Vec::new();
+        let (mut examples, mut learned) = (Vec::new(), Vec::new());
         let mut ages = Mean::default();
         for pick in &batch.picks {
             let group = groups[&pick.prompt];
@@ -255,8 +317,9 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
                 ages.add(f64::from(group.ages[position]));
                 end.effective += u64::from(advantage != 0.0);
                 let id = self.shelf.rollout(pick.prompt, position);
-                if let Some(sample) = id.and_then(|id| self.samples.get(&id)) {
+                if let Some((id, sample)) = id.and_then(|id| Some((id, self.samples.get(&id)?))) {
                     examples.push(Example { sample, advantage });
+                    learned.push(Learned { id, age: group.ages[position], advantage });
                 }
             }
         }
@@ -264,9 +327,16 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         end.updated = !examples.is_empty();
         if end.updated {
             let step = view.step;
-            let report = self.engine.update(&examples).await.map_err(|error| Stop::Engine { step, error })?;
+            let refused = |what| {
+                let batch = batch.picks.iter().map(|p| (p.prompt, p.count(groups[&p.prompt].len())));
+                Stop::Refused { step, what, batch: batch.collect() }
+            };
+            let report = self.engine.update(&examples).await.map_err(|error| match error {
+                EngineError::NotFinite(what) => refused(what),
+                error => Stop::Engine { step, error },
+            })?;
             if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
-                return Err(self.failed(EngineError::NotFinite(name)));
+                return Err(refused(name));
             }
             end.metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
         }
@@ -278,6 +348,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .flat_map(|g| (0..g.len()).filter_map(|i| self.shelf.rollout(g.prompt, i)))
             .collect();
         let settled = self.shelf.settle(batch, end.updated, run.max_age);
+        watch.settled(&settled, &learned).map_err(Stop::Record)?;
         for id in settled.trained.iter().chain(&settled.released).chain(&settled.stale) {
             self.samples.remove(id);
         }

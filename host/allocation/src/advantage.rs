@@ -17,11 +17,14 @@ pub struct Scale {
     pub normalize: bool,
     /// Added to the deviation. verl has 1e-6, PODS 1e-4.
     pub epsilon: f64,
+    /// Whether a rollout is measured against the mean of the others alone, as RLOO has it (Ahmadian et
+    /// al. 2024), or of all.
+    pub leave_one_out: bool,
 }
 
 impl Default for Scale {
     fn default() -> Self {
-        Self { normalize: true, epsilon: 1e-6 }
+        Self { normalize: true, epsilon: 1e-6, leave_one_out: false }
     }
 }
 
@@ -54,6 +57,8 @@ fn measured(rewards: &[f64], population: &[f64], scale: Scale, weight: f64) -> V
         let squares = population.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>();
         (mean, (squares / (n - 1.0)).sqrt())
     };
+    // r - mean of the others = n / (n - 1) · (r - mean of all).
+    let weight = if scale.leave_one_out && n > 1.0 { weight * n / (n - 1.0) } else { weight };
     let scale = if scale.normalize { weight / (deviation + scale.epsilon) } else { weight };
     rewards.iter().map(|r| ((r - mean) * scale) as f32).collect()
 }
@@ -108,6 +113,14 @@ mod tests {
         let mut pick = pick(Some(vec![1]), Advantage::Given(vec![3.0]));
         pick.weight = 0.5;
         assert_eq!(of_pick(&pick, &group(&[1.0, 0.0]), Scale::default()), [1.5]);
+    }
+
+    #[test]
+    fn leaving_one_out_measures_against_the_others() {
+        let scale = Scale { normalize: false, leave_one_out: true, ..Scale::default() };
+        let all = of_pick(&pick(None, Advantage::Picked), &group(&[1.0, 0.0, 0.0, 0.5]), scale);
+        let others = [1.0 - 0.5 / 3.0, -0.5, -0.5, 0.5 - 1.0 / 3.0];
+        assert!(all.iter().zip(others).all(|(a, o)| (a - o).abs() < 1e-6), "{all:?}");
     }
 
     #[test]

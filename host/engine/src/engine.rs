@@ -1,6 +1,7 @@
 //! The engine's three verbs: sample, score, update.
 
 use allot_allocation::{Grant, PromptId};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Something that samples rollouts and learns from them.
@@ -45,7 +46,7 @@ pub struct Capabilities {
 }
 
 /// A rollout as an engine gives it, not yet judged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample<A> {
     /// The prompt.
     pub prompt: PromptId,

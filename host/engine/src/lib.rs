@@ -5,8 +5,19 @@
 //! crate knows nothing of policies and of the sandbox that they run in.
 
 mod coin;
+pub mod cpu;
 mod engine;
+pub mod loss;
 pub mod model;
+mod native;
+mod optimizer;
+mod sampler;
+mod update;
 
 pub use coin::{Coin, CoinConfig};
 pub use engine::{Capabilities, Engine, EngineError, Example, Report, Sample};
+pub use loss::{Kind as LossKind, LossConfig};
+pub use native::{Answer, Native, NativeConfig, SIGNALS};
+pub use optimizer::{OptimizerConfig, Schedule};
+pub use sampler::Sampling;
+pub use update::{Old, UpdateConfig};

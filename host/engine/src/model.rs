@@ -5,19 +5,21 @@
 
 mod checkpoint;
 mod decoder;
+mod gguf;
 mod loss;
 mod optimizer;
 mod shape;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, Precision};
 pub use decoder::{Decoder, Input, Output};
+pub use gguf::Gguf;
 pub use loss::{Clip, clipped, token_log_probs};
 pub use optimizer::{AdamW, AdamWConfig};
-pub use shape::{Family, Rope, Shape};
+pub use shape::{Family, Llama3, Rope, Shape, SpecialIds};
 
 /// Why a model can't be loaded or run.
 #[derive(Debug, Error)]
@@ -30,6 +32,14 @@ pub enum ModelError {
         /// Why.
         reason: String,
     },
+    /// A file could not be written.
+    #[error("could not write `{}`: {reason}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A `config.json` that says something unknown or impossible.
     #[error("`{}`: {reason}", .path.display())]
     Config {
@@ -37,6 +47,24 @@ pub enum ModelError {
         path: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// A file or folder that is not what it should be, and what to do about it.
+    #[error("`{}` {reason}", .path.display())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong: the rest of a sentence that begins with the path.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Something about one tensor of a file.
+    #[error("{error} (in `{}`)", .path.display())]
+    In {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<ModelError>,
     },
     /// A tensor that the architecture needs is not there.
     #[error("the checkpoint has no tensor `{0}`")]
@@ -51,6 +79,17 @@ pub enum ModelError {
         /// The shape that the config gives it.
         expected: Vec<usize>,
     },
+    /// A tensor that the architecture has no use for.
+    #[error("the checkpoint has a tensor `{0}`, for which the config has no place")]
+    Unused(String),
+    /// A tensor of numbers that are no weights to train.
+    #[error("tensor `{name}` is stored as {stored}; bf16, f16 and f32 can be read")]
+    WrongKind {
+        /// The tensor.
+        name: String,
+        /// What it is stored as.
+        stored: String,
+    },
     /// A token past the vocabulary.
     #[error("token {token} is past the vocabulary of {vocabulary}")]
     Token {
@@ -59,7 +98,35 @@ pub enum ModelError {
         /// The size of the vocabulary.
         vocabulary: usize,
     },
+    /// Threads could not be started.
+    #[error("could not start threads: {0}")]
+    Threads(String),
     /// The tensor library failed.
     #[error("{0}")]
     Tensor(#[from] candle_core::Error),
+}
+
+impl ModelError {
+    /// What to do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Foreign { hint, .. } => Some(hint),
+            Self::In { error, .. } => error.hint(),
+            _ => None,
+        }
+    }
+
+    /// A file that could not be read or written.
+    fn file(path: &Path, error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::File { path: path.to_owned(), reason }
+    }
+
+    /// The same, said with the file that it is about.
+    fn within(self, path: &Path) -> Self {
+        Self::In { path: path.to_owned(), error: Box::new(self) }
+    }
 }

@@ -9,8 +9,10 @@ use allot_sandbox::{Fault, Policy};
 use clap::Args;
 
 use super::{Screen, Verdict, policies};
-use crate::config::{self, CapsConfig, Config};
+use crate::config::simulate::SimulateConfig;
+use crate::config::{self, CapsConfig};
 use crate::made::{self, Made};
+use crate::run::Rest;
 use crate::simulation::Simulation;
 use crate::trouble::Result;
 use crate::{run, shipped};
@@ -127,12 +129,14 @@ fn a_run(settings: Vec<(String, Value)>) -> Run {
 
 /// A short run in the coin-flip world: the real loop, to a normal end.
 fn simulate(policy: &Policy, typed: &BTreeMap<String, toml::Value>) -> std::result::Result<String, String> {
-    let mut config = Config::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
+    let mut config = SimulateConfig::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
     config.policy.settings.clone_from(typed);
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
-    let run = run::run(&simulation.run, &mut simulation.world, u32::MAX, |_| 0.0, |_| {});
-    let end = runtime.block_on(run).map_err(|stop| stop.to_string())?;
+    let mut nobody = ();
+    let run = run::run(&simulation.run, &mut simulation.world, u32::MAX, &mut nobody);
+    let rest = runtime.block_on(run).map_err(|stop| stop.to_string())?;
+    let Rest::Over(end) = rest else { return Err("it was paused".to_owned()) };
     Ok(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason))
 }
 

@@ -58,6 +58,13 @@ pub struct Head {
     /// The score before the first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What the score is made of, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<(String, f64)>,
+    /// What was trained and on what, where it is a model: its source and the hashes of its files, the
+    /// data, the sampling, the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<serde_json::Value>,
 }
 
 /// What one call of a policy may use.
@@ -197,6 +204,12 @@ pub struct StepEnd {
     /// The score, where it was taken after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What the score is made of, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<(String, f64)>,
+    /// What evaluation had spent by then, in a book of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluated: Option<Spent>,
 }
 
 /// The end of a run.
@@ -213,6 +226,12 @@ pub struct End {
     /// The score at the end, where it could be taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What the score is made of, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<(String, f64)>,
+    /// What evaluation spent, in a book of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluated: Option<Spent>,
 }
 
 impl Sampled {

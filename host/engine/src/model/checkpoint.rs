@@ -1,12 +1,16 @@
-//! Checkpoints in Hugging Face layout: `config.json` and safetensors, in one file or in shards.
+//! Checkpoints: a model's weights, read from a folder in Hugging Face layout or from a GGUF file, and
+//! written as such a folder. It knows no tokenizers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use candle_core::safetensors::SliceSafetensors;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use super::{ModelError, Shape};
+use super::{Gguf, ModelError, Shape, SpecialIds};
 
 /// A model's weights, as variables that can be trained, by their names in the checkpoint.
 #[derive(Debug)]
@@ -17,55 +21,164 @@ pub struct Checkpoint {
     pub weights: BTreeMap<String, Var>,
 }
 
+/// What numbers are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// As they are.
+    F32,
+    /// Rounded to bfloat16, ties to even: half the size, and what most models are published in.
+    Bf16,
+}
+
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
 impl Checkpoint {
-    /// Loads a folder. Weights are turned into float32, whatever they are stored as; every tensor
-    /// that the config asks for must be there in its shape.
-    pub fn load(folder: &Path, device: &Device) -> Result<Self, ModelError> {
-        Self::load_as(folder, Shape::read(&folder.join("config.json"))?, device)
+    /// Loads a folder in Hugging Face layout, or a GGUF file. Weights are turned into float32, whatever
+    /// they are stored as; every tensor that the config asks for must be there in its shape, and no
+    /// other.
+    pub fn load(path: &Path, device: &Device) -> Result<Self, ModelError> {
+        if path.is_file() {
+            return Gguf::open(path)?.checkpoint(device);
+        }
+        let config = path.join("config.json");
+        if path.is_dir() && !config.is_file() && has(path, |file| ends(file, "gguf")) {
+            return Err(ModelError::Foreign {
+                path: path.to_owned(),
+                reason: "has no `config.json`, but GGUF files".to_owned(),
+                hint: "name the GGUF file itself",
+            });
+        }
+        Self::load_as(path, Shape::read(&config)?, device)
     }
 
-    /// The same, for a shape that was read elsewhere.
+    /// Loads a folder for a shape that was read elsewhere.
     pub fn load_as(folder: &Path, shape: Shape, device: &Device) -> Result<Self, ModelError> {
-        let mut stored: BTreeMap<String, Tensor> = BTreeMap::new();
+        let places = shape.tensors();
+        let (mut weights, mut spare_head) = (BTreeMap::new(), None);
         for file in files(folder)? {
-            let tensors = candle_core::safetensors::load(&file, device)
-                .map_err(|e| ModelError::File { path: file.clone(), reason: e.to_string() })?;
-            stored.extend(tensors);
-        }
-        let mut weights = BTreeMap::new();
-        for (name, expected) in shape.tensors() {
-            let tensor = stored.remove(&name).ok_or_else(|| ModelError::Missing(name.clone()))?;
-            if tensor.dims() != expected {
-                return Err(ModelError::WrongShape { name, found: tensor.dims().to_vec(), expected });
+            let bytes = std::fs::read(&file).map_err(|e| ModelError::file(&file, &e))?;
+            let stored = opened(&file, &bytes)?;
+            let mut names: BTreeSet<String> = stored.tensors().into_iter().map(|(name, _)| name).collect();
+            let read = |name: &str| tensor(&stored, name, device).map_err(|e| e.within(&file));
+            for (name, expected) in &places {
+                if !names.remove(name) {
+                    continue;
+                }
+                let tensor = read(name)?;
+                if tensor.dims() != expected {
+                    let (found, expected) = (tensor.dims().to_vec(), expected.clone());
+                    return Err(ModelError::WrongShape { name: name.clone(), found, expected }.within(&file));
+                }
+                weights.insert(name.clone(), Var::from_tensor(&tensor)?);
             }
-            let var = Var::from_tensor(&tensor.to_dtype(DType::F32)?)?;
-            weights.insert(name, var);
+            for name in names {
+                if name == "lm_head.weight" && shape.tied {
+                    spare_head = Some(read(&name)?);
+                } else if name.starts_with("model.") && !name.ends_with(".rotary_emb.inv_freq") {
+                    // Left out, it would make another model of it, and nothing would say so. Frequencies
+                    // were saved by old versions of transformers; they follow from the config.
+                    return Err(ModelError::Unused(name).within(&file));
+                }
+            }
+        }
+        if let Some((missing, _)) = places.iter().find(|(name, _)| !weights.contains_key(name)) {
+            if missing == "lm_head.weight" {
+                return Err(head(folder, "is not the embedding", "there is no `lm_head.weight`"));
+            }
+            return Err(ModelError::Missing(missing.clone()).within(folder));
+        }
+        // Some published folders hold a copy of the embedding. transformers 4 drops it whatever is in it.
+        if let (Some(spare), Some(embedding)) = (spare_head, weights.get("model.embed_tokens.weight"))
+            && !same(&spare, embedding)?
+        {
+            return Err(head(folder, "is the embedding", "its `lm_head.weight` is another tensor"));
         }
         Ok(Self { shape, weights })
     }
 
     /// Writes the weights as one safetensors file, in float32.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
-        let tensors =
-            self.weights.iter().map(|(name, var)| (name.clone(), var.as_detached_tensor())).collect();
-        candle_core::safetensors::save(&tensors, path)
-            .map_err(|e| ModelError::File { path: path.to_owned(), reason: e.to_string() })
+        self.write(path, Precision::F32)
     }
+
+    /// Writes `config.json` and `model.safetensors` into a folder that is new or empty, as transformers 4
+    /// and 5 read them. The tokenizer's files are not among them. The same weights give the same bytes.
+    pub fn export(
+        &self,
+        folder: &Path,
+        precision: Precision,
+        special: &SpecialIds,
+    ) -> Result<(), ModelError> {
+        std::fs::create_dir_all(folder).map_err(|e| ModelError::file(folder, &e))?;
+        if has(folder, |_| true) {
+            return Err(ModelError::Foreign {
+                path: folder.to_owned(),
+                reason: "is not empty".to_owned(),
+                hint: "a model is written into a new folder, over nothing that is there",
+            });
+        }
+        let config = folder.join("config.json");
+        let text = format!("{:#}\n", self.shape.config(precision, special));
+        std::fs::write(&config, text).map_err(|e| ModelError::file(&config, &e))?;
+        self.write(&folder.join("model.safetensors"), precision)
+    }
+
+    /// The safetensors format: the header's length, the header, then all numbers in the header's order.
+    fn write(&self, path: &Path, precision: Precision) -> Result<(), ModelError> {
+        let (kind, dtype) = match precision {
+            Precision::F32 => ("F32", DType::F32),
+            Precision::Bf16 => ("BF16", DType::BF16),
+        };
+        let mut header = Map::new();
+        // transformers refuses a file that does not say whose layout it is in.
+        header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+        let mut end = 0;
+        for (name, var) in &self.weights {
+            let start = end;
+            end += var.elem_count() * dtype.size_in_bytes();
+            let entry = json!({"dtype": kind, "shape": var.dims(), "data_offsets": [start, end]});
+            header.insert(name.clone(), entry);
+        }
+        let mut header = Value::Object(header).to_string();
+        header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+
+        let failed = |e: std::io::Error| ModelError::file(path, &e);
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+        file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
+        file.write_all(header.as_bytes()).map_err(failed)?;
+        for var in self.weights.values() {
+            var.as_detached_tensor()
+                .to_dtype(dtype)?
+                .write_bytes(&mut file)
+                .map_err(|e| ModelError::File { path: path.to_owned(), reason: first_line(&e) })?;
+        }
+        file.flush().map_err(failed)
+    }
+}
+
+/// A library's error in one line.
+pub(super) fn first_line(error: &candle_core::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The safetensors files of a folder: the shards that its index names, or the one file.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
     let index = folder.join("model.safetensors.index.json");
     if !index.is_file() {
-        return Ok(vec![folder.join("model.safetensors")]);
+        let file = folder.join("model.safetensors");
+        if !file.is_file() && has(folder, |file| ends(file, "bin") || ends(file, "pth")) {
+            return Err(ModelError::Foreign {
+                path: folder.to_owned(),
+                reason: "has its weights as PyTorch pickles, which are not read".to_owned(),
+                hint: "transformers writes safetensors: `AutoModelForCausalLM.from_pretrained(…).save_pretrained(…)`",
+            });
+        }
+        return Ok(vec![file]);
     }
-    let text = std::fs::read_to_string(&index)
-        .map_err(|e| ModelError::File { path: index.clone(), reason: e.to_string() })?;
+    let text = std::fs::read_to_string(&index).map_err(|e| ModelError::file(&index, &e))?;
     let map: Index = serde_json::from_str(&text)
         .map_err(|e| ModelError::Config { path: index.clone(), reason: e.to_string() })?;
     let mut names: Vec<&String> = map.weight_map.values().collect();
@@ -76,4 +189,54 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
         return Err(ModelError::Config { path: index, reason: format!("`{bad}` is no file of this folder") });
     }
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// Whether a folder holds such a file.
+fn has(folder: &Path, such: impl Fn(&Path) -> bool) -> bool {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| such(&entry.path()))
+}
+
+fn ends(file: &Path, extension: &str) -> bool {
+    file.extension().is_some_and(|own| own == extension)
+}
+
+/// A safetensors file's header, checked against its length.
+fn opened<'a>(path: &Path, bytes: &'a [u8]) -> Result<SliceSafetensors<'a>, ModelError> {
+    if bytes.starts_with(b"version https://git-lfs") {
+        return Err(ModelError::Foreign {
+            path: path.to_owned(),
+            reason: "is a Git LFS pointer, not the weights".to_owned(),
+            hint: "fetch them with `git lfs pull`",
+        });
+    }
+    SliceSafetensors::new(bytes).map_err(|e| ModelError::File {
+        path: path.to_owned(),
+        reason: format!("it is cut off, or no safetensors file ({})", first_line(&e)),
+    })
+}
+
+/// One tensor, in float32.
+fn tensor(stored: &SliceSafetensors<'_>, name: &str, device: &Device) -> Result<Tensor, ModelError> {
+    let kind = stored.get(name)?.dtype();
+    match DType::try_from(kind) {
+        Ok(DType::F32 | DType::F16 | DType::BF16) => Ok(stored.load(name, device)?.to_dtype(DType::F32)?),
+        _ => Err(ModelError::WrongKind { name: name.to_owned(), stored: format!("{kind:?}").to_lowercase() }),
+    }
+}
+
+/// A head that is not what the config says.
+fn head(folder: &Path, said: &str, found: &str) -> ModelError {
+    ModelError::Foreign {
+        path: folder.join("config.json"),
+        reason: format!("says that the head {said} (`tie_word_embeddings`), but {found}"),
+        hint: "set `tie_word_embeddings` to what the weights are, or load the model whose weights these are",
+    }
+}
+
+/// Whether two tensors hold the same numbers.
+fn same(a: &Tensor, b: &Tensor) -> Result<bool, ModelError> {
+    if a.dims() != b.dims() {
+        return Ok(false);
+    }
+    Ok(a.ne(b)?.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()? == 0.0)
 }

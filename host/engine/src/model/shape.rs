@@ -1,11 +1,12 @@
-//! A model's shape, as `config.json` tells it: with the field names that transformers 5 writes and
-//! with those that published repositories carry (transformers 4).
+//! A model's shape, as `config.json` tells it, and a `config.json` that tells it: with the field names
+//! that transformers 5 writes and with those that published repositories carry (transformers 4).
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::ModelError;
+use super::{ModelError, Precision};
 
 /// The architectures that the decoder covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Rope {
 }
 
 /// Llama 3's scaling of rotary frequencies (transformers, `_compute_llama3_parameters`).
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Llama3 {
     /// Low frequencies are divided by it.
     pub factor: f64,
@@ -71,10 +72,21 @@ pub struct Llama3 {
     pub original_max_position_embeddings: f64,
 }
 
+/// The tokens that a model's config names. They are no part of its shape: who writes a folder knows
+/// them from the tokenizer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Begins a text.
+    pub bos: Option<u32>,
+    /// Each of them ends an answer.
+    pub eos: Vec<u32>,
+    /// Fills up a batch.
+    pub pad: Option<u32>,
+}
+
 /// `config.json`, the parts that matter.
 #[derive(Deserialize)]
 struct Config {
-    model_type: String,
     vocab_size: usize,
     hidden_size: usize,
     intermediate_size: usize,
@@ -84,9 +96,12 @@ struct Config {
     head_dim: Option<usize>,
     rms_norm_eps: f64,
     rope_theta: Option<f64>,
-    rope_scaling: Option<serde_json::Value>,
-    rope_parameters: Option<serde_json::Value>,
+    rope_scaling: Option<Value>,
+    rope_parameters: Option<Value>,
     attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    #[serde(rename = "quantization_config")]
+    quantization: Option<Value>,
     tie_word_embeddings: Option<bool>,
     max_position_embeddings: Option<usize>,
     hidden_act: Option<String>,
@@ -96,20 +111,32 @@ struct Config {
 impl Shape {
     /// Reads a `config.json`.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ModelError::File { path: path.to_owned(), reason: e.to_string() })?;
+        let text = std::fs::read_to_string(path).map_err(|e| ModelError::file(path, &e))?;
         Self::parse(&text).map_err(|reason| ModelError::Config { path: path.to_owned(), reason })
     }
 
     /// The shape that a `config.json`'s text tells.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Config = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        let family = match config.model_type.as_str() {
-            "llama" => Family::Llama,
-            "qwen2" => Family::Qwen2,
-            "qwen3" => Family::Qwen3,
-            other => return Err(format!("`model_type` is `{other}`; llama, qwen2 and qwen3 are known")),
+        // What it is first: another architecture's config lacks other fields, too.
+        let kind: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let family = match kind["model_type"].as_str() {
+            Some("llama") => Family::Llama,
+            Some("qwen2") => Family::Qwen2,
+            Some("qwen3") => Family::Qwen3,
+            Some(other) => {
+                return Err(format!("`model_type` is `{other}`; llama, qwen2 and qwen3 are known"));
+            }
+            None => return Err("it has no `model_type`, so it is no model's config".to_owned()),
         };
+        let config: Config = serde_json::from_value(kind).map_err(|e| e.to_string())?;
+        if let Some(quantized) = config.quantization {
+            let method = quantized["quant_method"].as_str().unwrap_or("unknown");
+            return Err(format!("its weights are quantized (`{method}`); bf16, f16 and f32 can be read"));
+        }
+        // In Qwen2 the three biases are a given; elsewhere the flag adds one to the output, too.
+        if family != Family::Qwen2 && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
+            return Err("it has biases (`attention_bias`, `mlp_bias`) that are not known here".to_owned());
+        }
         if let Some(act) = config.hidden_act.filter(|act| act != "silu") {
             return Err(format!("`hidden_act` is `{act}`; only silu is known"));
         }
@@ -125,8 +152,8 @@ impl Shape {
             return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
         }
         // transformers 5 has one table; 4 has the base apart, and null where nothing is scaled.
-        let table = config.rope_parameters.or(config.rope_scaling).unwrap_or(serde_json::Value::Null);
-        let kind = table.get("rope_type").or(table.get("type")).and_then(serde_json::Value::as_str);
+        let table = config.rope_parameters.or(config.rope_scaling).unwrap_or(Value::Null);
+        let kind = table.get("rope_type").or(table.get("type")).and_then(Value::as_str);
         let llama3 = match kind {
             None | Some("default") => None,
             Some("llama3") => Some(serde_json::from_value(table.clone()).map_err(|e| e.to_string())?),
@@ -136,7 +163,7 @@ impl Shape {
                 ));
             }
         };
-        let theta = table.get("rope_theta").and_then(serde_json::Value::as_f64).or(config.rope_theta);
+        let theta = table.get("rope_theta").and_then(Value::as_f64).or(config.rope_theta);
         let head = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads);
         if head == 0 || !head.is_multiple_of(2) {
             return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
@@ -152,10 +179,68 @@ impl Shape {
             head,
             epsilon: config.rms_norm_eps,
             rope: Rope { theta: theta.unwrap_or(10_000.0), llama3 },
-            bias: family == Family::Qwen2 || config.attention_bias == Some(true),
-            tied: config.tie_word_embeddings.unwrap_or(family != Family::Llama),
+            bias: family == Family::Qwen2,
+            // What transformers takes where nothing is said, in each of the three.
+            tied: config.tie_word_embeddings.unwrap_or(false),
             context: config.max_position_embeddings.unwrap_or(2048),
         })
+    }
+
+    /// A `config.json` for it. What transformers 4 and 5 call by two names is there under both: the
+    /// number format, and the rotary embedding.
+    pub(super) fn config(&self, precision: Precision, special: &SpecialIds) -> Value {
+        let (kind, class) = match self.family {
+            Family::Llama => ("llama", "LlamaForCausalLM"),
+            Family::Qwen2 => ("qwen2", "Qwen2ForCausalLM"),
+            Family::Qwen3 => ("qwen3", "Qwen3ForCausalLM"),
+        };
+        let dtype = match precision {
+            Precision::F32 => "float32",
+            Precision::Bf16 => "bfloat16",
+        };
+        let eos = match special.eos.as_slice() {
+            [] => Value::Null,
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let scaling = self.rope.llama3.map_or(Value::Null, |llama3| {
+            let mut table = json!(llama3);
+            table["rope_type"] = json!("llama3");
+            table["original_max_position_embeddings"] = json!(llama3.original_max_position_embeddings as u64);
+            table
+        });
+        let mut rope = if scaling.is_null() { json!({"rope_type": "default"}) } else { scaling.clone() };
+        rope["rope_theta"] = json!(self.rope.theta);
+        let mut config = json!({
+            "architectures": [class],
+            "attention_dropout": 0.0,
+            "bos_token_id": special.bos,
+            "dtype": dtype,
+            "eos_token_id": eos,
+            "head_dim": self.head,
+            "hidden_act": "silu",
+            "hidden_size": self.hidden,
+            "initializer_range": 0.02,
+            "intermediate_size": self.intermediate,
+            "max_position_embeddings": self.context,
+            "model_type": kind,
+            "num_attention_heads": self.heads,
+            "num_hidden_layers": self.layers,
+            "num_key_value_heads": self.kv_heads,
+            "pad_token_id": special.pad,
+            "rms_norm_eps": self.epsilon,
+            "rope_parameters": rope,
+            "rope_scaling": scaling,
+            "rope_theta": self.rope.theta,
+            "tie_word_embeddings": self.tied,
+            "torch_dtype": dtype,
+            "use_cache": true,
+            "vocab_size": self.vocabulary,
+        });
+        if self.family != Family::Qwen2 {
+            config["attention_bias"] = json!(self.bias);
+        }
+        config
     }
 
     /// Every tensor of the model: its name in a checkpoint, and its shape.

@@ -1,0 +1,278 @@
+//! The model on the CPU: sampling, scoring and learning with loops of our own over candle's matrix
+//! products. Fewer and larger operations than candle's autograd, and no buffer made twice; the twin
+//! that it is held against is [`crate::model::Decoder`].
+
+mod adamw;
+mod arena;
+mod attention;
+mod block;
+mod decode;
+mod head;
+mod kernels;
+mod lora;
+mod memory;
+mod pass;
+mod saved;
+
+use gemm::Parallelism;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::model::{Checkpoint, ModelError, Shape};
+
+pub use adamw::Moments;
+pub use arena::Arena;
+pub use decode::{Answered, Request};
+pub use head::Thought;
+pub use lora::{Adapters, LoraConfig};
+pub use memory::Memory;
+pub use pass::Sequence;
+
+use crate::optimizer::OptimizerConfig;
+use block::{Gradients, Rotations, Weights};
+use decode::Decode;
+use pass::{How, Pass};
+
+/// Bytes that the gradients of all threads together may take; past that, threads share one.
+const GRADIENTS: usize = 2 << 30;
+
+/// A model on the CPU, with what training it needs.
+pub struct Cpu {
+    arena: Arena,
+    base: Vec<f32>,
+    adapters: Option<(Adapters, Vec<f32>)>,
+    /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
+    reference: Option<Vec<f32>>,
+    rotations: Rotations,
+    moments: Moments,
+    /// One for each slice of a batch.
+    gradients: Vec<Vec<f32>>,
+    passes: Vec<Pass>,
+    pool: ThreadPool,
+    threads: usize,
+}
+
+/// How a model is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Threads.
+    pub threads: usize,
+    /// Longest sequence, prompt and answer together, in tokens.
+    pub longest: usize,
+    /// Adapters to train, in place of all weights.
+    pub lora: Option<LoraConfig>,
+    /// Whether the weights of now are kept as a reference.
+    pub reference: bool,
+    /// The run's seed, for fresh adapters.
+    pub seed: u64,
+}
+
+/// How a batch is learned from or scored.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// What logits are divided by.
+    pub temperature: f32,
+    /// Whether activations are made again in the backward pass.
+    pub recompute: bool,
+}
+
+impl Cpu {
+    /// A model with these weights.
+    pub fn new(checkpoint: &Checkpoint, setup: Setup) -> Result<Self, ModelError> {
+        let arena = Arena::new(&checkpoint.shape);
+        let numbers = |t: &candle_core::Tensor| t.flatten_all()?.to_vec1::<f32>();
+        let mut tensors = Vec::with_capacity(checkpoint.weights.len());
+        for (name, var) in &checkpoint.weights {
+            tensors.push((name.as_str(), numbers(var.as_tensor())?));
+        }
+        let base = arena.fill(tensors.into_iter())?;
+        Self::of(arena, base, setup)
+    }
+
+    /// A model with these numbers, in the arena's layout.
+    pub fn of(arena: Arena, base: Vec<f32>, setup: Setup) -> Result<Self, ModelError> {
+        let adapters = setup.lora.map(|config| {
+            let adapters = Adapters::new(&arena, config);
+            let fresh = adapters.fresh(setup.seed);
+            (adapters, fresh)
+        });
+        let reference = (setup.reference && adapters.is_none()).then(|| base.clone());
+        let pool = ThreadPoolBuilder::new().num_threads(setup.threads).build();
+        let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
+        Ok(Self {
+            rotations: Rotations::new(&arena, setup.longest),
+            arena,
+            base,
+            adapters,
+            reference,
+            moments: Moments::default(),
+            gradients: Vec::new(),
+            passes: Vec::new(),
+            pool,
+            threads: setup.threads,
+        })
+    }
+
+    /// The model's shape.
+    pub fn shape(&self) -> &Shape {
+        &self.arena.shape
+    }
+
+    /// The layout of its weights.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Samples all answers, in the order of the requests; `rows` at a time.
+    pub fn sample(&self, requests: &[Request<'_>], stops: &[u32], rows: usize) -> Vec<Answered> {
+        let decode = Decode { weights: self.view(), rotations: &self.rotations, stops, rows };
+        self.pool.install(|| decode.run(requests))
+    }
+
+    /// What the model thinks of each answer's tokens; under the reference if that is asked for.
+    pub fn score(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        reference: bool,
+    ) -> Vec<Vec<Thought>> {
+        let slices = self.slices();
+        self.passes.resize_with(slices, Pass::default);
+        let Self { arena, base, adapters, reference: frozen, rotations, passes, pool, threads, .. } = self;
+        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (&*a, n.as_slice()));
+        let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
+        let weights = Weights { arena, base, adapters };
+        let threads = inner(*threads, slices);
+        let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
+        pool.install(|| {
+            let parts = split(sequences, slices);
+            let work = parts.into_par_iter().zip(passes.par_iter_mut());
+            work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
+        })
+    }
+
+    /// Adds a micro-batch to the gradients. `loss` is given a sequence's number and what the model
+    /// thinks of its answer, and answers with the gradient of the loss by each log-probability.
+    pub fn learn(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        loss: impl Fn(usize, &[Thought]) -> Vec<f32> + Sync,
+    ) {
+        let slices = self.slices();
+        let trained = self.trained().len();
+        self.passes.resize_with(slices, Pass::default);
+        self.gradients.resize_with(slices, || vec![0.0; trained]);
+        let Self { arena, base, adapters, rotations, gradients, passes, pool, threads, .. } = self;
+        let adapters = adapters.as_ref().map(|(a, n)| (&*a, n.as_slice()));
+        let weights = Weights { arena, base, adapters };
+        let (temperature, recompute) = (manner.temperature, manner.recompute);
+        let how = How { weights, rotations, temperature, recompute, threads: inner(*threads, slices) };
+        let loss = &loss;
+        pool.install(|| {
+            let parts = split(sequences, slices);
+            let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
+            work.for_each(|((part, pass), gradients)| {
+                let first = part.start;
+                let mut gradients = match adapters {
+                    Some(_) => Gradients::Adapters(gradients),
+                    None => Gradients::Full(gradients),
+                };
+                let own = |i: usize, thoughts: &[Thought]| loss(first + i, thoughts);
+                pass.learn(how, &sequences[part], own, &mut gradients);
+            });
+        });
+    }
+
+    /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their
+    /// norm before it was cut. Where that is not finite nothing changes.
+    pub fn step(&mut self, config: &OptimizerConfig, rate: f64) -> f64 {
+        let Self { base, adapters, gradients, moments, pool, .. } = self;
+        let trained = adapters.as_mut().map_or(base, |(_, numbers)| numbers);
+        pool.install(|| moments.step(trained, gradients, config, rate))
+    }
+
+    /// The numbers that are trained.
+    pub fn trained(&self) -> &[f32] {
+        self.adapters.as_ref().map_or(&self.base, |(_, numbers)| numbers)
+    }
+
+    /// Puts back what was trained, and the optimizer's moments.
+    pub fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
+        match &mut self.adapters {
+            Some((_, numbers)) => *numbers = trained,
+            None => self.base = trained,
+        }
+        self.moments = moments;
+    }
+
+    /// The optimizer's moments.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
+    /// The adapters' layout, where adapters are trained.
+    pub fn adapters(&self) -> Option<&Adapters> {
+        self.adapters.as_ref().map(|(adapters, _)| adapters)
+    }
+
+    /// The gradients gathered so far, in one.
+    pub fn gathered(&self) -> Vec<f32> {
+        let mut all = self.gradients.first().cloned().unwrap_or_default();
+        for more in self.gradients.iter().skip(1) {
+            all.iter_mut().zip(more).for_each(|(a, b)| *a += b);
+        }
+        all
+    }
+
+    /// All weights as others should see them: with the adapters merged, if there are any.
+    pub fn merged(&self) -> std::borrow::Cow<'_, [f32]> {
+        match &self.adapters {
+            None => std::borrow::Cow::Borrowed(&self.base),
+            Some((adapters, numbers)) => {
+                let mut base = self.base.clone();
+                adapters.merge(numbers, &self.arena, &mut base);
+                std::borrow::Cow::Owned(base)
+            }
+        }
+    }
+
+    /// The weights, without adapters, in the arena's layout.
+    pub fn weights(&self) -> &[f32] {
+        &self.base
+    }
+
+    fn view(&self) -> Weights<'_> {
+        let adapters = self.adapters.as_ref().map(|(a, n)| (a, n.as_slice()));
+        Weights { arena: &self.arena, base: &self.base, adapters }
+    }
+
+    /// Slices that a batch is cut into: one a thread, while their gradients fit.
+    fn slices(&self) -> usize {
+        self.threads.min(GRADIENTS / (4 * self.trained().len()).max(1)).max(1)
+    }
+}
+
+/// Threads of each matrix product inside a slice.
+fn inner(threads: usize, slices: usize) -> Parallelism {
+    if slices >= threads { Parallelism::None } else { Parallelism::Rayon(threads / slices) }
+}
+
+/// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences and the number of
+/// slices alone, so that sums come out the same each time.
+fn split(sequences: &[Sequence<'_>], slices: usize) -> Vec<std::ops::Range<usize>> {
+    let total: usize = sequences.iter().map(Sequence::read).sum();
+    let (mut parts, mut from, mut seen) = (Vec::with_capacity(slices), 0, 0);
+    for slice in 1..=slices {
+        let mut to = from;
+        while to < sequences.len() && (slice == slices || seen * slices < total * slice) {
+            seen += sequences[to].read();
+            to += 1;
+        }
+        if to > from {
+            parts.push(from..to);
+        }
+        from = to;
+    }
+    parts
+}

@@ -1,0 +1,328 @@
+//! One block of the decoder over a packed batch of whole sequences: forward, keeping what the backward
+//! pass needs, and backward, written by hand. The plain twin is [`crate::model::Decoder`].
+//!
+//! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value, F
+//! feed-forward width.
+
+use std::ops::Range;
+
+use gemm::Parallelism;
+
+use super::arena::{Arena, Linear};
+use super::attention::{Heads, attend, attend_back};
+use super::kernels::{Mat, norm, norm_back, product, rotate, rotate_back, swiglu, swiglu_back, wide};
+use super::lora::{Adapters, Place};
+
+/// The numbers that a model computes with.
+#[derive(Clone, Copy)]
+pub struct Weights<'a> {
+    /// Its layout.
+    pub arena: &'a Arena,
+    /// Its weights.
+    pub base: &'a [f32],
+    /// Adapters beside them, if any.
+    pub adapters: Option<(&'a Adapters, &'a [f32])>,
+}
+
+/// Gradients of what is trained: of all weights, or of the adapters alone.
+pub enum Gradients<'a> {
+    /// In the layout of the weights.
+    Full(&'a mut [f32]),
+    /// In the layout of the adapters.
+    Adapters(&'a mut [f32]),
+}
+
+/// Cosines and sines for each position, `[positions, E / 2]` each.
+#[derive(Clone, Debug)]
+pub struct Rotations {
+    half: usize,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl Rotations {
+    /// For this many positions.
+    pub fn new(arena: &Arena, positions: usize) -> Self {
+        let frequencies = arena.shape.rope.frequencies(arena.shape.head);
+        let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| (p as f32) * f));
+        let (cos, sin) = angles.map(|a| (libm::cosf(a), libm::sinf(a))).unzip();
+        Self { half: frequencies.len(), cos, sin }
+    }
+
+    /// The cosines and sines of a position.
+    #[inline(always)]
+    pub fn at(&self, position: usize) -> (&[f32], &[f32]) {
+        let place = position * self.half..(position + 1) * self.half;
+        (&self.cos[place.clone()], &self.sin[place])
+    }
+}
+
+impl<'a> Weights<'a> {
+    /// The heads of the model.
+    pub fn heads(&self) -> Heads {
+        let shape = &self.arena.shape;
+        Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head }
+    }
+
+    /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
+    pub fn linear(
+        &self,
+        (layer, place, linear): (usize, Place, &Linear),
+        x: &[f32],
+        y: &mut [f32],
+        add: bool,
+        threads: Parallelism,
+    ) {
+        let (rows, cols) = (linear.rows, linear.cols);
+        let n = x.len() / cols;
+        let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
+        product(y, rows, add, Mat::of(x, n, cols), weight.t(), threads);
+        if let Some(bias) = &linear.bias {
+            let bias = &self.base[bias.clone()];
+            y.chunks_exact_mut(rows).for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+        }
+        if let Some((adapters, numbers)) = self.adapters {
+            adapters.add(numbers, layer, place, linear, x, y);
+        }
+    }
+
+    /// The backward pass of [`linear`](Self::linear): gradients of what is trained, and `dx = …` or
+    /// `dx += …`.
+    fn linear_back(
+        &self,
+        gradients: &mut Gradients<'_>,
+        (layer, place, linear): (usize, Place, &Linear),
+        (x, dy, dx): (&[f32], &[f32], &mut [f32]),
+        add: bool,
+        threads: Parallelism,
+    ) {
+        let (rows, cols) = (linear.rows, linear.cols);
+        let n = x.len() / cols;
+        let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
+        product(dx, cols, add, Mat::of(dy, n, rows), weight, threads);
+        match gradients {
+            Gradients::Full(all) => {
+                let dw = &mut all[linear.weight.clone()];
+                product(dw, cols, true, Mat::of(dy, n, rows).t(), Mat::of(x, n, cols), threads);
+                if let Some(bias) = &linear.bias {
+                    let db = &mut all[bias.clone()];
+                    dy.chunks_exact(rows).for_each(|dy| db.iter_mut().zip(dy).for_each(|(b, d)| *b += d));
+                }
+            }
+            Gradients::Adapters(all) => {
+                if let Some((adapters, numbers)) = self.adapters {
+                    adapters.back(numbers, all, (layer, place, linear), (x, dy, dx));
+                }
+            }
+        }
+    }
+
+    fn part(&self, place: &Range<usize>) -> &'a [f32] {
+        &self.base[place.clone()]
+    }
+}
+
+/// What a block keeps of its forward pass.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// What came in, `[N, D]`.
+    x: Vec<f32>,
+    normed1: Vec<f32>,
+    scales1: Vec<f32>,
+    /// Query and key before their norms, where there are such: `[N, W]`.
+    raw: Vec<f32>,
+    head_scales: Vec<f32>,
+    /// Query, key and value as attention sees them, `[N, W]`.
+    qkv: Vec<f32>,
+    log_sums: Vec<f32>,
+    mixed: Vec<f32>,
+    /// The stream after attention, `[N, D]`.
+    middle: Vec<f32>,
+    normed2: Vec<f32>,
+    scales2: Vec<f32>,
+    gate_up: Vec<f32>,
+    activated: Vec<f32>,
+}
+
+/// Room for what a pass needs between two lines.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    scores: Vec<f32>,
+    d_width: Vec<f32>,
+    q_width: Vec<f32>,
+    w_width: Vec<f32>,
+    f_width: Vec<f32>,
+    f2_width: Vec<f32>,
+}
+
+/// A block of a model, over sequences at these places of the packed batch.
+pub struct Block<'a> {
+    /// The model's numbers.
+    pub weights: Weights<'a>,
+    /// Which block.
+    pub layer: usize,
+    /// Rotations for every position.
+    pub rotations: &'a Rotations,
+    /// The sequences' places.
+    pub sequences: &'a [Range<usize>],
+    /// Threads of each matrix product.
+    pub threads: Parallelism,
+}
+
+impl Block<'_> {
+    /// The forward pass, in place on the stream `x`, `[N, D]`.
+    pub fn forward(&self, x: &mut [f32], kept: &mut Kept, scratch: &mut Scratch) {
+        let (w, heads) = (self.weights, self.weights.heads());
+        let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
+        let n = x.len() / shape.hidden;
+        let epsilon = shape.epsilon as f32;
+
+        kept.x.clear();
+        kept.x.extend_from_slice(x);
+        let normed = sized(&mut kept.normed1, x.len());
+        norm(x, w.part(&block.norm1), epsilon, normed, sized(&mut kept.scales1, n));
+        let qkv = sized(&mut kept.qkv, n * heads.row());
+        w.linear((self.layer, Place::Qkv, &block.qkv), normed, qkv, false, self.threads);
+        if let Some((query, key)) = &block.head_norms {
+            kept.raw.clear();
+            kept.raw.extend_from_slice(qkv);
+            let scales = sized(&mut kept.head_scales, n * (heads.query + heads.kv));
+            let (q, e) = (heads.query * heads.width, heads.width);
+            let rows = qkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
+            for ((row, raw), scales) in rows.zip(scales.chunks_exact_mut(heads.query + heads.kv)) {
+                let (scales_q, scales_k) = scales.split_at_mut(heads.query);
+                let keys = q..q + heads.kv * e;
+                norm(&raw[..q], w.part(query), epsilon, &mut row[..q], scales_q);
+                norm(&raw[keys.clone()], w.part(key), epsilon, &mut row[keys], scales_k);
+            }
+        }
+        self.turn(qkv, rotate);
+
+        let q_width = heads.query * heads.width;
+        let mixed = sized(&mut kept.mixed, n * q_width);
+        let log_sums = sized(&mut kept.log_sums, n * heads.query);
+        for s in self.sequences {
+            attend(
+                heads,
+                &qkv[s.start * heads.row()..s.end * heads.row()],
+                &mut mixed[s.start * q_width..s.end * q_width],
+                &mut log_sums[s.start * heads.query..s.end * heads.query],
+                &mut scratch.scores,
+            );
+        }
+        w.linear((self.layer, Place::Out, &block.out), mixed, x, true, self.threads);
+
+        kept.middle.clear();
+        kept.middle.extend_from_slice(x);
+        let normed = sized(&mut kept.normed2, x.len());
+        norm(x, w.part(&block.norm2), epsilon, normed, sized(&mut kept.scales2, n));
+        let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
+        w.linear((self.layer, Place::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
+        let activated = sized(&mut kept.activated, n * shape.intermediate);
+        swiglu(gate_up, shape.intermediate, activated);
+        w.linear((self.layer, Place::Down, &block.down), activated, x, true, self.threads);
+    }
+
+    /// The backward pass: turns the gradient of what came out into that of what came in, in place,
+    /// and adds to the gradients of what is trained.
+    pub fn backward(
+        &self,
+        dx: &mut [f32],
+        kept: &Kept,
+        gradients: &mut Gradients<'_>,
+        scratch: &mut Scratch,
+    ) {
+        let (w, heads, threads) = (self.weights, self.weights.heads(), self.threads);
+        let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
+        let (n, f) = (dx.len() / shape.hidden, shape.intermediate);
+
+        let dactivated = sized(&mut scratch.f_width, n * f);
+        let down = (self.layer, Place::Down, &block.down);
+        w.linear_back(gradients, down, (&kept.activated, dx, dactivated), false, threads);
+        let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
+        swiglu_back(&kept.gate_up, f, dactivated, dgate_up);
+        let dnormed = sized(&mut scratch.d_width, dx.len());
+        let gate_up = (self.layer, Place::GateUp, &block.gate_up);
+        w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
+        let dweight = gradients.of(&block.norm2);
+        norm_back(&kept.middle, w.part(&block.norm2), &kept.scales2, dnormed, dx, dweight);
+
+        let dmixed = sized(&mut scratch.q_width, n * heads.query * heads.width);
+        let out = (self.layer, Place::Out, &block.out);
+        w.linear_back(gradients, out, (&kept.mixed, dx, dmixed), false, threads);
+        let dqkv = sized(&mut scratch.w_width, n * heads.row());
+        dqkv.fill(0.0);
+        let q_width = heads.query * heads.width;
+        for s in self.sequences {
+            attend_back(
+                heads,
+                &kept.qkv[s.start * heads.row()..s.end * heads.row()],
+                &kept.mixed[s.start * q_width..s.end * q_width],
+                &kept.log_sums[s.start * heads.query..s.end * heads.query],
+                &dmixed[s.start * q_width..s.end * q_width],
+                &mut dqkv[s.start * heads.row()..s.end * heads.row()],
+            );
+        }
+        self.turn(dqkv, rotate_back);
+        if let Some((query, key)) = &block.head_norms {
+            let keys = q_width..q_width + heads.kv * heads.width;
+            let rows = dqkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
+            let mut above = vec![0.0; keys.end];
+            for ((drow, raw), scales) in rows.zip(kept.head_scales.chunks_exact(heads.query + heads.kv)) {
+                above.copy_from_slice(&drow[..keys.end]);
+                drow[..keys.end].fill(0.0);
+                let (scales_q, scales_k) = scales.split_at(heads.query);
+                let (dq, dk) = drow[..keys.end].split_at_mut(q_width);
+                let (raw_q, raw_k) = raw[..keys.end].split_at(q_width);
+                let (above_q, above_k) = above.split_at(q_width);
+                norm_back(raw_q, w.part(query), scales_q, above_q, dq, gradients.of(query));
+                norm_back(raw_k, w.part(key), scales_k, above_k, dk, gradients.of(key));
+            }
+        }
+        let dnormed = sized(&mut scratch.d_width, dx.len());
+        let qkv = (self.layer, Place::Qkv, &block.qkv);
+        w.linear_back(gradients, qkv, (&kept.normed1, dqkv, dnormed), false, threads);
+        let dweight = gradients.of(&block.norm1);
+        norm_back(&kept.x, w.part(&block.norm1), &kept.scales1, dnormed, dx, dweight);
+    }
+
+    /// Turns the queries and keys of every token by its position.
+    fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32])) {
+        let heads = self.weights.heads();
+        let turned = (heads.query + heads.kv) * heads.width;
+        wide(
+            #[inline(always)]
+            || {
+                for sequence in self.sequences {
+                    for (position, token) in sequence.clone().enumerate() {
+                        let (cos, sin) = self.rotations.at(position);
+                        turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
+                    }
+                }
+            },
+        );
+    }
+}
+
+impl Kept {
+    /// Queries, keys and values of every token as attention saw them, `[N, W]`.
+    pub fn qkv(&self) -> &[f32] {
+        &self.qkv
+    }
+}
+
+impl Gradients<'_> {
+    /// The gradient of a weight, if that is trained.
+    pub fn of(&mut self, place: &Range<usize>) -> Option<&mut [f32]> {
+        match self {
+            Self::Full(all) => Some(&mut all[place.clone()]),
+            Self::Adapters(_) => None,
+        }
+    }
+}
+
+/// A buffer of this many numbers, whatever they are. What it once had room for it keeps.
+pub fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    buffer.resize(len, 0.0);
+    buffer
+}

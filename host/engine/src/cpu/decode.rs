@@ -1,0 +1,314 @@
+//! Sampling many answers at once on the CPU.
+//!
+//! A prompt is read once, and all its answers share what was read. Answers are made a token at a time
+//! in tiles of [`TILE`] rows, one tile a thread; a finished answer leaves its row to the next. A row's
+//! numbers depend on its own tokens alone, to the last bit: every matrix product has the same
+//! shape whatever else is being sampled, so batch size and order change nothing.
+
+use std::sync::Arc;
+
+use allot_allocation::seed::Stream;
+use gemm::Parallelism;
+use rayon::prelude::*;
+
+use super::attention::attend_one;
+use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
+use super::head::{Head, thought};
+use super::kernels::{norm, rotate, swiglu};
+use super::lora::Place;
+use crate::sampler::Sampling;
+
+/// Rows of a tile.
+pub const TILE: usize = 32;
+
+/// An answer that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The prompt's tokens; at least one. Requests of one prompt that follow each other share it.
+    pub prompt: &'a [u32],
+    /// The seed of its draws.
+    pub seed: u64,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answered {
+    /// Its tokens, with the one that stopped it.
+    pub tokens: Vec<u32>,
+    /// The log-probability of each at the sampling temperature, before top-k and top-p.
+    pub log_probs: Vec<f32>,
+    /// Mean entropy of the distributions that they were drawn from, in nats.
+    pub entropy: f32,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+}
+
+/// What was read of a prompt.
+struct Prefix {
+    /// Keys and values of each block, `[T, KV]` each.
+    blocks: Vec<(Vec<f32>, Vec<f32>)>,
+    tokens: usize,
+    /// The final stream at the prompt's last token, `[D]`.
+    last: Vec<f32>,
+}
+
+/// A row of a tile: an answer on its way.
+struct Row {
+    number: usize,
+    prefix: Arc<Prefix>,
+    /// Keys and values of the answer so far, `[blocks, room, KV]` each.
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    sampling: Sampling,
+    stream: Stream,
+    entropy: f64,
+    answer: Answered,
+    done: bool,
+}
+
+/// Room for a tile's numbers.
+#[derive(Default)]
+struct Room {
+    x: Vec<f32>,
+    normed: Vec<f32>,
+    scales: Vec<f32>,
+    qkv: Vec<f32>,
+    mixed: Vec<f32>,
+    gate_up: Vec<f32>,
+    activated: Vec<f32>,
+    logits: Vec<f32>,
+    scores: Vec<f32>,
+}
+
+/// What sampling needs to know.
+pub struct Decode<'a> {
+    /// The model's numbers.
+    pub weights: Weights<'a>,
+    /// Rotations for every position.
+    pub rotations: &'a Rotations,
+    /// Tokens that end an answer.
+    pub stops: &'a [u32],
+    /// Answers at a time.
+    pub rows: usize,
+}
+
+impl Decode<'_> {
+    /// All answers, in the order of the requests.
+    pub fn run(&self, requests: &[Request<'_>]) -> Vec<Answered> {
+        let mut answers = vec![Answered::default(); requests.len()];
+        let mut rows: Vec<Row> = Vec::new();
+        let mut free: Vec<(Vec<f32>, Vec<f32>)> = Vec::new();
+        let mut next = 0;
+        let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
+        loop {
+            let taken = self.rows.saturating_sub(rows.len()).min(requests.len() - next);
+            let fresh = self.admit(&requests[next..next + taken], next, &mut shared, &mut free);
+            next += taken;
+            rows.extend(fresh);
+            if rows.is_empty() {
+                return answers;
+            }
+            // Each fresh row has its first token by now; one that is done at once is not read on.
+            self.retire(&mut rows, &mut answers, &mut free);
+            self.advance(&mut rows);
+            self.retire(&mut rows, &mut answers, &mut free);
+        }
+    }
+
+    fn retire(&self, rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<(Vec<f32>, Vec<f32>)>) {
+        let mut at = 0;
+        while at < rows.len() {
+            if rows[at].done {
+                let mut row = rows.swap_remove(at);
+                row.answer.entropy = (row.entropy / row.answer.tokens.len() as f64) as f32;
+                free.push((row.keys, row.values));
+                answers[row.number] = row.answer;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Rows for these requests, each with its first token drawn.
+    fn admit<'r>(
+        &self,
+        requests: &[Request<'r>],
+        first: usize,
+        shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
+        free: &mut Vec<(Vec<f32>, Vec<f32>)>,
+    ) -> Vec<Row> {
+        // One read for each run of one prompt; the last prompt may go on from the call before.
+        let mut prompts: Vec<&[u32]> = Vec::new();
+        let mut which = Vec::with_capacity(requests.len());
+        let same = |a: &[u32], b: &[u32]| std::ptr::eq(a, b) || a == b;
+        for request in requests {
+            if !prompts.last().is_some_and(|last| same(last, request.prompt)) {
+                prompts.push(request.prompt);
+            }
+            which.push(prompts.len() - 1);
+        }
+        let known = shared.take();
+        let read: Vec<Arc<Prefix>> = prompts
+            .par_iter()
+            .map(|prompt| match &known {
+                Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
+                _ => Arc::new(self.read(prompt)),
+            })
+            .collect();
+        *shared = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(known);
+
+        let room: Vec<_> = requests.iter().map(|_| free.pop().unwrap_or_default()).collect();
+        requests
+            .par_iter()
+            .zip(room)
+            .zip(which)
+            .enumerate()
+            .map(|(i, ((request, (mut keys, mut values)), which))| {
+                let shape = &self.weights.arena.shape;
+                let own = shape.layers * request.sampling.max_tokens as usize * shape.kv_heads * shape.head;
+                sized(&mut keys, own);
+                sized(&mut values, own);
+                let mut row = Row {
+                    number: first + i,
+                    prefix: Arc::clone(&read[which]),
+                    keys,
+                    values,
+                    sampling: request.sampling,
+                    stream: Stream::new(request.seed),
+                    entropy: 0.0,
+                    answer: Answered::default(),
+                    done: false,
+                };
+                let mut logits = vec![0.0; shape.vocabulary];
+                let last = row.prefix.last.clone();
+                self.head(row.sampling).logits(&last, &mut logits);
+                row.take(&logits, self.stops);
+                row
+            })
+            .collect()
+    }
+
+    /// Reads a prompt.
+    fn read(&self, prompt: &[u32]) -> Prefix {
+        let arena = self.weights.arena;
+        let (d, heads) = (arena.shape.hidden, self.weights.heads());
+        let embedding = &self.weights.base[arena.embedding.clone()];
+        let mut x: Vec<f32> =
+            prompt.iter().flat_map(|t| &embedding[*t as usize * d..][..d]).copied().collect();
+        let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
+        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
+        let mut blocks = Vec::with_capacity(arena.blocks.len());
+        for layer in 0..arena.blocks.len() {
+            let whole = [0..prompt.len()];
+            let block = Block {
+                weights: self.weights,
+                layer,
+                rotations: self.rotations,
+                sequences: &whole,
+                threads: Parallelism::None,
+            };
+            block.forward(&mut x, &mut kept, &mut scratch);
+            let of = |from: usize| -> Vec<f32> {
+                kept.qkv().chunks_exact(heads.row()).flat_map(|row| &row[from..from + kv]).copied().collect()
+            };
+            blocks.push((of(q), of(q + kv)));
+        }
+        let (mut last, mut scale) = (vec![0.0; d], [0.0]);
+        let weight = &self.weights.base[arena.norm.clone()];
+        norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
+        Prefix { blocks, tokens: prompt.len(), last }
+    }
+
+    /// One more token for every row.
+    fn advance(&self, rows: &mut [Row]) {
+        rows.par_chunks_mut(TILE).for_each_init(Room::default, |room, tile| self.tile(tile, room));
+    }
+
+    fn tile(&self, tile: &mut [Row], room: &mut Room) {
+        let (w, none) = (self.weights, Parallelism::None);
+        let (arena, heads) = (w.arena, w.heads());
+        let shape = &arena.shape;
+        let (d, epsilon) = (shape.hidden, shape.epsilon as f32);
+        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
+        let embedding = &w.base[arena.embedding.clone()];
+        let part = |place: &std::ops::Range<usize>| &w.base[place.clone()];
+
+        // Rows past the tile's own are computed along, and looked at by no one.
+        let x = sized(&mut room.x, TILE * d);
+        for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
+            x.copy_from_slice(&embedding[row.newest() as usize * d..][..d]);
+        }
+        for (layer, block) in arena.blocks.iter().enumerate() {
+            let normed = sized(&mut room.normed, TILE * d);
+            let scales = sized(&mut room.scales, TILE * (heads.query + heads.kv));
+            norm(x, part(&block.norm1), epsilon, normed, scales);
+            let qkv = sized(&mut room.qkv, TILE * heads.row());
+            w.linear((layer, Place::Qkv, &block.qkv), normed, qkv, false, none);
+            let mixed = sized(&mut room.mixed, TILE * q);
+            let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row())).zip(mixed.chunks_exact_mut(q));
+            for ((row, qkv), mixed) in rows {
+                if let Some((query, key)) = &block.head_norms {
+                    let raw = qkv[..q + kv].to_vec();
+                    norm(&raw[..q], part(query), epsilon, &mut qkv[..q], scales);
+                    norm(&raw[q..], part(key), epsilon, &mut qkv[q..q + kv], scales);
+                }
+                let before = row.answer.tokens.len() - 1;
+                let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
+                rotate(&mut qkv[..q + kv], cos, sin);
+                let own = layer * row.sampling.max_tokens as usize * kv;
+                row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
+                row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
+                let past = own..own + (before + 1) * kv;
+                let (keys, values) = &row.prefix.blocks[layer];
+                let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
+                attend_one(heads, &qkv[..q], segments, mixed, &mut room.scores);
+            }
+            w.linear((layer, Place::Out, &block.out), mixed, x, true, none);
+            let normed = sized(&mut room.normed, TILE * d);
+            norm(x, part(&block.norm2), epsilon, normed, sized(&mut room.scales, TILE));
+            let gate_up = sized(&mut room.gate_up, TILE * 2 * shape.intermediate);
+            w.linear((layer, Place::GateUp, &block.gate_up), normed, gate_up, false, none);
+            let activated = sized(&mut room.activated, TILE * shape.intermediate);
+            swiglu(gate_up, shape.intermediate, activated);
+            w.linear((layer, Place::Down, &block.down), activated, x, true, none);
+        }
+        let normed = sized(&mut room.normed, TILE * d);
+        norm(x, part(&arena.norm), epsilon, normed, sized(&mut room.scales, TILE));
+        let logits = sized(&mut room.logits, TILE * shape.vocabulary);
+        // Rows of one tile may have temperatures of their own.
+        self.head(Sampling::default()).logits(normed, logits);
+        for (row, logits) in tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)) {
+            let divisor = row.sampling.divisor();
+            if divisor != 1.0 {
+                let scale = 1.0 / divisor;
+                logits.iter_mut().for_each(|l| *l *= scale);
+            }
+            row.take(logits, self.stops);
+        }
+    }
+
+    fn head(&self, sampling: Sampling) -> Head<'_> {
+        Head { weights: self.weights, temperature: sampling.divisor(), threads: Parallelism::None }
+    }
+}
+
+impl Row {
+    fn newest(&self) -> u32 {
+        self.answer.tokens[self.answer.tokens.len() - 1]
+    }
+
+    /// Draws a token from logits that are divided by the temperature.
+    fn take(&mut self, logits: &[f32], stops: &[u32]) {
+        let token = self.sampling.draw(logits, self.stream.unit());
+        let thought = thought(logits, token as usize);
+        self.entropy += f64::from(thought.entropy);
+        self.answer.tokens.push(token);
+        self.answer.log_probs.push(thought.log_prob);
+        let stopped = stops.contains(&token);
+        let full = self.answer.tokens.len() >= self.sampling.max_tokens as usize;
+        self.answer.truncated = full && !stopped;
+        self.done = stopped || full;
+    }
+}

@@ -1,0 +1,341 @@
+//! The loops that take the time: matrix products, norms, rotations, the exponential.
+//!
+//! Matrices are rows of float32 in slices; a weight `[out, in]` lies as checkpoints have it. Loops are
+//! written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones that
+//! the machine has. The one file with `unsafe`: the call of `gemm`.
+
+use gemm::Parallelism;
+
+/// Runs a loop compiled for the widest vectors of this machine.
+#[inline]
+pub fn wide<R>(run: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(run)
+}
+
+/// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
+#[derive(Clone, Copy)]
+pub struct Mat<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    stride: usize,
+    turned: bool,
+}
+
+impl<'a> Mat<'a> {
+    /// Rows that lie one after the other.
+    pub fn of(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// Rows `stride` apart.
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
+        Self { data, rows, cols, stride, turned: false }
+    }
+
+    /// The transpose.
+    pub fn t(self) -> Self {
+        Self { turned: !self.turned, ..self }
+    }
+
+    /// Rows, columns, and the steps from one to the next of each, as the product sees them.
+    fn seen(&self) -> (usize, usize, isize, isize) {
+        let (row, col) = (self.stride as isize, 1);
+        if self.turned { (self.cols, self.rows, col, row) } else { (self.rows, self.cols, row, col) }
+    }
+}
+
+/// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
+pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: Parallelism) {
+    let (m, k, a_row, a_col) = a.seen();
+    let (k2, n, b_row, b_col) = b.seen();
+    if m == 0 || n == 0 {
+        return;
+    }
+    let fits = |len: usize, rows: usize, cols: usize, stride: usize| {
+        rows == 0 || cols == 0 || (stride >= cols && len >= (rows - 1) * stride + cols)
+    };
+    assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
+    assert!(fits(y.len(), m, n, stride), "the result of a product does not fit");
+    assert!(fits(a.data.len(), a.rows, a.cols, a.stride), "a product's left side does not fit");
+    assert!(fits(b.data.len(), b.rows, b.cols, b.stride), "a product's right side does not fit");
+    // SAFETY: the three assertions above bound every index that the product of these sizes and steps
+    // reads or writes; `y` is borrowed alone, so it overlaps neither side.
+    #[allow(unsafe_code)]
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            y.as_mut_ptr(),
+            1,
+            stride as isize,
+            add,
+            a.data.as_ptr(),
+            a_col,
+            a_row,
+            b.data.as_ptr(),
+            b_col,
+            b_row,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
+
+/// `Σ a·b`, in sixteen sums.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
+    let rest: f32 = a16.remainder().iter().zip(b16.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in a16.zip(b16) {
+        for i in 0..16 {
+            sums[i] += x[i] * y[i];
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// `Σ a·b·c`, in sixteen sums.
+#[inline(always)]
+fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let whole = a.len() / 16 * 16;
+    for at in (0..whole).step_by(16) {
+        let (a, b, c) = (&a[at..at + 16], &b[at..at + 16], &c[at..at + 16]);
+        for i in 0..16 {
+            sums[i] += a[i] * b[i] * c[i];
+        }
+    }
+    let rest: f32 = (whole..a.len()).map(|i| a[i] * b[i] * c[i]).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+/// `Σ x`, in sixteen sums.
+#[inline(always)]
+pub fn sum(x: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let x16 = x.chunks_exact(16);
+    let rest: f32 = x16.remainder().iter().sum();
+    for x in x16 {
+        for i in 0..16 {
+            sums[i] += x[i];
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// The largest number, in sixteen searches.
+#[inline(always)]
+pub fn largest(x: &[f32]) -> f32 {
+    let mut all = [f32::MIN; 16];
+    let more = |a: f32, b: f32| if b > a { b } else { a };
+    let x16 = x.chunks_exact(16);
+    let rest = x16.remainder().iter().copied().fold(f32::MIN, more);
+    for x in x16 {
+        for i in 0..16 {
+            all[i] = more(all[i], x[i]);
+        }
+    }
+    all.iter().copied().fold(rest, more)
+}
+
+/// `y += s · x`.
+#[inline(always)]
+pub fn add_scaled(y: &mut [f32], s: f32, x: &[f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += s * x;
+    }
+}
+
+/// The exponential, to about 2e-7 of its value: without a branch, so that it can be made of vectors.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // 2^(k + f), k whole and |f| ≤ ½; the polynomial is the Taylor series of 2^f.
+    let x = x.clamp(-87.0, 88.0) * std::f32::consts::LOG2_E;
+    let k = (x + 12_582_912.0) - 12_582_912.0;
+    let f = (x - k) * std::f32::consts::LN_2;
+    let series = 1.0 / 5040.0;
+    let series = series * f + 1.0 / 720.0;
+    let series = series * f + 1.0 / 120.0;
+    let series = series * f + 1.0 / 24.0;
+    let series = series * f + 1.0 / 6.0;
+    let series = series * f + 0.5;
+    let series = series * f + 1.0;
+    let series = series * f + 1.0;
+    f32::from_bits(((k as i32 + 127) << 23) as u32) * series
+}
+
+/// Root-mean-square norm of rows as wide as `weight`: `y = x · weight / rms(x)`. Keeps `1 / rms`.
+pub fn norm(x: &[f32], weight: &[f32], epsilon: f32, y: &mut [f32], scales: &mut [f32]) {
+    let width = weight.len();
+    wide(
+        #[inline(always)]
+        || {
+            for ((x, y), scale) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(scales) {
+                let s = 1.0 / (dot(x, x) / width as f32 + epsilon).sqrt();
+                *scale = s;
+                for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
+                    *y = x * s * w;
+                }
+            }
+        },
+    );
+}
+
+/// The norm's backward pass: adds to the gradient of `x`, and to that of `weight` where it is wanted.
+pub fn norm_back(
+    x: &[f32],
+    weight: &[f32],
+    scales: &[f32],
+    dy: &[f32],
+    dx: &mut [f32],
+    mut dweight: Option<&mut [f32]>,
+) {
+    let width = weight.len();
+    wide(
+        #[inline(always)]
+        || {
+            let rows = x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width));
+            for (((x, dy), dx), s) in rows.zip(scales) {
+                let along = dot3(x, dy, weight) * s * s / width as f32;
+                for (((dx, x), dy), w) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
+                    *dx += s * (dy * w - x * along);
+                }
+                if let Some(dweight) = dweight.as_deref_mut() {
+                    for ((dw, x), dy) in dweight.iter_mut().zip(x).zip(dy) {
+                        *dw += x * s * dy;
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// `a = silu(gate) · up` for rows of gate and up side by side, `[N, 2 F]` to `[N, F]`
+/// (Shazeer 2020, SwiGLU).
+pub fn swiglu(gate_up: &[f32], width: usize, a: &mut [f32]) {
+    wide(
+        #[inline(always)]
+        || {
+            for (gu, a) in gate_up.chunks_exact(2 * width).zip(a.chunks_exact_mut(width)) {
+                let (gate, up) = gu.split_at(width);
+                for ((a, g), u) in a.iter_mut().zip(gate).zip(up) {
+                    *a = g / (1.0 + exp(-g)) * u;
+                }
+            }
+        },
+    );
+}
+
+/// SwiGLU's backward pass: from the gradient of `a` that of gate and up.
+pub fn swiglu_back(gate_up: &[f32], width: usize, da: &[f32], dgate_up: &mut [f32]) {
+    wide(
+        #[inline(always)]
+        || {
+            let rows = gate_up.chunks_exact(2 * width).zip(da.chunks_exact(width));
+            for ((gu, da), dgu) in rows.zip(dgate_up.chunks_exact_mut(2 * width)) {
+                let ((gate, up), (dgate, dup)) = (gu.split_at(width), dgu.split_at_mut(width));
+                for i in 0..width {
+                    let s = 1.0 / (1.0 + exp(-gate[i]));
+                    dup[i] = da[i] * gate[i] * s;
+                    dgate[i] = da[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
+                }
+            }
+        },
+    );
+}
+
+/// Rotates a row's heads by its position: `heads` heads of `2 · cos.len()` numbers. A head's first
+/// half is paired with its second, as Hugging Face checkpoints have it.
+#[inline(always)]
+pub fn rotate(row: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let half = cos.len();
+    for head in row.chunks_exact_mut(2 * half) {
+        let (a, b) = head.split_at_mut(half);
+        for i in 0..half {
+            let (x, y) = (a[i], b[i]);
+            a[i] = x * cos[i] - y * sin[i];
+            b[i] = y * cos[i] + x * sin[i];
+        }
+    }
+}
+
+/// The rotation the other way round, which is also its backward pass.
+#[inline(always)]
+pub fn rotate_back(row: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let half = cos.len();
+    for head in row.chunks_exact_mut(2 * half) {
+        let (a, b) = head.split_at_mut(half);
+        for i in 0..half {
+            let (x, y) = (a[i], b[i]);
+            a[i] = x * cos[i] + y * sin[i];
+            b[i] = y * cos[i] - x * sin[i];
+        }
+    }
+}
+
+/// Turns scores into weights that sum to 1, and gives the logarithm of the sum of their exponentials.
+#[inline(always)]
+pub fn softmax(scores: &mut [f32]) -> f32 {
+    let top = largest(scores);
+    for s in scores.iter_mut() {
+        *s = exp(*s - top);
+    }
+    let total = sum(scores);
+    let scale = 1.0 / total;
+    for s in scores.iter_mut() {
+        *s *= scale;
+    }
+    top + total.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exponential_is_one() {
+        let worst = (-8700..8800).map(|i| {
+            let x = i as f32 / 100.0;
+            (f64::from(exp(x)) / f64::from(x).exp() - 1.0).abs()
+        });
+        let worst = worst.fold(0.0, f64::max);
+        assert!(worst < 1e-5, "{worst:e}");
+        let near = (-1000..1000)
+            .map(|i| (f64::from(exp(i as f32 / 100.0)) / (f64::from(i) / 100.0).exp() - 1.0).abs());
+        assert!(near.fold(0.0, f64::max) < 2e-6);
+    }
+
+    #[test]
+    fn a_product_is_the_plain_one() {
+        let (m, k, n) = (5, 7, 3);
+        let a: Vec<f32> = (0..m * k).map(|i| (i as f32).sin()).collect();
+        let b: Vec<f32> = (0..n * k).map(|i| (i as f32 * 0.7).cos()).collect();
+        let mut y = vec![1.0; m * 4];
+        product(&mut y, 4, true, Mat::of(&a, m, k), Mat::of(&b, n, k).t(), Parallelism::None);
+        for i in 0..m {
+            for j in 0..n {
+                let plain: f32 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum::<f32>() + 1.0;
+                assert!((y[i * 4 + j] - plain).abs() < 1e-5);
+            }
+            assert_eq!(y[i * 4 + n], 1.0, "nothing is written past a row");
+        }
+    }
+
+    #[test]
+    fn a_rotation_back_undoes_one() {
+        let row: Vec<f32> = (0..16).map(|i| i as f32).collect();
+        let (cos, sin): (Vec<f32>, Vec<f32>) = (0..4).map(|i| ((i as f32).cos(), (i as f32).sin())).unzip();
+        let mut turned = row.clone();
+        rotate(&mut turned, &cos, &sin);
+        assert!(turned[1] != row[1]);
+        rotate_back(&mut turned, &cos, &sin);
+        assert!(turned.iter().zip(&row).all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+}

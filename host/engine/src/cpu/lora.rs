@@ -1,0 +1,186 @@
+//! Low-rank adapters (Hu et al. 2021, LoRA): `W x + (alpha / rank) · B (A x)` with `W` frozen.
+//!
+//! One pair of matrices for each projection of each block, as PEFT names and shapes them. Only they
+//! are trained; what is written out for others has them merged into the weights.
+
+use std::ops::Range;
+
+use allot_allocation::seed;
+use serde::{Deserialize, Serialize};
+
+use super::arena::{Arena, Linear};
+use super::kernels::{Mat, product};
+use gemm::Parallelism;
+
+/// The adapters' numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoraConfig {
+    /// Rows of `A`, columns of `B`.
+    pub rank: usize,
+    /// What the adapters' part is multiplied with, times the rank.
+    pub alpha: f32,
+}
+
+/// Where each adapter lies in one long run of numbers.
+#[derive(Clone, Debug)]
+pub struct Adapters {
+    rank: usize,
+    scale: f32,
+    /// For each block, for each of its four matrices, in the order of [`Place`].
+    blocks: Vec<[Vec<Pair>; 4]>,
+    len: usize,
+    tensors: Vec<(String, Range<usize>, [usize; 2])>,
+}
+
+/// Which matrix of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Query, key and value.
+    Qkv = 0,
+    /// Output of attention.
+    Out = 1,
+    /// Gate and up.
+    GateUp = 2,
+    /// Down.
+    Down = 3,
+}
+
+/// A projection's adapter: the rows that it adds to, and its matrices.
+#[derive(Clone, Debug)]
+struct Pair {
+    rows: Range<usize>,
+    a: Range<usize>,
+    b: Range<usize>,
+}
+
+impl Adapters {
+    /// The layout for a model.
+    pub fn new(arena: &Arena, config: LoraConfig) -> Self {
+        let (mut len, mut tensors, mut blocks) = (0, Vec::new(), Vec::new());
+        for (layer, block) in arena.blocks.iter().enumerate() {
+            let mut of = |linear: &Linear| {
+                let pair = |(name, rows): &(&str, Range<usize>)| {
+                    let mut add = |letter: char, dims: [usize; 2]| {
+                        let place = len..len + dims[0] * dims[1];
+                        len = place.end;
+                        let name =
+                            format!("base_model.model.model.layers.{layer}.{name}.lora_{letter}.weight");
+                        tensors.push((name, place.clone(), dims));
+                        place
+                    };
+                    let a = add('A', [config.rank, linear.cols]);
+                    Pair { rows: rows.clone(), a, b: add('B', [rows.len(), config.rank]) }
+                };
+                linear.parts.iter().map(pair).collect()
+            };
+            blocks.push([of(&block.qkv), of(&block.out), of(&block.gate_up), of(&block.down)]);
+        }
+        Self { rank: config.rank, scale: config.alpha / config.rank as f32, blocks, len, tensors }
+    }
+
+    /// Numbers in all.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adapters that change nothing yet: `A` uniform in ±1/√cols as PEFT has it, `B` zero.
+    pub fn fresh(&self, run_seed: u64) -> Vec<f32> {
+        let mut all = vec![0.0; self.len];
+        let matrices = self.tensors.iter().enumerate().filter(|(_, (name, ..))| name.ends_with("A.weight"));
+        for (i, (_, place, dims)) in matrices {
+            let mut stream = seed::Stream::new(seed::world(run_seed, 100, i as u64));
+            let bound = 1.0 / (dims[1] as f64).sqrt();
+            all[place.clone()].fill_with(|| ((2.0 * stream.unit() - 1.0) * bound) as f32);
+        }
+        all
+    }
+
+    /// Every matrix: PEFT's name, its shape, its numbers.
+    pub fn tensors<'a>(&'a self, all: &'a [f32]) -> impl Iterator<Item = (&'a str, &'a [usize], &'a [f32])> {
+        self.tensors.iter().map(|(name, place, dims)| (name.as_str(), dims.as_slice(), &all[place.clone()]))
+    }
+
+    /// Adds the adapters of a matrix to what it gives: `y += scale · (x Aᵀ) Bᵀ` in the rows of each
+    /// projection. `x` is `[N, cols]`, `y` `[N, rows]`.
+    pub fn add(&self, all: &[f32], layer: usize, place: Place, linear: &Linear, x: &[f32], y: &mut [f32]) {
+        let n = x.len() / linear.cols;
+        for pair in &self.blocks[layer][place as usize] {
+            let h = self.inner(all, pair, linear, x, n);
+            let b = Mat::of(&all[pair.b.clone()], pair.rows.len(), self.rank);
+            product(
+                &mut y[pair.rows.start..],
+                linear.rows,
+                true,
+                Mat::of(&h, n, self.rank),
+                b.t(),
+                Parallelism::None,
+            );
+        }
+    }
+
+    /// `scale · x Aᵀ`, `[N, rank]`.
+    fn inner(&self, all: &[f32], pair: &Pair, linear: &Linear, x: &[f32], n: usize) -> Vec<f32> {
+        let mut h = vec![0.0; n * self.rank];
+        let a = Mat::of(&all[pair.a.clone()], self.rank, linear.cols);
+        product(&mut h, self.rank, false, Mat::of(x, n, linear.cols), a.t(), Parallelism::None);
+        h.iter_mut().for_each(|h| *h *= self.scale);
+        h
+    }
+
+    /// The backward pass: adds to the adapters' gradients and to that of `x`.
+    pub fn back(
+        &self,
+        all: &[f32],
+        gradients: &mut [f32],
+        (layer, place, linear): (usize, Place, &Linear),
+        (x, dy, dx): (&[f32], &[f32], &mut [f32]),
+    ) {
+        let (n, r, cols) = (x.len() / linear.cols, self.rank, linear.cols);
+        for pair in &self.blocks[layer][place as usize] {
+            let h = self.inner(all, pair, linear, x, n);
+            let dy = Mat::strided(&dy[pair.rows.start..], n, pair.rows.len(), linear.rows);
+            let none = Parallelism::None;
+            product(&mut gradients[pair.b.clone()], r, true, dy.t(), Mat::of(&h, n, r), none);
+            let mut dh = vec![0.0; n * r];
+            product(&mut dh, r, false, dy, Mat::of(&all[pair.b.clone()], pair.rows.len(), r), none);
+            dh.iter_mut().for_each(|h| *h *= self.scale);
+            product(
+                &mut gradients[pair.a.clone()],
+                cols,
+                true,
+                Mat::of(&dh, n, r).t(),
+                Mat::of(x, n, cols),
+                none,
+            );
+            product(dx, cols, true, Mat::of(&dh, n, r), Mat::of(&all[pair.a.clone()], r, cols), none);
+        }
+    }
+
+    /// Adds the adapters to the weights that they stand beside.
+    pub fn merge(&self, all: &[f32], arena: &Arena, weights: &mut [f32]) {
+        for (block, pairs) in arena.blocks.iter().zip(&self.blocks) {
+            for (linear, pairs) in
+                [&block.qkv, &block.out, &block.gate_up, &block.down].into_iter().zip(pairs)
+            {
+                for pair in pairs {
+                    let b: Vec<f32> = all[pair.b.clone()].iter().map(|x| x * self.scale).collect();
+                    let first = linear.weight.start + pair.rows.start * linear.cols;
+                    product(
+                        &mut weights[first..linear.weight.end],
+                        linear.cols,
+                        true,
+                        Mat::of(&b, pair.rows.len(), self.rank),
+                        Mat::of(&all[pair.a.clone()], self.rank, linear.cols),
+                        Parallelism::None,
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How much memory a run takes, told before it starts.
+
+use super::arena::Arena;
+use super::lora::Adapters;
+use super::{GRADIENTS, Setup};
+use crate::model::Shape;
+
+/// Bytes that a run needs, by what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Numbers that are trained.
+    pub trained: usize,
+    /// Weights, the reference's and the adapters' with them.
+    pub weights: usize,
+    /// Gradients and the optimizer's moments.
+    pub optimizer: usize,
+    /// Keys and values while sampling.
+    pub rollouts: usize,
+    /// Activations of a micro-batch.
+    pub activations: usize,
+}
+
+impl Memory {
+    /// For a model of this shape; answers have at most `answer` tokens and are sampled `rows` at a time,
+    /// micro-batches have at most `micro` tokens or one sequence.
+    pub fn of(
+        shape: &Shape,
+        setup: &Setup,
+        rows: usize,
+        answer: usize,
+        micro: usize,
+        recompute: bool,
+    ) -> Self {
+        let arena = Arena::new(shape);
+        let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
+        let trained = if adapters > 0 { adapters } else { arena.len };
+        let slices = setup.threads.min(GRADIENTS / (4 * trained).max(1)).max(1);
+        let (kv, q) = (shape.kv_heads * shape.head, shape.heads * shape.head);
+        let copies = 1 + usize::from(setup.reference && adapters == 0);
+        // As `Kept` has them, and what a backward pass holds beside them for one block.
+        let block = 4 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
+        let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
+        let scratch = 3 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
+        Self {
+            trained,
+            weights: 4 * (copies * arena.len + adapters),
+            optimizer: 4 * trained * (slices + 2),
+            rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest),
+            activations: 4 * micro.max(setup.longest) * (blocks + scratch),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.weights + self.optimizer + self.rollouts + self.activations
+    }
+}

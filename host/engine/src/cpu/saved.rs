@@ -1,0 +1,94 @@
+//! What a checkpoint keeps of a model beside its weights: the optimizer's moments and the adapters. And
+//! the weights themselves, as others should see them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use candle_core::{Device, Tensor, Var};
+
+use super::{Cpu, Moments};
+use crate::model::{Checkpoint, ModelError};
+
+const OPTIMIZER: &str = "optimizer.safetensors";
+const ADAPTERS: &str = "adapters.safetensors";
+
+impl Cpu {
+    /// The weights, adapters merged.
+    pub fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        let merged = self.merged();
+        let mut weights = BTreeMap::new();
+        for (name, shape, numbers) in self.arena.tensors(&merged) {
+            weights.insert(name.to_owned(), Var::from_slice(numbers, shape, &Device::Cpu)?);
+        }
+        Ok(Checkpoint { shape: self.arena.shape.clone(), weights })
+    }
+
+    /// Writes moments and adapters into a folder; weights are not among them.
+    pub fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
+        let whole = |name: &str, numbers: &[f32]| {
+            Ok::<_, ModelError>((name.to_owned(), Tensor::from_slice(numbers, numbers.len(), &Device::Cpu)?))
+        };
+        let moments = [whole("means", &self.moments.means)?, whole("squares", &self.moments.squares)?];
+        write(&folder.join(OPTIMIZER), moments.into_iter().collect())?;
+        if let Some((adapters, numbers)) = &self.adapters {
+            let mut all = HashMap::new();
+            for (name, shape, numbers) in adapters.tensors(numbers) {
+                all.insert(name.to_owned(), Tensor::from_slice(numbers, shape, &Device::Cpu)?);
+            }
+            write(&folder.join(ADAPTERS), all)?;
+        }
+        Ok(())
+    }
+
+    /// Takes up training where a checkpoint left it: its weights, or its adapters where they are what is
+    /// trained, and the moments after this many steps of the optimizer.
+    pub fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
+        let trained = match &self.adapters {
+            None => {
+                let loaded = Checkpoint::load(model, &Device::Cpu)?;
+                let mut tensors = Vec::new();
+                for (name, var) in &loaded.weights {
+                    tensors.push((name.as_str(), var.as_tensor().flatten_all()?.to_vec1::<f32>()?));
+                }
+                self.arena.fill(tensors.into_iter())?
+            }
+            Some((adapters, numbers)) => {
+                let mut stored = read(&folder.join(ADAPTERS))?;
+                let mut all = Vec::with_capacity(numbers.len());
+                for (name, shape, _) in adapters.tensors(numbers) {
+                    let numbers = take(&mut stored, name)?;
+                    if numbers.len() != shape.iter().product::<usize>() {
+                        let (name, found) = (name.to_owned(), vec![numbers.len()]);
+                        return Err(ModelError::WrongShape { name, found, expected: shape.to_vec() });
+                    }
+                    all.extend(numbers);
+                }
+                all
+            }
+        };
+        let mut stored = read(&folder.join(OPTIMIZER))?;
+        let moments =
+            Moments { steps, means: take(&mut stored, "means")?, squares: take(&mut stored, "squares")? };
+        if steps > 0 && (moments.means.len() != trained.len() || moments.squares.len() != trained.len()) {
+            let (found, expected) = (vec![moments.means.len()], vec![trained.len()]);
+            return Err(ModelError::WrongShape { name: "means".to_owned(), found, expected });
+        }
+        self.restore(trained, moments);
+        Ok(())
+    }
+}
+
+fn write(path: &Path, tensors: HashMap<String, Tensor>) -> Result<(), ModelError> {
+    candle_core::safetensors::save(&tensors, path)
+        .map_err(|e| ModelError::Write { path: path.to_owned(), reason: e.to_string() })
+}
+
+fn read(path: &Path) -> Result<HashMap<String, Tensor>, ModelError> {
+    candle_core::safetensors::load(path, &Device::Cpu)
+        .map_err(|e| ModelError::File { path: path.to_owned(), reason: e.to_string() })
+}
+
+fn take(stored: &mut HashMap<String, Tensor>, name: &str) -> Result<Vec<f32>, ModelError> {
+    let tensor = stored.remove(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
+    Ok(tensor.flatten_all()?.to_vec1()?)
+}

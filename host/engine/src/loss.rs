@@ -1,0 +1,315 @@
+//! Policy losses over one answer: the value, and its gradient by each token's log-probability, by hand.
+//!
+//! In f64 and without tensors, so that every engine trains with the same ones. Advantages are the
+//! host's; what is here knows nothing of how they came about.
+
+use serde::{Deserialize, Serialize};
+
+/// Which loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Clipped ratios, the mean over an answer's tokens, then over answers (Shao et al. 2024).
+    Grpo,
+    /// Clipped ratios, the sum over an answer's tokens over the length limit (Liu et al. 2025).
+    DrGrpo,
+    /// Clipped ratios, the mean over all tokens, with the upper bound further off (Yu et al. 2025).
+    Dapo,
+    /// One clipped ratio for a whole answer, the geometric mean of its tokens' (Zheng et al. 2025).
+    Gspo,
+    /// The gradient of every token, weighted by its ratio, which is cut above and not learned
+    /// through (MiniMax 2025).
+    Cispo,
+    /// One clipped ratio for a whole answer, the product of its tokens' (Ahmadian et al. 2024, as TRL
+    /// has it). Meant for advantages against the mean of the other rollouts.
+    Rloo,
+}
+
+/// A loss and its numbers. What is not given has the default of its paper or its authors' code.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossConfig {
+    /// Which loss.
+    pub kind: Kind,
+    /// How far below 1 a ratio may go.
+    pub clip_low: Option<f64>,
+    /// How far above 1.
+    pub clip_high: Option<f64>,
+    /// The most that a ratio counts where the advantage is negative (Ye et al. 2020); 0 for no such
+    /// bound.
+    pub dual_clip: Option<f64>,
+    /// Weight of the divergence from the reference, measured by `exp(d) - d - 1` for
+    /// `d = reference - new` (Schulman's k3).
+    #[serde(default)]
+    pub kl: f64,
+}
+
+/// The bounds in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// How far below 1 a ratio may go.
+    pub low: f64,
+    /// How far above 1.
+    pub high: f64,
+    /// The most that a ratio counts where the advantage is negative.
+    pub dual: Option<f64>,
+}
+
+impl LossConfig {
+    /// A loss with its own numbers.
+    pub fn of(kind: Kind) -> Self {
+        Self { kind, clip_low: None, clip_high: None, dual_clip: None, kl: 0.0 }
+    }
+
+    /// The bounds in force: those given, else 0.2 on both sides; DAPO's 0.28 above and verl's dual
+    /// clip of 3; GSPO's 3e-4 and 4e-4; for CISPO no bound below.
+    pub fn bounds(&self) -> Bounds {
+        let (low, high, dual) = match self.kind {
+            Kind::Grpo | Kind::DrGrpo | Kind::Rloo => (0.2, 0.2, 0.0),
+            Kind::Dapo => (0.2, 0.28, 3.0),
+            Kind::Gspo => (3e-4, 4e-4, 0.0),
+            Kind::Cispo => (1.0, 0.28, 0.0),
+        };
+        Bounds {
+            low: self.clip_low.unwrap_or(low),
+            high: self.clip_high.unwrap_or(high),
+            dual: Some(self.dual_clip.unwrap_or(dual)).filter(|d| *d > 0.0),
+        }
+    }
+
+    /// The first key whose value makes no sense, and the rule that it breaks.
+    pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
+        let b = self.bounds();
+        let dual = self.dual_clip.unwrap_or(0.0);
+        [
+            ("clip_low", b.low, "it is from 0 to 1", (0.0..=1.0).contains(&b.low)),
+            ("clip_high", b.high, "it is 0 or more", b.high >= 0.0),
+            ("dual_clip", dual, "it is more than 1, or 0 for none", dual == 0.0 || dual > 1.0),
+            ("kl", self.kl, "it is 0 or more", self.kl >= 0.0),
+        ]
+        .into_iter()
+        .find(|(_, value, _, good)| !(*good && value.is_finite()))
+        .map(|(key, value, rule, _)| (key, value, rule))
+    }
+}
+
+/// An answer to learn from. The lists run over its tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// How much better it was than its baseline, scaled.
+    pub advantage: f64,
+    /// Log-probabilities under the weights of now.
+    pub new: &'a [f32],
+    /// Under the weights that ratios are measured from.
+    pub old: &'a [f32],
+    /// When it was sampled.
+    pub sampled: &'a [f32],
+    /// Under the reference; empty without one.
+    pub reference: &'a [f32],
+}
+
+/// What a batch's losses are measured over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Over {
+    /// Its answers.
+    pub answers: usize,
+    /// Their tokens.
+    pub tokens: usize,
+    /// The length limit of an answer.
+    pub longest: usize,
+    /// The most that an importance weight counts, for answers sampled at other weights than `old`.
+    pub correction: f64,
+}
+
+/// An answer's part of a batch's loss.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Its value.
+    pub value: f64,
+    /// Its gradient by each new log-probability.
+    pub gradient: Vec<f32>,
+    /// Tokens whose ratio lay below the bounds and did not count.
+    pub clipped_low: u64,
+    /// And above.
+    pub clipped_high: u64,
+    /// Sum of the divergence from the reference.
+    pub kl: f64,
+    /// Sum of the importance weights of tokens sampled at other weights, before they were cut.
+    pub weights: f64,
+}
+
+/// An answer's part of its batch's loss.
+pub fn part(config: &LossConfig, told: Told<'_>, over: Over) -> Part {
+    let n = told.new.len();
+    let (bounds, a) = (config.bounds(), told.advantage);
+    let difference = |x: &[f32], y: &[f32], t: usize| f64::from(x[t]) - f64::from(y[t]);
+    let mut part = Part { gradient: vec![0.0; n], ..Part::default() };
+    // What one token's term is multiplied with.
+    let each = match config.kind {
+        Kind::Grpo | Kind::Gspo | Kind::Rloo => 1.0 / (over.answers * n.max(1)) as f64,
+        Kind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
+        Kind::Dapo | Kind::Cispo => 1.0 / over.tokens as f64,
+    };
+    let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
+    match config.kind {
+        Kind::Gspo | Kind::Rloo => {
+            // The root that is taken of the product of all ratios.
+            let root = if config.kind == Kind::Gspo { n.max(1) as f64 } else { 1.0 };
+            let weight = (total(told.old, told.sampled) / root).exp();
+            let term = term(bounds, a, (total(told.new, told.old) / root).exp());
+            let scale = weight.min(over.correction) / over.answers as f64;
+            part.value = scale * term.value;
+            part.gradient.fill((scale * term.slope / root) as f32);
+            part.clipped_low = if term.side < 0 { n as u64 } else { 0 };
+            part.clipped_high = if term.side > 0 { n as u64 } else { 0 };
+            part.weights = weight * n as f64;
+        }
+        Kind::Grpo | Kind::DrGrpo | Kind::Dapo | Kind::Cispo => {
+            for t in 0..n {
+                let weight = difference(told.old, told.sampled, t).exp();
+                let ratio = difference(told.new, told.old, t).exp();
+                let term = if config.kind == Kind::Cispo {
+                    // The weight is a constant: it is not learned through.
+                    let cut = ratio.clamp(1.0 - bounds.low, 1.0 + bounds.high);
+                    let side = i8::from(ratio > cut) - i8::from(ratio < cut);
+                    Term { value: -cut * a * f64::from(told.new[t]), slope: -cut * a, side }
+                } else {
+                    term(bounds, a, ratio)
+                };
+                let scale = each * weight.min(over.correction);
+                part.value += scale * term.value;
+                part.gradient[t] = (scale * term.slope) as f32;
+                part.clipped_low += u64::from(term.side < 0);
+                part.clipped_high += u64::from(term.side > 0);
+                part.weights += weight;
+            }
+        }
+    }
+    if config.kl > 0.0 && !told.reference.is_empty() {
+        for t in 0..n {
+            let d = difference(told.reference, told.new, t);
+            let kl = d.exp() - d - 1.0;
+            part.kl += kl;
+            part.value += each * config.kl * kl;
+            part.gradient[t] += (each * config.kl * (1.0 - d.exp())) as f32;
+        }
+    }
+    part
+}
+
+/// One ratio's term of a loss: its value, its slope by the logarithm of the ratio, and on which side of
+/// the bounds it did not count.
+struct Term {
+    value: f64,
+    slope: f64,
+    side: i8,
+}
+
+/// `-min(r A, clip(r) A)`, and no more than `-dual A` where A is negative.
+fn term(bounds: Bounds, a: f64, ratio: f64) -> Term {
+    let clipped = ratio.clamp(1.0 - bounds.low, 1.0 + bounds.high);
+    if a < 0.0
+        && let Some(dual) = bounds.dual
+        && ratio > dual
+    {
+        return Term { value: -dual * a, slope: 0.0, side: 1 };
+    }
+    if ratio * a <= clipped * a {
+        Term { value: -ratio * a, slope: -ratio * a, side: 0 }
+    } else {
+        let side = if ratio > clipped { 1 } else { -1 };
+        Term { value: -clipped * a, slope: 0.0, side }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OVER: Over = Over { answers: 3, tokens: 11, longest: 7, correction: 2.0 };
+    const NEW: [f32; 4] = [-1.0, -0.3, -2.0, -0.7];
+    const OLD: [f32; 4] = [-1.1, -0.9, -1.5, -0.72];
+    const SAMPLED: [f32; 4] = [-1.2, -0.8, -3.5, -0.7];
+    const REFERENCE: [f32; 4] = [-1.3, -0.5, -1.0, -0.9];
+    const KINDS: [Kind; 6] = [Kind::Grpo, Kind::DrGrpo, Kind::Dapo, Kind::Gspo, Kind::Cispo, Kind::Rloo];
+
+    fn told(new: &[f32], advantage: f64) -> Told<'_> {
+        Told { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE }
+    }
+
+    #[test]
+    fn gradients_are_the_slopes_of_the_values() {
+        for kind in KINDS {
+            for advantage in [1.3, -0.8] {
+                let config =
+                    LossConfig { kl: 0.1, clip_low: Some(0.5), clip_high: Some(0.9), ..LossConfig::of(kind) };
+                let gradient = part(&config, told(&NEW, advantage), OVER).gradient;
+                for t in 0..4 {
+                    let value = |by: f32| {
+                        let mut new = NEW;
+                        new[t] += by;
+                        let value = part(&config, told(&new, advantage), OVER).value;
+                        if kind != Kind::Cispo {
+                            return value;
+                        }
+                        // The weight is held where it was.
+                        let ratio = (f64::from(NEW[t]) - f64::from(OLD[t])).exp().clamp(0.5, 1.9);
+                        let kl = part(&config, told(&new, 0.0), OVER).value;
+                        let weight = (f64::from(OLD[t]) - f64::from(SAMPLED[t])).exp().min(2.0) / 11.0;
+                        kl - weight * ratio * advantage * f64::from(new[t])
+                    };
+                    let slope = (value(1e-3) - value(-1e-3)) / f64::from((NEW[t] + 1e-3) - (NEW[t] - 1e-3));
+                    assert!(
+                        (slope - f64::from(gradient[t])).abs() < 2e-4,
+                        "{kind:?} {advantage} {t}: {slope} {gradient:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn on_policy_every_loss_is_the_policy_gradient() {
+        for kind in KINDS {
+            let same = Told { advantage: 2.0, new: &NEW, old: &NEW, sampled: &NEW, reference: &[] };
+            let part = part(&LossConfig::of(kind), same, OVER);
+            let each = match kind {
+                Kind::Grpo | Kind::Gspo => 1.0 / 12.0,
+                Kind::DrGrpo => 1.0 / 21.0,
+                Kind::Dapo | Kind::Cispo => 1.0 / 11.0,
+                Kind::Rloo => 1.0 / 3.0,
+            };
+            assert!(part.gradient.iter().all(|g| (f64::from(*g) + 2.0 * each).abs() < 1e-6), "{kind:?}");
+            assert_eq!((part.clipped_low, part.clipped_high), (0, 0));
+        }
+    }
+
+    #[test]
+    fn bounds_hold_on_the_side_that_they_are_for() {
+        let grpo = LossConfig::of(Kind::Dapo);
+        let at = |ratio: f64, a: f64| {
+            let new = [ratio.ln() as f32];
+            let told = Told { advantage: a, new: &new, old: &[0.0], sampled: &[0.0], reference: &[] };
+            let part = part(&grpo, told, Over { answers: 1, tokens: 1, longest: 1, correction: 2.0 });
+            (part.gradient[0] != 0.0, part.clipped_low, part.clipped_high)
+        };
+        assert_eq!(at(1.27, 1.0), (true, 0, 0));
+        assert_eq!(at(1.29, 1.0), (false, 0, 1));
+        assert_eq!(at(0.5, 1.0), (true, 0, 0), "a good token that grew rare is brought back");
+        assert_eq!(at(0.79, -1.0), (false, 1, 0));
+        assert_eq!(at(2.9, -1.0), (true, 0, 0));
+        assert_eq!(at(3.1, -1.0), (false, 0, 1), "the dual clip");
+    }
+
+    #[test]
+    fn importance_weights_are_cut_and_counted() {
+        let told = told(&OLD, 1.0);
+        let part = part(&LossConfig::of(Kind::Dapo), told, OVER);
+        let weights: Vec<f64> = (0..4).map(|t| (f64::from(OLD[t]) - f64::from(SAMPLED[t])).exp()).collect();
+        assert!(weights[2] > 2.0, "one of them is cut");
+        for (g, w) in part.gradient.iter().zip(&weights) {
+            assert!((f64::from(*g) + w.min(2.0) / 11.0).abs() < 1e-6);
+        }
+        assert!((part.weights - weights.iter().sum::<f64>()).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,314 @@
+//! GGUF files: what a file says of itself, the shape that this makes, and its weights under the names
+//! and in the layout of Hugging Face checkpoints, dequantized to float32. It knows no tokenizers, but
+//! hands out the metadata that they are made from.
+//!
+//! Format and key names: ggml's `docs/gguf.md`; tensor names and layout: llama.cpp's
+//! `convert_hf_to_gguf.py` and `gguf-py/gguf/constants.py`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::{Device, Tensor, Var};
+
+use super::checkpoint::first_line;
+use super::{Checkpoint, Family, Llama3, ModelError, Rope, Shape};
+
+/// A GGUF file, of which the header was read.
+#[derive(Debug)]
+pub struct Gguf {
+    path: PathBuf,
+    content: Content,
+}
+
+impl Gguf {
+    /// Reads a file's header: its metadata and the list of its tensors, none of their numbers.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let mut file = BufReader::new(File::open(path).map_err(|e| ModelError::file(path, &e))?);
+        let mut magic = [0; 4];
+        if file.read_exact(&mut magic).is_err() || magic != *b"GGUF" {
+            return Err(ModelError::Foreign {
+                path: path.to_owned(),
+                reason: "is no GGUF file".to_owned(),
+                hint: "a model is a GGUF file, or a folder with `config.json` and safetensors",
+            });
+        }
+        file.rewind().map_err(|e| ModelError::file(path, &e))?;
+        let content = Content::read(&mut file).map_err(|e| ModelError::File {
+            path: path.to_owned(),
+            reason: format!("it is cut off, or of a kind of GGUF that is not known ({})", first_line(&e)),
+        })?;
+        let gguf = Self { path: path.to_owned(), content };
+        match gguf.number("split.count") {
+            Some(parts @ 2..) => Err(ModelError::Foreign {
+                path: path.to_owned(),
+                reason: format!("is one of {parts} parts of a model"),
+                hint: "join them with `llama-gguf-split --merge`",
+            }),
+            _ => Ok(gguf),
+        }
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A text of its metadata.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        text(self.content.metadata.get(key)?)
+    }
+
+    /// A whole number of its metadata, of whatever width.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        number(self.content.metadata.get(key)?)
+    }
+
+    /// A fraction of its metadata. One of 32 bits is read as the shortest decimal that stands for it, so
+    /// that 1e-5 is 1e-5, as in the `config.json` that it was made from.
+    pub fn fraction(&self, key: &str) -> Option<f64> {
+        match self.content.metadata.get(key)? {
+            Value::F32(value) => value.to_string().parse().ok(),
+            Value::F64(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A yes or no of its metadata.
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        self.content.metadata.get(key)?.to_bool().ok()
+    }
+
+    /// A list of texts of its metadata.
+    pub fn texts(&self, key: &str) -> Option<Vec<&str>> {
+        self.content.metadata.get(key)?.to_vec().ok()?.iter().map(text).collect()
+    }
+
+    /// A list of whole numbers of its metadata.
+    pub fn numbers(&self, key: &str) -> Option<Vec<u64>> {
+        self.content.metadata.get(key)?.to_vec().ok()?.iter().map(number).collect()
+    }
+
+    /// The model's shape, from the metadata and from which tensors there are.
+    pub fn shape(&self) -> Result<Shape, ModelError> {
+        let arch = self.text("general.architecture").unwrap_or("unknown");
+        let family = match arch {
+            "llama" => Family::Llama,
+            "qwen2" => Family::Qwen2,
+            "qwen3" => Family::Qwen3,
+            other => {
+                return Err(
+                    self.says(format!("its architecture is `{other}`; llama, qwen2 and qwen3 are known"))
+                );
+            }
+        };
+        let key = |name: &str| format!("{arch}.{name}");
+        let number = |name: &str| self.number(&key(name)).map(|n| n as usize);
+        let needed =
+            |name: &str| number(name).ok_or_else(|| self.says(format!("it has no number `{}`", key(name))));
+
+        let (hidden, heads) = (needed("embedding_length")?, needed("attention.head_count")?);
+        let kv_heads = number("attention.head_count_kv").unwrap_or(heads);
+        if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            return Err(self.says(format!("{heads} query heads can't share {kv_heads} key and value heads")));
+        }
+        let head = number("attention.key_length").unwrap_or(hidden / heads);
+        if head == 0 || !head.is_multiple_of(2) {
+            return Err(
+                self.says(format!("a head has {head} dimensions; rotary embedding needs an even number"))
+            );
+        }
+        for (name, usual) in
+            [("attention.value_length", head), ("rope.dimension_count", head), ("expert_count", 0)]
+        {
+            if let Some(other) = number(name).filter(|n| *n != usual) {
+                return Err(self.says(format!("`{}` is {other}; only {usual} is known here", key(name))));
+            }
+        }
+        let epsilon = self.fraction(&key("attention.layer_norm_rms_epsilon"));
+        let theta = self.fraction(&key("rope.freq_base")).unwrap_or(10_000.0);
+        let embedding = "token_embd.weight";
+        let dims = self
+            .dims(embedding)
+            .ok_or_else(|| ModelError::Missing(embedding.to_owned()).within(&self.path))?;
+        Ok(Shape {
+            family,
+            vocabulary: dims.first().copied().unwrap_or(0),
+            hidden,
+            intermediate: needed("feed_forward_length")?,
+            layers: needed("block_count")?,
+            heads,
+            kv_heads,
+            head,
+            epsilon: epsilon.ok_or_else(|| {
+                self.says(format!("it has no number `{}`", key("attention.layer_norm_rms_epsilon")))
+            })?,
+            rope: Rope { theta, llama3: self.scaling(arch, theta, head)? },
+            // Llama's and Qwen3's can be had with biases, too: then the file has tensors without a place.
+            bias: family == Family::Qwen2,
+            tied: self.dims("output.weight").is_none(),
+            context: number("context_length").unwrap_or(2048),
+        })
+    }
+
+    /// The weights. Every tensor of the file must have its place in the model.
+    pub fn checkpoint(&self, device: &Device) -> Result<Checkpoint, ModelError> {
+        let shape = self.shape()?;
+        let mut file = BufReader::new(File::open(&self.path).map_err(|e| ModelError::file(&self.path, &e))?);
+        let mut unused: Vec<&String> = self.content.tensor_infos.keys().collect();
+        unused.sort_unstable();
+        let mut weights = BTreeMap::new();
+        for (name, expected) in shape.tensors() {
+            let theirs = their_name(&name);
+            // Before any number is read: what a damaged header asks for may be more than there is.
+            let Some(found) = self.dims(&theirs) else {
+                return Err(ModelError::Missing(theirs).within(&self.path));
+            };
+            if found != expected {
+                let error = ModelError::WrongShape { name: theirs, found: found.to_vec(), expected };
+                return Err(error.within(&self.path));
+            }
+            unused.retain(|other| **other != theirs);
+            let read = self.content.tensor(&mut file, &theirs, device).and_then(|q| q.dequantize(device));
+            let tensor = read.map_err(|e| ModelError::File {
+                path: self.path.clone(),
+                reason: format!("it is cut off or damaged at tensor `{theirs}` ({})", first_line(&e)),
+            })?;
+            let tensor = match (shape.family, interleaved_heads(&name, &shape)) {
+                (Family::Llama, Some(heads)) => halves(&tensor, heads)?,
+                _ => tensor,
+            };
+            weights.insert(name, Var::from_tensor(&tensor)?);
+        }
+        match unused.into_iter().find(|name| *name != SCALES) {
+            Some(name) => Err(ModelError::Unused(name.clone()).within(&self.path)),
+            None => Ok(Checkpoint { shape, weights }),
+        }
+    }
+
+    /// What is done to the rotary embedding's frequencies. llama.cpp keeps of Llama 3's scaling what each
+    /// frequency is divided by, not the four numbers that this was made from; the numbers are found
+    /// again, since exporting needs them: all of Meta's models have 1 and 4 for two of them.
+    fn scaling(&self, arch: &str, theta: f64, head: usize) -> Result<Option<Llama3>, ModelError> {
+        let kind = self.text(&format!("{arch}.rope.scaling.type")).unwrap_or("none");
+        let linear = self.fraction(&format!("{arch}.rope.scale_linear")).unwrap_or(1.0);
+        if kind != "none" || linear != 1.0 {
+            let kind = if kind == "none" { "linear" } else { kind };
+            return Err(
+                self.says(format!("its rotary embedding is scaled in the way `{kind}`; llama3 is known"))
+            );
+        }
+        let Some(dims) = self.dims(SCALES) else { return Ok(None) };
+        let wrong = || self.says(format!("`{SCALES}` is not Llama 3's scaling, the one that is known"));
+        if dims != [head / 2] {
+            return Err(wrong());
+        }
+        let mut file = File::open(&self.path).map_err(|e| ModelError::file(&self.path, &e))?;
+        let device = Device::Cpu;
+        let read = self.content.tensor(&mut file, SCALES, &device).and_then(|q| q.dequantize(&device));
+        let scales = read.and_then(|t| t.to_vec1::<f32>()).map_err(|e| ModelError::File {
+            path: self.path.clone(),
+            reason: format!("it is cut off or damaged at tensor `{SCALES}` ({})", first_line(&e)),
+        })?;
+        let factor = f64::from(scales.iter().copied().fold(1.0, f32::max));
+        let plain = Rope { theta, llama3: None }.frequencies(head);
+        let fits = |llama3: &Llama3| {
+            let scaled = Rope { theta, llama3: Some(*llama3) }.frequencies(head);
+            plain.iter().zip(&scaled).zip(&scales).all(|((f, s), by)| (f / s - by).abs() < 1e-4 * by)
+        };
+        let guesses = (5..=20).map(|power| Llama3 {
+            factor,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: f64::from(1 << power),
+        });
+        // Where the head is narrow more than one may fit, and gives the same frequencies. 8192 is Meta's.
+        let mut fitting = guesses.filter(fits).collect::<Vec<_>>();
+        fitting.sort_by_key(|guess| guess.original_max_position_embeddings != 8192.0);
+        fitting.into_iter().next().map(Some).ok_or_else(wrong)
+    }
+
+    /// A tensor's shape, outermost dimension first.
+    fn dims(&self, name: &str) -> Option<&[usize]> {
+        self.content.tensor_infos.get(name).map(|info| info.shape.dims())
+    }
+
+    /// Metadata that can't be.
+    fn says(&self, reason: String) -> ModelError {
+        ModelError::Config { path: self.path.clone(), reason }
+    }
+}
+
+/// What Llama 3's frequencies are divided by.
+const SCALES: &str = "rope_freqs.weight";
+
+fn text(value: &Value) -> Option<&str> {
+    value.to_string().ok().map(String::as_str)
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::U8(n) => Some(u64::from(*n)),
+        Value::U16(n) => Some(u64::from(*n)),
+        Value::U32(n) => Some(u64::from(*n)),
+        Value::U64(n) => Some(*n),
+        Value::I8(n) => u64::try_from(*n).ok(),
+        Value::I16(n) => u64::try_from(*n).ok(),
+        Value::I32(n) => u64::try_from(*n).ok(),
+        Value::I64(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+/// Our names of a model's parts, and llama.cpp's.
+const NAMES: [(&str, &str); 14] = [
+    ("model.embed_tokens", "token_embd"),
+    ("model.norm", "output_norm"),
+    ("lm_head", "output"),
+    ("input_layernorm", "attn_norm"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+/// llama.cpp's name of a tensor.
+fn their_name(name: &str) -> String {
+    let name = match name.strip_prefix("model.layers.") {
+        Some(rest) => format!("blk.{rest}"),
+        None => name.to_owned(),
+    };
+    match NAMES.iter().find(|(ours, _)| name.contains(ours)) {
+        Some((ours, theirs)) => name.replacen(ours, theirs, 1),
+        None => name,
+    }
+}
+
+/// The heads of a tensor whose rows llama.cpp reorders for its rotary embedding: queries' and keys'.
+fn interleaved_heads(name: &str, shape: &Shape) -> Option<usize> {
+    if name.contains(".q_proj.") {
+        Some(shape.heads)
+    } else if name.contains(".k_proj.") {
+        Some(shape.kv_heads)
+    } else {
+        None
+    }
+}
+
+/// llama.cpp pairs neighbouring dimensions of a head, Hugging Face the two halves:
+/// `LlamaModel.permute` in `convert_hf_to_gguf.py` moves row `half · E/2 + i` of each head to `2 i + half`.
+/// This moves it back: `[heads · E, …]` to the same.
+fn halves(tensor: &Tensor, heads: usize) -> Result<Tensor, ModelError> {
+    let rows = tensor.dim(0)?;
+    let width = tensor.elem_count() / rows.max(1);
+    let pairs = tensor.reshape((heads, rows / heads / 2, 2, width))?;
+    Ok(pairs.transpose(1, 2)?.contiguous()?.reshape(tensor.dims())?)
+}

@@ -1,0 +1,182 @@
+//! The engine that runs a language model on this machine.
+
+use std::path::Path;
+
+use allot_allocation::{Grant, PromptId, seed};
+use serde::{Deserialize, Serialize};
+
+use crate::cpu::{Cpu, Manner, Request, Sequence};
+use crate::model::ModelError;
+use crate::update::{Lesson, Terms, UpdateConfig, update};
+use crate::{Capabilities, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling};
+
+/// An answer in tokens: the engine knows nothing of text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Its tokens, with the one that stopped it.
+    pub tokens: Vec<u32>,
+    /// The log-probability of each when it was sampled.
+    pub log_probs: Vec<f32>,
+}
+
+/// What a policy may ask to be measured for each rollout.
+pub const SIGNALS: [&str; 2] = ["mean_log_prob", "mean_entropy"];
+
+/// How the engine works.
+#[derive(Clone, Debug)]
+pub struct NativeConfig {
+    /// The run's seed.
+    pub seed: u64,
+    /// How rollouts are sampled.
+    pub sampling: Sampling,
+    /// How held-out prompts are answered.
+    pub evaluation: Sampling,
+    /// Tokens that end an answer.
+    pub stops: Vec<u32>,
+    /// Answers at a time.
+    pub rows: usize,
+    /// How updates are made.
+    pub update: UpdateConfig,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// Updates planned, for the schedule of the learning rate.
+    pub updates: u32,
+    /// Signals to measure, of [`SIGNALS`].
+    pub signals: Vec<String>,
+}
+
+/// The engine.
+pub struct Native {
+    core: Cpu,
+    config: NativeConfig,
+    /// The prompts to train on, then those held out, in tokens.
+    prompts: Vec<Vec<u32>>,
+    trained_on: usize,
+    version: u32,
+}
+
+impl Native {
+    /// An engine over a model and its prompts: those to train on, then those held out.
+    pub fn new(core: Cpu, config: NativeConfig, train: Vec<Vec<u32>>, held_out: Vec<Vec<u32>>) -> Self {
+        let trained_on = train.len();
+        let mut prompts = train;
+        prompts.extend(held_out);
+        Self { core, config, prompts, trained_on, version: 0 }
+    }
+
+    /// The model.
+    pub fn core(&self) -> &Cpu {
+        &self.core
+    }
+
+    /// A prompt's tokens.
+    pub fn prompt(&self, prompt: PromptId) -> &[u32] {
+        &self.prompts[prompt.0 as usize]
+    }
+
+    /// Takes up training where a checkpoint left it, after this many updates and steps of the optimizer.
+    pub fn restore(
+        &mut self,
+        folder: &Path,
+        model: &Path,
+        version: u32,
+        optimizer_steps: u32,
+    ) -> Result<(), ModelError> {
+        self.core.load_training(folder, model, optimizer_steps)?;
+        self.version = version;
+        Ok(())
+    }
+
+    fn sampling(&self, prompt: PromptId) -> Sampling {
+        if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
+    }
+
+    fn whole(&self, sample: &Sample<Answer>) -> Vec<u32> {
+        [self.prompt(sample.prompt), &sample.answer.tokens].concat()
+    }
+}
+
+impl Engine for Native {
+    type Answer = Answer;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { name: "native".to_owned(), signals: SIGNALS.iter().map(|s| (*s).to_owned()).collect() }
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<Answer>>, EngineError> {
+        let mut places = Vec::new();
+        let mut requests = Vec::new();
+        for line in grant.lines() {
+            for position in line.first..line.first + line.count {
+                places.push((line.prompt, position));
+                requests.push(Request {
+                    prompt: self.prompt(line.prompt),
+                    seed: seed::rollout(self.config.seed, line.prompt, self.version, position),
+                    sampling: self.sampling(line.prompt),
+                });
+            }
+        }
+        let answers = self.core.sample(&requests, &self.config.stops, self.config.rows);
+        let sample = |((prompt, position), answer): ((PromptId, u32), crate::cpu::Answered)| {
+            let log_prob: f64 = answer.log_probs.iter().map(|l| f64::from(*l)).sum();
+            let signal = |name: &String| match name.as_str() {
+                "mean_log_prob" => (log_prob / answer.tokens.len() as f64) as f32,
+                _ => answer.entropy,
+            };
+            Sample {
+                prompt,
+                position,
+                version: self.version,
+                tokens: answer.tokens.len() as u32,
+                truncated: answer.truncated,
+                log_prob,
+                signals: self.config.signals.iter().map(signal).collect(),
+                answer: Answer { tokens: answer.tokens, log_probs: answer.log_probs },
+            }
+        };
+        Ok(places.into_iter().zip(answers).map(sample).collect())
+    }
+
+    async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
+        let whole: Vec<Vec<u32>> = samples.iter().map(|s| self.whole(s)).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .zip(samples)
+            .map(|(tokens, s)| Sequence { tokens, prompt: tokens.len() - s.answer.tokens.len() })
+            .collect();
+        let manner = Manner { temperature: self.config.sampling.divisor(), recompute: false };
+        let thoughts = self.core.score(&sequences, manner, false);
+        Ok(thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
+    }
+
+    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
+        let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.whole(e.sample)).collect();
+        let lessons: Vec<Lesson<'_>> = whole
+            .iter()
+            .zip(batch)
+            .map(|(tokens, example)| {
+                let answer = &example.sample.answer;
+                Lesson {
+                    sequence: Sequence { tokens, prompt: tokens.len() - answer.tokens.len() },
+                    sampled: &answer.log_probs,
+                    stale: example.sample.version != self.version,
+                    advantage: example.advantage,
+                }
+            })
+            .collect();
+        let terms = Terms {
+            update: &self.config.update,
+            optimizer: &self.config.optimizer,
+            temperature: self.config.sampling.divisor(),
+            longest: self.config.sampling.max_tokens as usize,
+            progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
+        };
+        let report = update(&mut self.core, &lessons, terms)?;
+        self.version += 1;
+        Ok(report)
+    }
+}

@@ -1,0 +1,126 @@
+//! From logits to a token: temperature, top-k, top-p, and one number of chance for each token.
+
+use serde::{Deserialize, Serialize};
+
+/// How tokens are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sampling {
+    /// What logits are divided by. At 0 the likeliest token is taken.
+    pub temperature: f32,
+    /// Only this many of the likeliest tokens; 0 for all.
+    pub top_k: usize,
+    /// Only the likeliest tokens that together have this probability; 1 for all.
+    pub top_p: f32,
+    /// Longest answer, in tokens.
+    pub max_tokens: u32,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: 0, top_p: 1.0, max_tokens: 256 }
+    }
+}
+
+impl Sampling {
+    /// What logits are divided by: 1 where the likeliest token is taken.
+    pub fn divisor(&self) -> f32 {
+        if self.temperature == 0.0 { 1.0 } else { self.temperature }
+    }
+
+    /// The token that `unit`, uniform in [0, 1), stands for. `logits` are divided by the temperature
+    /// already.
+    ///
+    /// Tokens share the unit interval in the order of the vocabulary; those that top-k and top-p leave
+    /// out have no share. Ties at the edge go to the token that comes first.
+    pub fn draw(&self, logits: &[f32], unit: f64) -> u32 {
+        if self.temperature == 0.0 {
+            return first_largest(logits);
+        }
+        let top = logits.iter().copied().fold(f32::MIN, f32::max);
+        let weight = |l: f32| f64::from(l - top).exp();
+        if self.top_k == 0 && self.top_p >= 1.0 {
+            let total: f64 = logits.iter().map(|l| weight(*l)).sum();
+            return share(logits.iter().enumerate().map(|(i, l)| (i, weight(*l))), unit * total);
+        }
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+        if self.top_k > 0 {
+            order.truncate(self.top_k);
+        }
+        if self.top_p < 1.0 {
+            let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
+            let mut sum = 0.0;
+            let needed = order.iter().position(|i| {
+                sum += weight(logits[*i]);
+                sum >= f64::from(self.top_p) * total
+            });
+            order.truncate(needed.map_or(order.len(), |n| n + 1));
+        }
+        order.sort_unstable();
+        let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
+        share(order.iter().map(|i| (*i, weight(logits[*i]))), unit * total)
+    }
+}
+
+/// The token whose share of the line holds this point.
+fn share(tokens: impl Iterator<Item = (usize, f64)>, point: f64) -> u32 {
+    let (mut sum, mut last) = (0.0, 0);
+    for (token, weight) in tokens {
+        if weight > 0.0 {
+            sum += weight;
+            last = token;
+            if point < sum {
+                break;
+            }
+        }
+    }
+    last as u32
+}
+
+fn first_largest(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, l) in logits.iter().enumerate() {
+        if *l > logits[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ln of 0.5, 0.125, 0.25, 0.125.
+    fn logits() -> Vec<f32> {
+        [0.5_f32, 0.125, 0.25, 0.125].iter().map(|p| p.ln()).collect()
+    }
+
+    fn draws(sampling: Sampling) -> Vec<u32> {
+        (0..16).map(|i| sampling.draw(&logits(), (f64::from(i) + 0.5) / 16.0)).collect()
+    }
+
+    #[test]
+    fn tokens_have_their_share_of_the_line() {
+        let all = draws(Sampling::default());
+        assert_eq!(all, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_never_drawn() {
+        let top_k = draws(Sampling { top_k: 2, ..Sampling::default() });
+        assert_eq!(top_k.iter().filter(|t| **t == 0).count(), 11);
+        assert!(top_k.iter().all(|t| *t == 0 || *t == 2));
+        let top_p = draws(Sampling { top_p: 0.6, ..Sampling::default() });
+        assert_eq!(top_p, top_k, "0.5 is too little, 0.75 enough");
+        // A tie at the edge goes to the first.
+        assert!(draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&1));
+        assert!(!draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&3));
+    }
+
+    #[test]
+    fn without_temperature_the_likeliest_comes() {
+        assert!(draws(Sampling { temperature: 0.0, ..Sampling::default() }).iter().all(|t| *t == 0));
+    }
+}

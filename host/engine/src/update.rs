@@ -1,0 +1,248 @@
+//! One model update: mini-batches of rollouts, a few passes over them, micro-batches that fit into
+//! memory, and the optimizer's steps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu::{Cpu, Manner, Sequence, Thought};
+use crate::loss::{LossConfig, Over, Part, Told, part};
+use crate::{EngineError, LossKind, OptimizerConfig, Report};
+
+/// How updates are made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateConfig {
+    /// The loss.
+    pub loss: LossConfig,
+    /// Rollouts in each optimizer step; 0 for all of the batch in one. Counted in rollouts and not in
+    /// prompts, so that policies with groups of other sizes make steps of one size.
+    pub mini_batch: usize,
+    /// Passes over the batch.
+    pub epochs: u32,
+    /// What ratios are measured from.
+    pub old_log_probs: Old,
+    /// The most that an importance weight counts, for rollouts sampled at earlier weights.
+    pub correction: f64,
+    /// Tokens in a micro-batch, as many as memory allows: no result depends on it but by rounding.
+    pub micro_batch_tokens: usize,
+    /// Make activations again in the backward pass: a third more work, and memory for one block in
+    /// place of all.
+    pub recompute: bool,
+}
+
+/// What ratios between new and old probabilities are measured from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Old {
+    /// The log-probabilities that sampling gave. For rollouts of earlier weights those of now are
+    /// computed, ratios measured from them, and the difference counts as an importance weight, which
+    /// is cut. The default: it is exact, and saves a pass over the fresh ones.
+    Sampling,
+    /// Log-probabilities under the weights of now, for all rollouts, and no importance weights: as
+    /// the papers' trainer does.
+    Recomputed,
+}
+
+impl Default for UpdateConfig {
+    fn default() -> Self {
+        Self {
+            loss: LossConfig::of(LossKind::Grpo),
+            mini_batch: 0,
+            epochs: 1,
+            old_log_probs: Old::Sampling,
+            correction: 2.0,
+            micro_batch_tokens: 4096,
+            recompute: false,
+        }
+    }
+}
+
+/// A rollout to learn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// Prompt and answer.
+    pub sequence: Sequence<'a>,
+    /// Log-probabilities when it was sampled.
+    pub sampled: &'a [f32],
+    /// Whether the weights changed since.
+    pub stale: bool,
+    /// Its advantage.
+    pub advantage: f32,
+}
+
+/// What an update needs beside the batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// How it is made.
+    pub update: &'a UpdateConfig,
+    /// The optimizer.
+    pub optimizer: &'a OptimizerConfig,
+    /// The temperature that rollouts are sampled at.
+    pub temperature: f32,
+    /// The length limit of an answer.
+    pub longest: usize,
+    /// The share of the run that is over.
+    pub progress: f64,
+}
+
+/// Makes one update.
+pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Result<Report, EngineError> {
+    let config = terms.update;
+    let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
+    let old = old(core, lessons, config, manner);
+    let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
+        let all: Vec<&Lesson<'_>> = lessons.iter().collect();
+        log_probs(core, &all, config, manner, true)
+    } else {
+        vec![Vec::new(); lessons.len()]
+    };
+
+    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
+    let mut sums = Sums::default();
+    for _ in 0..config.epochs {
+        for (i, batch) in lessons.chunks(size.max(1)).enumerate() {
+            let first = i * size;
+            let over = Over {
+                answers: batch.len(),
+                tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
+                longest: terms.longest,
+                correction: if config.old_log_probs == Old::Sampling { config.correction } else { 1.0 },
+            };
+            let mut value = 0.0;
+            for micro in micro_batches(batch, config.micro_batch_tokens) {
+                let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
+                let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
+                core.learn(&sequences, manner, |j, thoughts| {
+                    let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
+                    let new: Vec<f32> = thoughts.iter().map(|t| t.log_prob).collect();
+                    let sampled =
+                        if config.old_log_probs == Old::Sampling { lesson.sampled } else { &old[n] };
+                    let told = Told {
+                        advantage: f64::from(lesson.advantage),
+                        new: &new,
+                        old: &old[n],
+                        sampled,
+                        reference: &reference[n],
+                    };
+                    let mut part = part(&config.loss, told, over);
+                    let gradient = std::mem::take(&mut part.gradient);
+                    let entropy = thoughts.iter().map(|t: &Thought| f64::from(t.entropy)).sum();
+                    if let Ok(mut parts) = parts.lock() {
+                        parts[j] = (part, entropy);
+                    }
+                    gradient
+                });
+                // In the sequences' order, whatever order they were done in.
+                for (part, entropy) in parts.into_inner().unwrap_or_default() {
+                    value += part.value;
+                    sums.add(&part, entropy);
+                }
+            }
+            if !value.is_finite() {
+                return Err(EngineError::NotFinite("the loss"));
+            }
+            let rate = terms.optimizer.rate(core.moments().steps, terms.progress);
+            let norm = core.step(terms.optimizer, rate);
+            if !norm.is_finite() {
+                return Err(EngineError::NotFinite("the gradient"));
+            }
+            sums.step(value, norm, rate, over.tokens);
+        }
+    }
+    Ok(sums.report(config.loss.kl > 0.0))
+}
+
+/// The log-probabilities that each lesson's ratios are measured from.
+fn old(core: &mut Cpu, lessons: &[Lesson<'_>], config: &UpdateConfig, manner: Manner) -> Vec<Vec<f32>> {
+    let anew = |l: &Lesson<'_>| l.stale || config.old_log_probs == Old::Recomputed;
+    let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
+    let mut computed = log_probs(core, &wanted, config, manner, false).into_iter();
+    let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };
+    lessons.iter().map(one).collect()
+}
+
+fn log_probs(
+    core: &mut Cpu,
+    lessons: &[&Lesson<'_>],
+    config: &UpdateConfig,
+    manner: Manner,
+    reference: bool,
+) -> Vec<Vec<f32>> {
+    let all: Vec<Lesson<'_>> = lessons.iter().map(|l| **l).collect();
+    let mut scored = Vec::with_capacity(all.len());
+    for micro in micro_batches(&all, config.micro_batch_tokens) {
+        let sequences: Vec<Sequence<'_>> = all[micro].iter().map(|l| l.sequence).collect();
+        let thoughts = core.score(&sequences, manner, reference);
+        scored.extend(thoughts.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));
+    }
+    scored
+}
+
+/// Runs of lessons of at most this many tokens, or of one that is longer.
+fn micro_batches(lessons: &[Lesson<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
+    let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
+    for (i, lesson) in lessons.iter().enumerate() {
+        let more = lesson.sequence.read();
+        if i > from && tokens + more > most {
+            all.push(from..i);
+            (from, tokens) = (i, 0);
+        }
+        tokens += more;
+    }
+    if from < lessons.len() {
+        all.push(from..lessons.len());
+    }
+    all
+}
+
+/// What an update's steps add up to.
+#[derive(Default)]
+struct Sums {
+    steps: f64,
+    loss: f64,
+    norm: f64,
+    rate: f64,
+    tokens: f64,
+    entropy: f64,
+    low: f64,
+    high: f64,
+    kl: f64,
+    weights: f64,
+}
+
+impl Sums {
+    fn add(&mut self, part: &Part, entropy: f64) {
+        self.entropy += entropy;
+        self.low += part.clipped_low as f64;
+        self.high += part.clipped_high as f64;
+        self.kl += part.kl;
+        self.weights += part.weights;
+    }
+
+    fn step(&mut self, loss: f64, norm: f64, rate: f64, tokens: usize) {
+        self.steps += 1.0;
+        self.loss += loss;
+        self.norm += norm;
+        self.rate = rate;
+        self.tokens += tokens as f64;
+    }
+
+    /// Under TRL's names, where they mean the same.
+    fn report(&self, kl: bool) -> Report {
+        let tokens = self.tokens.max(1.0);
+        let mut metrics = vec![
+            ("loss", self.loss / self.steps),
+            ("grad_norm", self.norm / self.steps),
+            ("learning_rate", self.rate),
+            ("entropy", self.entropy / tokens),
+            ("clip_ratio/low_mean", self.low / tokens),
+            ("clip_ratio/high_mean", self.high / tokens),
+            ("clip_ratio/region_mean", (self.low + self.high) / tokens),
+            ("sampling/importance_sampling_ratio/mean", self.weights / tokens),
+            ("optimizer_steps", self.steps),
+        ];
+        if kl {
+            metrics.push(("kl", self.kl / tokens));
+        }
+        Report { metrics }
+    }
+}

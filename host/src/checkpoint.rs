@@ -1,0 +1,226 @@
+//! Checkpoints: a run's whole state between two steps, as a folder that is written aside, hashed, and
+//! then renamed. Whatever stops the program, the checkpoints that have their name are whole.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use allot_allocation::{Books, Pool, RolloutId, Shelf};
+use allot_engine::{Answer, Sample};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::outputs::rollouts::Row;
+use crate::record::hex;
+use crate::summary::Totals;
+use crate::trouble::{Result, Trouble};
+
+/// The version of this layout.
+pub const FORMAT: u32 = 1;
+
+/// The state of a run beside its model and its optimizer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Steps finished.
+    pub steps: u32,
+    /// Model updates made.
+    pub version: u32,
+    /// Steps of the optimizer made.
+    pub optimizer_steps: u32,
+    /// What the policy remembers, in hexadecimal.
+    pub policy: String,
+    /// The prompts on offer.
+    pub pool: Pool,
+    /// The rollouts on hand.
+    pub shelf: Shelf,
+    /// The same, as the engine knows them, by number.
+    pub samples: Vec<(RolloutId, Sample<Answer>)>,
+    /// What was spent: books, which nobody can copy.
+    pub books: serde_json::Value,
+    /// What evaluation spent.
+    pub evaluation: serde_json::Value,
+    /// What the closing table is made of.
+    pub totals: Totals,
+    /// Bytes of the record by then.
+    pub record: u64,
+    /// Bytes of the metrics.
+    pub metrics: u64,
+    /// Bytes of the TensorBoard events.
+    pub events: u64,
+    /// Parts of the table of rollouts.
+    pub parts: u32,
+    /// Rollouts whose fate the table waits for.
+    pub pending: Vec<Row>,
+}
+
+/// What a checkpoint is of, and the hashes of its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Steps finished.
+    pub steps: u32,
+    /// The sha256 of the config in force.
+    pub config: String,
+    /// The policy's component's sha256.
+    pub policy: String,
+    /// The hash of the weights that the run began with.
+    pub model: String,
+    /// Each file's sha256, by its path in the folder.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Where a run's checkpoints are.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep: u32,
+}
+
+impl Checkpoints {
+    /// The checkpoints of a run's folder, the last `keep` of which are kept.
+    pub fn of(run: &Path, keep: u32) -> Self {
+        Self { folder: run.join("checkpoints"), keep }
+    }
+
+    /// Writes a checkpoint. `fill` writes the model into a folder; `manifest` lacks its files. Gives the
+    /// checkpoint's folder.
+    pub fn write(
+        &self,
+        state: &State,
+        mut manifest: Manifest,
+        fill: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let name = format!("step-{:06}", state.steps);
+        let (aside, place) = (self.folder.join(format!(".writing-{name}")), self.folder.join(&name));
+        let told = |path: &Path, e: &std::io::Error| Trouble::file("write", path, e);
+        if aside.exists() {
+            std::fs::remove_dir_all(&aside).map_err(|e| Trouble::file("remove", &aside, &e))?;
+        }
+        let write = || -> Result<()> {
+            std::fs::create_dir_all(&aside).map_err(|e| told(&aside, &e))?;
+            fill(&aside)?;
+            let path = aside.join("state.json");
+            let text = serde_json::to_vec(state).map_err(|e| Trouble::new(format!("no state: {e}")))?;
+            std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
+            for file in files(&aside)? {
+                let inside = file.strip_prefix(&aside).unwrap_or(&file).display().to_string();
+                manifest.files.insert(inside, sha256(&file)?);
+                // On the disk before the folder has its name.
+                File::open(&file).and_then(|f| f.sync_all()).map_err(|e| told(&file, &e))?;
+            }
+            let path = aside.join("manifest.json");
+            let text = serde_json::to_vec_pretty(&manifest);
+            let text = text.map_err(|e| Trouble::new(format!("no manifest: {e}")))?;
+            std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
+            File::open(&path).and_then(|f| f.sync_all()).map_err(|e| told(&path, &e))?;
+            // The same step again, as after a stop that came between this and the next one.
+            if place.exists() {
+                std::fs::remove_dir_all(&place).map_err(|e| Trouble::file("remove", &place, &e))?;
+            }
+            std::fs::rename(&aside, &place).map_err(|e| told(&place, &e))?;
+            File::open(&self.folder).and_then(|f| f.sync_all()).map_err(|e| told(&self.folder, &e))
+        };
+        write().inspect_err(|_| {
+            let _ = std::fs::remove_dir_all(&aside);
+        })?;
+        let all = self.all()?;
+        for old in all.iter().rev().skip(self.keep as usize) {
+            std::fs::remove_dir_all(old).map_err(|e| Trouble::file("remove", old, &e))?;
+        }
+        Ok(place)
+    }
+
+    /// The newest checkpoint whose files are all as they were written, if there is one, and what is wrong
+    /// with those that are newer.
+    pub fn newest(&self) -> Result<(Option<(PathBuf, Manifest)>, Vec<Trouble>)> {
+        let mut broken = Vec::new();
+        for folder in self.all()?.into_iter().rev() {
+            match verified(&folder) {
+                Ok(manifest) => return Ok((Some((folder, manifest)), broken)),
+                Err(trouble) => broken.push(trouble),
+            }
+        }
+        Ok((None, broken))
+    }
+
+    /// All that have their name, the oldest first.
+    fn all(&self) -> Result<Vec<PathBuf>> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Trouble::file("read", &self.folder, &e)),
+        };
+        let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("step-"));
+        let mut all: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).filter(named).collect();
+        all.sort();
+        Ok(all)
+    }
+}
+
+impl State {
+    /// The books of a checkpoint.
+    pub fn books(value: &serde_json::Value) -> Result<Books> {
+        Deserialize::deserialize(value).map_err(|e| Trouble::new(format!("no books: {e}")))
+    }
+
+    /// Books as a checkpoint keeps them.
+    pub fn of_books(books: &Books) -> Result<serde_json::Value> {
+        serde_json::to_value(books).map_err(|e| Trouble::new(format!("no books: {e}")))
+    }
+}
+
+/// A checkpoint's state.
+pub fn state(folder: &Path) -> Result<State> {
+    let path = folder.join("state.json");
+    let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+    let mut state: State = serde_json::from_slice(&bytes)
+        .map_err(|e| Trouble::new(format!("`{}` is no state of a run: {e}", path.display())))?;
+    state.shelf.index();
+    Ok(state)
+}
+
+/// A checkpoint's manifest, after every file was found to be as it says.
+fn verified(folder: &Path) -> Result<Manifest> {
+    let path = folder.join("manifest.json");
+    let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+    let manifest: Manifest = serde_json::from_slice(&bytes)
+        .map_err(|e| Trouble::new(format!("`{}` is no manifest: {e}", path.display())))?;
+    if manifest.format != FORMAT {
+        let what = format!("`{}` is a checkpoint of format {}", folder.display(), manifest.format);
+        return Err(Trouble::new(format!("{what}; this program reads format {FORMAT}")));
+    }
+    for (file, hash) in &manifest.files {
+        let path = folder.join(file);
+        if sha256(&path)? != *hash {
+            let what = format!("`{}` is not what its checkpoint's manifest says", path.display());
+            return Err(Trouble::new(what));
+        }
+    }
+    Ok(manifest)
+}
+
+/// All files below a folder, in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|e| Trouble::file("read", folder, &e))?;
+    let mut all = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| Trouble::file("read", folder, &e))?.path();
+        if path.is_dir() { all.extend(files(&path)?) } else { all.push(path) }
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn sha256(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(|e| Trouble::file("read", path, &e))?;
+    let mut hash = Sha256::new();
+    let mut part = vec![0; 1 << 16];
+    loop {
+        let n = std::io::Read::read(&mut file, &mut part).map_err(|e| Trouble::file("read", path, &e))?;
+        if n == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&part[..n]);
+    }
+}

@@ -1,0 +1,56 @@
+//! `allot pretrain`: a small model from nothing.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{Screen, Verdict};
+use crate::pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
+use crate::trouble::Result;
+
+/// Make a small model from nothing, by sloppy demonstrations, in minutes
+#[derive(Debug, Args)]
+pub struct Pretrain {
+    /// The recipe
+    recipe: PathBuf,
+    /// The model's folder, a new one
+    #[arg(long)]
+    out: PathBuf,
+    /// Another number of steps than the recipe's
+    #[arg(long, conflicts_with = "measure_only", value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Option<u32>,
+    /// Make nothing: measure the model that lies in the folder
+    #[arg(long)]
+    measure_only: bool,
+}
+
+/// Makes it, and tells how often it is right.
+pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let mut recipe = Recipe::read(&command.recipe)?;
+    recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
+    let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
+    if !command.measure_only {
+        folder::is_free(&command.out)?;
+    }
+    let lessons = Lessons::new(&recipe, alphabet.clone())?;
+    for short in &lessons.short {
+        screen.tell(short);
+    }
+    if !command.measure_only {
+        let shape = recipe.shape(&alphabet);
+        screen.tell(format_args!("{} parameters, {} tokens", shape.parameters(), shape.vocabulary));
+        let start = Instant::now();
+        let core = train(&recipe, &shape, &lessons, |progress| {
+            let Progress { step, steps, loss, speed } = progress;
+            screen.tell(format_args!("step {step:>6}/{steps}  loss {loss:.4}  {speed:>7.0} tokens/s"));
+        })?;
+        screen.tell(format_args!("trained in {:.0} s", start.elapsed().as_secs_f64()));
+        folder::write(&core, &alphabet, &command.out)?;
+        screen.tell(format_args!("model in {}", command.out.display()));
+    }
+    // Read back even where it was just made: what is measured is what was written, rounding included.
+    let core = folder::read(&command.out, &alphabet, recipe.training.threads)?;
+    screen.say(measure(&core, &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,324 @@
+//! `allot train`: a language model, trained under a policy.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use sha2::{Digest as _, Sha256};
+
+use super::{Screen, Verdict};
+use crate::checkpoint::{self, Checkpoints};
+use crate::config;
+use crate::config::train::TrainConfig;
+use crate::keeper::{Keeper, Place};
+use crate::progress::Progress;
+use crate::record::{Head, Line, Reader, Record, hex};
+use crate::run::{self, Course as _, Rest};
+use crate::training::{Prepared, Trained};
+use crate::trouble::{Result, Trouble};
+use crate::{folder, shipped};
+
+/// Train a language model under a policy
+#[derive(Debug, Args)]
+pub struct Train {
+    /// The run's config
+    #[arg(required_unless_present = "resume")]
+    config: Option<PathBuf>,
+    /// Another policy than the config's: a name, or the path of a component
+    #[arg(long, conflicts_with = "resume")]
+    policy: Option<String>,
+    /// A setting of the policy, as NAME=VALUE; may be given many times
+    #[arg(long = "set", value_name = "NAME=VALUE", conflicts_with = "resume")]
+    set: Vec<String>,
+    /// Another seed than the config's
+    #[arg(long, conflicts_with = "resume")]
+    seed: Option<u64>,
+    /// The folder for the run [default: a new one under runs/]
+    #[arg(long, conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with the run in this folder from its last checkpoint
+    #[arg(long, value_name = "RUN")]
+    resume: Option<PathBuf>,
+    /// Check everything but the weights, say what would run, and stop
+    #[arg(long, conflicts_with = "resume")]
+    dry_run: bool,
+    /// The summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let (config, text) = resolve(command)?;
+    let sandbox = shipped::sandbox(config.policy.caps.caps())?;
+    let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
+    let prepared = Prepared::new(config, &policy)?;
+    if command.resume.is_none() {
+        prepared.problems.notes.iter().for_each(|note| screen.tell(format_args!("note: {note}")));
+    }
+    if command.dry_run {
+        show(&prepared, screen);
+        return Ok(Verdict::Good);
+    }
+    let description = policy.description();
+    screen.tell(format_args!(
+        "policy {} {}, sha256 {}, seed {}, {} to train on, {} held out",
+        description.name,
+        description.version,
+        &policy.sha256()[..12],
+        prepared.config.run.seed,
+        count(prepared.problems.train, "problem"),
+        prepared.problems.all.len() - prepared.problems.train,
+    ));
+
+    let folder = match &command.resume {
+        Some(run) => run.clone(),
+        None => folder::new(command.out.as_deref(), command.config.as_deref().unwrap_or(Path::new("run")))?,
+    };
+    if command.resume.is_none() {
+        // Nobody's run is written over.
+        folder::resolved(&prepared.config, &folder.join("resolved.toml"))?;
+    } else if let Some(reason) = finished(&folder)? {
+        screen.tell(format_args!("the run in {} is over: {reason}", folder.display()));
+        return Ok(Verdict::Good);
+    }
+    let (world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+    let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
+    go(command, &prepared, (world, evaluation), &place, screen)
+}
+
+/// The run itself, from its start or from its last checkpoint.
+fn go(
+    command: &Train,
+    prepared: &Prepared<'_>,
+    (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
+    place: &Place<'_>,
+    screen: &mut Screen<'_>,
+) -> Result<Verdict> {
+    let config = &prepared.config;
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
+    let stop = listen();
+    let found = match &command.resume {
+        Some(run) => last(run, config, place, prepared, screen)?,
+        None => None,
+    };
+    let (steps, budget) = (config.run.steps, config.budget.rollouts);
+    let mut keeper = match found {
+        Some(checkpoint) => {
+            let mut state = checkpoint::state(&checkpoint)?;
+            prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
+            screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
+            let spent = world.books.spent();
+            let done = (state.steps, spent.run_rollouts, spent.run_tokens);
+            let (accuracy, effective) = (state.totals.last, state.totals.effective);
+            let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
+            let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, state)?;
+            world.record = record;
+            keeper
+        }
+        None => {
+            if command.resume.is_some() {
+                screen.tell("it has no checkpoint yet, and starts anew");
+                clear(place.folder)?;
+            }
+            let progress = Progress::new(screen, steps, budget, (0, 0, 0), 0.0, 0);
+            let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
+            keeper.progress.screen.draw("taking the score at the start");
+            let scores = runtime
+                .block_on(keeper.score(&mut world))
+                .map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
+            keeper.started(&scores);
+            world.record = Record::create(&place.folder.join("record.jsonl"))?;
+            let head = prepared.head(&world, &place.model, &scores);
+            world.record.write(&Line::Head(Box::new(head)))?;
+            keeper
+        }
+    };
+
+    let rest = runtime.block_on(run::run(&prepared.run, &mut world, config.evaluation.every, &mut keeper));
+    let shown = place.folder.display();
+    let again = format!("allot train --resume {shown}");
+    match rest {
+        Ok(Rest::Over(end)) => {
+            keeper.progress.tell(format_args!("the run is in {shown}"));
+            let (totals, screen) = keeper.finish(&world)?;
+            if command.json {
+                let description = prepared.policy.description();
+                let sha256 = prepared.policy.sha256();
+                screen.say(totals.json(&end, &description.name, sha256, config.run.seed));
+            } else {
+                totals.show(&end, screen);
+            }
+            Ok(Verdict::Good)
+        }
+        Ok(Rest::Paused) => {
+            keeper.progress.tell(format_args!("paused after step {}; to go on: {again}", world.steps));
+            Ok(Verdict::Bad)
+        }
+        Err(stop) => {
+            let trouble = folder::stopped(&stop, Some(place.folder));
+            let saved = keeper.saved.as_ref().map(|saved| {
+                format!("the last good checkpoint is {}; to go on from it: {again}", saved.display())
+            });
+            let hints: Vec<String> = trouble.hint.into_iter().chain(saved).collect();
+            Err(Trouble::told(trouble.what, Some(&hints.join("\nhint: "))))
+        }
+    }
+}
+
+/// The config in force, and its text as it is written down.
+fn resolve(command: &Train) -> Result<(TrainConfig, String)> {
+    let given = match &command.config {
+        None => None,
+        Some(path) => {
+            let mut config = TrainConfig::read(path)?;
+            if let Some(policy) = &command.policy {
+                config.policy.become_other(policy);
+            }
+            if let Some(seed) = command.seed {
+                config.run.seed = seed;
+            }
+            config.policy.settings.extend(config::typed(&command.set)?);
+            config.settle()?;
+            Some(config)
+        }
+    };
+    let Some(run) = &command.resume else {
+        let config = given.ok_or_else(|| Trouble::new("no config was given"))?;
+        let text = folder::text(&config)?;
+        return Ok((config, text));
+    };
+    let path = run.join("resolved.toml");
+    let text = config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
+    let kept = TrainConfig::parse(&text, &path.display().to_string())?;
+    if let Some(given) = given
+        && folder::text(&given)? != folder::text(&kept)?
+    {
+        let what = format!("the run in `{}` has another config than the one given", run.display());
+        return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
+    }
+    Ok((kept, text))
+}
+
+/// Why a run is over, if it is.
+fn finished(folder: &Path) -> Result<Option<String>> {
+    if !folder.join("record.jsonl").exists() {
+        return Ok(None);
+    }
+    let Ok((reader, _)) = Reader::open(folder) else { return Ok(None) };
+    let last = reader.filter_map(Result::ok).last();
+    Ok(match last {
+        Some(Line::End(end)) if end.normal => Some(end.reason),
+        _ => None,
+    })
+}
+
+/// The last good checkpoint of a run that is to go on, if it has one.
+fn last(
+    run: &Path,
+    config: &TrainConfig,
+    place: &Place<'_>,
+    prepared: &Prepared<'_>,
+    screen: &mut Screen<'_>,
+) -> Result<Option<PathBuf>> {
+    let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
+    broken.iter().for_each(|t| screen.tell(format_args!("note: {}; an earlier one is taken", t.what)));
+    let Some((checkpoint, manifest)) = newest else { return Ok(None) };
+    let differs = |what: &str, hint: &str| {
+        let shown = checkpoint.display();
+        Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
+    };
+    if manifest.config != place.config {
+        return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
+    }
+    if manifest.policy != prepared.policy.sha256() {
+        return differs("another policy", "the component that the config names is not the one of that time");
+    }
+    if manifest.model != place.model {
+        return differs("another model", "the weights that the config names are not the ones of that time");
+    }
+    let (_, head): (_, Head) = Reader::open(run)?;
+    let problems = head.training.as_ref().and_then(|t| t["problems"]["sha256"].as_str());
+    if problems != Some(prepared.problems.hash(0..prepared.problems.train).as_str()) {
+        return differs(
+            "other problems",
+            "the data that the config names are not what they were at that time",
+        );
+    }
+    Ok(Some(checkpoint))
+}
+
+/// Removes what a run left that stopped before its first checkpoint.
+fn clear(folder: &Path) -> Result<()> {
+    for name in ["record.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "checkpoints"] {
+        let path = folder.join(name);
+        let removed =
+            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Trouble::file("remove", &path, &e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Says what would run.
+fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
+    let (config, memory) = (&prepared.config, &prepared.memory);
+    let gib = |bytes: usize| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
+    let description = prepared.policy.description();
+    let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
+    row("model", config.model.source.clone());
+    row("  parameters", prepared.shape.parameters().to_string());
+    row("  of them trained", memory.trained.to_string());
+    row("problems", format!("{} to train on", prepared.problems.train));
+    for set in &prepared.problems.sets {
+        let rollouts = config.evaluation.rollouts;
+        row("  held out", format!("{} in `{}`, {rollouts} rollouts each", set.prompts.len(), set.name));
+    }
+    row("policy", format!("{} {}", description.name, description.version));
+    for (name, value) in &prepared.run.settings {
+        row("", format!("{name} = {value}"));
+    }
+    row("budget", format!("{} rollouts, at most {} steps", config.budget.rollouts, config.run.steps));
+    if let Some(tokens) = config.budget.tokens {
+        row("", format!("{tokens} generated tokens"));
+    }
+    row("answers", format!("up to {} tokens", config.rollout.max_tokens));
+    row("memory", format!("about {}", gib(memory.total())));
+    row("  weights", gib(memory.weights));
+    row("  optimizer", gib(memory.optimizer));
+    row("  sampling", gib(memory.rollouts));
+    row("  activations", gib(memory.activations));
+    row("threads", prepared.setup.threads.to_string());
+}
+
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Waits for Ctrl-C on a thread of its own: the first one asks for a pause, a second one ends the
+/// program.
+fn listen() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                use std::io::Write as _;
+                if asked.swap(true, Ordering::SeqCst) {
+                    std::process::exit(130);
+                }
+                let words = "\nthe step at hand is finished first, and saved; again to stop at once";
+                let _ = writeln!(std::io::stderr(), "{words}");
+            }
+        });
+    });
+    stop
+}

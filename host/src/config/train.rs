@@ -1,0 +1,260 @@
+//! The config of a training run.
+
+use std::path::{Path, PathBuf};
+
+use allot_allocation::advantage::Scale;
+use allot_engine::cpu::LoraConfig;
+use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
+use allot_tasks::dataset::{DatasetConfig, Files};
+use allot_tasks::generate::TaskConfig;
+use allot_tasks::grader::Grader;
+use serde::{Deserialize, Serialize};
+
+use super::{BudgetConfig, PolicyConfig, RunConfig};
+use crate::trouble::{Result, Trouble};
+
+/// A training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// The run's constants.
+    pub run: RunConfig,
+    /// What it may spend.
+    pub budget: BudgetConfig,
+    /// Who decides.
+    pub policy: PolicyConfig,
+    /// How rewards become advantages.
+    #[serde(default)]
+    pub advantage: Scale,
+    /// What is trained.
+    pub model: ModelConfig,
+    /// How rollouts are sampled.
+    #[serde(default)]
+    pub rollout: Sampling,
+    /// How updates are made.
+    #[serde(default)]
+    pub update: UpdateConfig,
+    /// The optimizer.
+    #[serde(default)]
+    pub optimizer: OptimizerConfig,
+    /// How answers are judged.
+    pub reward: RewardConfig,
+    /// When and how the score is taken.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+    /// When the run is saved.
+    #[serde(default)]
+    pub checkpoint: CheckpointConfig,
+    /// Problems from files.
+    #[serde(default)]
+    pub data: Vec<DatasetConfig>,
+    /// Problems from generators.
+    #[serde(default)]
+    pub tasks: Vec<TaskConfig>,
+}
+
+/// What is trained, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The name of a model that ships, the path of a folder in Hugging Face layout or of a GGUF file,
+    /// or a hub id, as in `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// Low-rank adapters to train, in place of all weights.
+    pub lora: Option<LoraConfig>,
+    /// Threads; by default one a core. Results are the same to the last bit for one number of
+    /// threads, so it is written down when a run starts.
+    pub threads: Option<usize>,
+    /// Answers that are sampled at a time.
+    #[serde(default = "rows")]
+    pub rows: usize,
+    /// Longest prompt, in tokens; longer ones are left out and reported. By default what the model's
+    /// context leaves beside an answer.
+    pub max_prompt_tokens: Option<usize>,
+}
+
+/// How answers are judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewardConfig {
+    /// Who judges.
+    pub grader: Grader,
+    /// The reward of a right answer.
+    #[serde(default = "one")]
+    pub right: f32,
+    /// The reward of a wrong one.
+    #[serde(default)]
+    pub wrong: f32,
+    /// A penalty on answers that come near the length limit.
+    pub overlong: Option<Overlong>,
+}
+
+/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): nothing up to the limit less
+/// `buffer`, then falling in a straight line to `-penalty` at the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlong {
+    /// Tokens before the limit over which it grows.
+    pub buffer: u32,
+    /// What it comes to at the limit.
+    pub penalty: f32,
+}
+
+/// When and how the score is taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationConfig {
+    /// Every so many steps. The start and the end are always scored.
+    pub every: u32,
+    /// Rollouts of each held-out problem.
+    pub rollouts: u32,
+    /// Held-out problems of each set, at most.
+    pub problems: usize,
+    /// How they are sampled; by default as the run's rollouts are.
+    pub sampling: Option<Sampling>,
+    /// Further sets, all of whose problems are held out.
+    pub sets: Vec<DatasetConfig>,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self { every: 10, rollouts: 1, problems: 500, sampling: None, sets: Vec::new() }
+    }
+}
+
+/// When the run is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointConfig {
+    /// Every so many steps. The end is always saved.
+    pub every: u32,
+    /// How many of them are kept.
+    pub keep: u32,
+    /// Whether the table of rollouts has their text.
+    pub text: bool,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: 20, keep: 2, text: true }
+    }
+}
+
+fn rows() -> usize {
+    64
+}
+
+fn one() -> f32 {
+    1.0
+}
+
+impl TrainConfig {
+    /// Reads and checks a config file.
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::parse(&super::read(path)?, &path.display().to_string())
+    }
+
+    /// Reads and checks a config; `name` is what it is called in an error.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        let config: Self = super::parse(text, name)?;
+        let more = [
+            ("evaluation.every", u64::from(config.evaluation.every)),
+            ("evaluation.rollouts", u64::from(config.evaluation.rollouts)),
+            ("checkpoint.every", u64::from(config.checkpoint.every)),
+            ("checkpoint.keep", u64::from(config.checkpoint.keep)),
+            ("model.rows", config.model.rows as u64),
+            ("model.threads", config.model.threads.map_or(1, |t| t as u64)),
+            ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64)),
+            ("rollout.max_tokens", u64::from(config.rollout.max_tokens)),
+            ("update.epochs", u64::from(config.update.epochs)),
+            ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64),
+        ];
+        super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
+        config.check(name)?;
+        Ok(config)
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        if self.data.is_empty() && self.tasks.is_empty() {
+            let trouble = Trouble::new(format!("`{name}` has no problems to train on"));
+            return Err(trouble.hint("add a [[tasks]] or a [[data]] section"));
+        }
+        let wrong = |key: String, value: f64, rule: &str| {
+            Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {rule}")))
+        };
+        if let Some((key, value, rule)) = self.optimizer.wrong() {
+            return wrong(format!("optimizer.{key}"), value, rule);
+        }
+        if let Some((key, value, rule)) = self.update.loss.wrong() {
+            return wrong(format!("update.loss.{key}"), value, rule);
+        }
+        if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
+            return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
+        }
+        let evaluation = self.evaluation.sampling.unwrap_or(self.rollout);
+        for (section, s) in [("rollout", self.rollout), ("evaluation.sampling", evaluation)] {
+            let (t, p) = (f64::from(s.temperature), f64::from(s.top_p));
+            if !(t.is_finite() && t >= 0.0) {
+                return wrong(format!("{section}.temperature"), t, "it is 0 or more");
+            }
+            if !(p > 0.0 && p <= 1.0) {
+                return wrong(format!("{section}.top_p"), p, "it is more than 0 and at most 1");
+            }
+            if s.max_tokens > self.rollout.max_tokens {
+                let rule = "it is at most `rollout.max_tokens`";
+                return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
+            }
+        }
+        let r = &self.reward;
+        let overlong = r.overlong.map_or(0.0, |o| o.penalty);
+        for (key, x) in [("right", r.right), ("wrong", r.wrong), ("overlong.penalty", overlong)] {
+            if !x.is_finite() {
+                return wrong(format!("reward.{key}"), f64::from(x), "it is finite");
+            }
+        }
+        if let Some(Overlong { buffer, .. }) = r.overlong
+            && (buffer == 0 || buffer > self.rollout.max_tokens)
+        {
+            let rule = "it is from 1 to `rollout.max_tokens`";
+            return wrong("reward.overlong.buffer".to_owned(), f64::from(buffer), rule);
+        }
+        if let Some(lora) = self.model.lora
+            && !(lora.alpha.is_finite() && lora.alpha > 0.0)
+        {
+            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+        }
+        Ok(())
+    }
+
+    /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
+    /// the same from anywhere.
+    pub fn settle(&mut self) -> Result<()> {
+        let whole = |path: &Path| std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e));
+        for data in self.data.iter_mut().chain(&mut self.evaluation.sets) {
+            data.files = Files::Many(match &data.files {
+                Files::One(file) => vec![whole(file)?],
+                Files::Many(files) => files.iter().map(|f| whole(f)).collect::<Result<Vec<PathBuf>>>()?,
+            });
+        }
+        if looks_like_a_path(&self.model.source) {
+            self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
+        }
+        if looks_like_a_path(&self.policy.source) {
+            self.policy.source = whole(Path::new(&self.policy.source))?.display().to_string();
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.model.threads.get_or_insert(cores);
+        Ok(())
+    }
+
+    /// How held-out problems are answered.
+    pub fn evaluation_sampling(&self) -> Sampling {
+        self.evaluation.sampling.unwrap_or(self.rollout)
+    }
+}
+
+/// Whether what a config names is a path: it has a slash or a file ending, and is no hub id.
+pub fn looks_like_a_path(source: &str) -> bool {
+    !source.starts_with("hub:") && (source.contains(['/', '\\', '.']))
+}

@@ -1,0 +1,159 @@
+//! The score of a model on what is held out: a few rollouts of each problem, in a book of their own.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
+use allot_engine::{Engine, Sample};
+use allot_tasks::Problem;
+
+use crate::outputs::rollouts::{Purpose, Row};
+use crate::reward::Reward;
+use crate::run::Scores;
+use crate::step::Stop;
+
+/// A held-out set: a run of the engine's prompts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// Its name.
+    pub name: String,
+    /// Its prompts.
+    pub prompts: Range<u32>,
+}
+
+/// The held-out sets, and what scoring them has cost.
+pub struct Evaluation {
+    sets: Vec<Set>,
+    /// Every prompt's problem, by the prompt's number.
+    problems: Rc<Vec<Problem>>,
+    /// Rollouts of each problem.
+    rollouts: u32,
+    books: Books,
+}
+
+/// A held-out rollout, for the table.
+pub struct Answered<A> {
+    /// The set's name.
+    pub set: String,
+    /// The rollout.
+    pub sample: Sample<A>,
+    /// Its reward, or none where it could not be scored.
+    pub reward: Option<f32>,
+    /// Whether it was right.
+    pub correct: bool,
+}
+
+/// What a problem's rollouts came to.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    scored: u32,
+    correct: u32,
+}
+
+impl Evaluation {
+    /// Sets to be scored with this many rollouts of each problem, of at most `longest` tokens.
+    pub fn new(sets: Vec<Set>, problems: Rc<Vec<Problem>>, rollouts: u32, longest: u32) -> Self {
+        let limits =
+            Limits { rounds: u32::MAX, step_rollouts: None, run_rollouts: None, run_tokens: None, longest };
+        Self { sets, problems, rollouts, books: Books::new(limits) }
+    }
+
+    /// The book of evaluation.
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// Puts back the book of a checkpoint.
+    pub fn restore(&mut self, books: Books) {
+        self.books = books;
+    }
+
+    /// Takes the score. Rollouts are the same whenever the weights are: a score taken twice is one.
+    pub async fn score<E: Engine, R: Reward<E::Answer>>(
+        &mut self,
+        engine: &mut E,
+        reward: &mut R,
+        steps: u32,
+    ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
+        let (mut parts, mut answered) = (Vec::new(), Vec::new());
+        let mut main = None;
+        for set in &self.sets {
+            let order: Vec<Request> = set
+                .prompts
+                .clone()
+                .map(|prompt| Request { prompt: PromptId(prompt), count: self.rollouts })
+                .collect();
+            let grant = self.books.grant(&order, |_| 0);
+            let failed = |error| Stop::Engine { step: steps, error };
+            let samples = engine.sample(grant).await.map_err(failed)?;
+            let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
+            self.books.charge(paid).map_err(|fault| Stop::Books { step: steps, fault })?;
+            let verdicts = reward.score(&samples).await;
+
+            let mut tallies: BTreeMap<PromptId, Tally> = BTreeMap::new();
+            let mut sources: BTreeMap<&str, Vec<Tally>> = BTreeMap::new();
+            for (sample, verdict) in samples.iter().zip(&verdicts) {
+                let tally = tallies.entry(sample.prompt).or_default();
+                tally.scored += u32::from(verdict.reward.is_some());
+                tally.correct += u32::from(verdict.reward.is_some() && verdict.correct);
+            }
+            for (prompt, tally) in &tallies {
+                sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*tally);
+            }
+            let all: Vec<Tally> = tallies.values().copied().collect();
+            let (name, k) = (&set.name, self.rollouts);
+            let average = average(&all);
+            parts.push((format!("eval/{name}/avg@{k}"), average));
+            if k > 1 {
+                let passed = all.iter().filter(|t| t.correct > 0).count();
+                parts.push((format!("eval/{name}/pass@{k}"), passed as f64 / all.len().max(1) as f64));
+            }
+            if sources.len() > 1 {
+                let one = |(source, tallies): (&&str, &Vec<Tally>)| {
+                    (format!("eval/{name}/{source}"), self::average(tallies))
+                };
+                parts.extend(sources.iter().map(one));
+            }
+            // The first set is the one that a run is told by.
+            main.get_or_insert(average);
+            answered.extend(samples.into_iter().zip(verdicts).map(|(sample, verdict)| Answered {
+                set: set.name.clone(),
+                sample,
+                reward: verdict.reward,
+                correct: verdict.correct,
+            }));
+        }
+        let spent = Some(self.books.spent());
+        Ok((Scores { accuracy: main.unwrap_or(0.0), parts, spent }, answered))
+    }
+
+    /// A held-out rollout's row of the table.
+    pub fn row<A>(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<A>) -> Row {
+        let problem = &self.problems[of.sample.prompt.0 as usize];
+        Row {
+            step: steps,
+            round: None,
+            rollout: RolloutId(number),
+            prompt: of.sample.prompt,
+            problem: problem.id(),
+            source: problem.source.clone(),
+            purpose: Purpose::Evaluation(of.set.clone()),
+            position: of.sample.position,
+            version: of.sample.version,
+            tokens: of.sample.tokens,
+            truncated: of.sample.truncated,
+            log_prob: Some(of.sample.log_prob),
+            reward: of.reward,
+            correct: of.correct,
+            text,
+        }
+    }
+}
+
+/// avg@k: the mean over problems of the share of right answers; problems without a verdict left out.
+fn average(tallies: &[Tally]) -> f64 {
+    let scored: Vec<&Tally> = tallies.iter().filter(|t| t.scored > 0).collect();
+    let sum: f64 = scored.iter().map(|t| f64::from(t.correct) / f64::from(t.scored)).sum();
+    if scored.is_empty() { 0.0 } else { sum / scored.len() as f64 }
+}

@@ -1,0 +1,83 @@
+//! A run's folder: where it is, the config in force, and what is kept where a run stops.
+
+use std::path::{Path, PathBuf};
+
+use allot_allocation::{Plan, View};
+use serde::Serialize;
+
+use crate::step::Stop;
+use crate::trouble::{Result, Trouble};
+
+/// The folder for the record: the one asked for, or the next free one under `runs/`.
+pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
+    let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e));
+    if let Some(out) = out {
+        make(out)?;
+        return Ok(out.to_owned());
+    }
+    let stem = config.file_stem().and_then(|s| s.to_str()).unwrap_or("run");
+    make(Path::new("runs"))?;
+    for n in 1.. {
+        let folder = PathBuf::from(format!("runs/{stem}-{n:03}"));
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Trouble::file("make", &folder, &e)),
+        }
+    }
+    unreachable!("folder numbers do not end")
+}
+
+/// A run that stopped in the middle, in words; what the policy was shown is kept where it failed.
+pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
+    let trouble = Trouble::new(stop.to_string());
+    let mut hints: Vec<String> = Vec::new();
+    match stop {
+        Stop::Broken { broken, view, plan, state } => {
+            hints.push(broken.rule.hint().to_owned());
+            hints.extend(kept(folder, view, state, Some(plan)));
+        }
+        Stop::Policy { fault, view, state, .. } => {
+            hints.extend(fault.hint().map(str::to_owned));
+            if let allot_sandbox::Fault::Trapped { stack, .. } = &**fault
+                && !stack.is_empty()
+            {
+                hints.push(format!("it was in {}", stack.join(" < ")));
+            }
+            hints.extend(kept(folder, view, state, None));
+        }
+        Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
+        Stop::Engine { .. } | Stop::Refused { .. } | Stop::Books { .. } => {}
+    }
+    if let Some(folder) = folder {
+        hints.push(format!("all that was finished is in {}", folder.join("record.jsonl").display()));
+    }
+    if hints.is_empty() { trouble } else { trouble.hint(hints.join("\nhint: ")) }
+}
+
+/// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
+fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -> Option<String> {
+    let path = folder?.join(format!("view-{}.{}.json", view.step, view.round));
+    let kept = serde_json::json!({ "state": crate::record::hex(state), "view": view, "plan": plan });
+    std::fs::write(&path, kept.to_string()).ok()?;
+    Some(format!("what it was shown is in {}", path.display()))
+}
+
+/// A config's text.
+pub fn text(config: &impl Serialize) -> Result<String> {
+    toml::to_string(config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))
+}
+
+/// Writes down the config that is in force, over nothing that is there already.
+pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
+    let text = text(config)?;
+    let mut file = std::fs::File::create_new(path).map_err(|e| Trouble::file("write", path, &e))?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| Trouble::file("write", path, &e))
+}
+
+/// A policy's own words.
+pub fn tell(line: &allot_sandbox::Line) {
+    use std::io::Write as _;
+    let _ =
+        writeln!(std::io::stderr(), "policy {}: {}", format!("{:?}", line.level).to_lowercase(), line.text);
+}

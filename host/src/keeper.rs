@@ -1,0 +1,333 @@
+//! What goes along with a training run: its score, its tables and curves, its checkpoints, the screen.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use allot_allocation::{Outcome, PromptId, RolloutId, Settled, View};
+use allot_engine::model::{Precision, SpecialIds};
+use allot_engine::{Answer, Engine as _, Native, Sample};
+use allot_sandbox::Policy;
+
+use crate::checkpoint::{self, Checkpoints, Manifest, State};
+use crate::commands::Screen;
+use crate::evaluation::Evaluation;
+use crate::outputs::metrics::Metrics;
+use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
+use crate::outputs::tensorboard::Events;
+use crate::progress::Progress;
+use crate::record::{Record, StepEnd, hex};
+use crate::reward::Graded;
+use crate::run::{Course, Go, Scores};
+use crate::step::{Learned, Stop, Watch};
+use crate::summary::Totals;
+use crate::training::{Prepared, Trained};
+use crate::trouble::{Result, Trouble};
+
+/// The keeper of a run's folder.
+pub struct Keeper<'a, 's> {
+    prepared: &'a Prepared<'a>,
+    evaluation: Evaluation,
+    checkpoints: Checkpoints,
+    /// Of the checkpoints to come, without their files.
+    manifest: Manifest,
+    table: Table,
+    metrics: Metrics,
+    events: Events,
+    /// What the steps add up to.
+    pub totals: Totals,
+    /// The screen.
+    pub progress: Progress<'a, 's>,
+    /// Whether somebody wants the run to pause.
+    stop: Arc<AtomicBool>,
+    step: Tally,
+    clock: Clock,
+    /// The newest checkpoint.
+    pub saved: Option<PathBuf>,
+}
+
+/// Where a run is kept, and by what name.
+pub struct Place<'p> {
+    /// Its folder.
+    pub folder: &'p Path,
+    /// The hash of its config.
+    pub config: String,
+    /// The hash of the weights that it began with.
+    pub model: String,
+}
+
+/// What a step's rollouts add up to.
+#[derive(Default)]
+struct Tally {
+    rewards: BTreeMap<PromptId, Vec<f32>>,
+    tokens: u64,
+    truncated: u64,
+    sampled: u64,
+    unscorable: u64,
+}
+
+/// How long things take, in seconds. No record holds them.
+struct Clock {
+    last: Instant,
+    evaluating: f64,
+}
+
+impl<'a, 's> Keeper<'a, 's> {
+    /// The keeper of a fresh run.
+    pub fn fresh(
+        prepared: &'a Prepared<'a>,
+        evaluation: Evaluation,
+        place: &Place<'_>,
+        progress: Progress<'a, 's>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let folder = place.folder;
+        let table = Table::create(&folder.join("rollouts"), &name(folder))?;
+        let metrics = Metrics::create(&folder.join("metrics.jsonl"))?;
+        let events = Events::create(&folder.join("tensorboard"))?;
+        let totals = Totals::new(0.0);
+        Ok(Self::of(prepared, evaluation, place, progress, stop, (table, metrics, events, totals)))
+    }
+
+    /// The keeper of a run that goes on from a checkpoint's state. Also gives its record.
+    pub fn resumed(
+        prepared: &'a Prepared<'a>,
+        evaluation: Evaluation,
+        place: &Place<'_>,
+        progress: Progress<'a, 's>,
+        stop: Arc<AtomicBool>,
+        state: State,
+    ) -> Result<(Self, Record)> {
+        let folder = place.folder;
+        let record = Record::resume(&folder.join("record.jsonl"), state.record)?;
+        let table = Table::resume(&folder.join("rollouts"), &name(folder), state.parts, state.pending)?;
+        let metrics = Metrics::resume(&folder.join("metrics.jsonl"), state.metrics)?;
+        let events = Events::resume(&folder.join("tensorboard"), state.events)?;
+        let kept = (table, metrics, events, state.totals);
+        Ok((Self::of(prepared, evaluation, place, progress, stop, kept), record))
+    }
+
+    fn of(
+        prepared: &'a Prepared<'a>,
+        evaluation: Evaluation,
+        place: &Place<'_>,
+        progress: Progress<'a, 's>,
+        stop: Arc<AtomicBool>,
+        (table, metrics, events, totals): (Table, Metrics, Events, Totals),
+    ) -> Self {
+        let manifest = Manifest {
+            format: checkpoint::FORMAT,
+            steps: 0,
+            config: place.config.clone(),
+            policy: prepared.policy.sha256().to_owned(),
+            model: place.model.clone(),
+            files: BTreeMap::new(),
+        };
+        Self {
+            prepared,
+            evaluation,
+            checkpoints: Checkpoints::of(place.folder, prepared.config.checkpoint.keep),
+            manifest,
+            table,
+            metrics,
+            events,
+            totals,
+            progress,
+            stop,
+            step: Tally::default(),
+            clock: Clock { last: Instant::now(), evaluating: 0.0 },
+            saved: None,
+        }
+    }
+
+    /// Takes down the score at the start.
+    pub fn started(&mut self, scores: &Scores) {
+        self.totals = Totals::new(scores.accuracy);
+        self.progress.started(scores.accuracy);
+        self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
+    }
+
+    /// Writes the last checkpoint of a run that is over, and ends its table. Gives what the closing table
+    /// is made of, and the screen.
+    pub fn finish(mut self, world: &Trained<'_>) -> Result<(Totals, &'a mut Screen<'s>)> {
+        self.save(world)?;
+        self.table.finish()?;
+        Ok((self.totals, self.progress.screen))
+    }
+
+    fn save(&mut self, world: &Trained<'_>) -> Result<()> {
+        self.table.close_part()?;
+        self.metrics.sync()?;
+        self.events.sync()?;
+        let core = world.engine.core();
+        let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
+        samples.sort_by_key(|(id, _)| *id);
+        let state = State {
+            steps: world.steps,
+            version: world.engine.version(),
+            optimizer_steps: core.moments().steps,
+            policy: hex(&world.state),
+            pool: world.pool.clone(),
+            shelf: world.shelf.clone(),
+            samples,
+            books: State::of_books(&world.books)?,
+            evaluation: State::of_books(self.evaluation.books())?,
+            totals: self.totals.clone(),
+            record: world.record.bytes(),
+            metrics: self.metrics.bytes(),
+            events: self.events.bytes(),
+            parts: self.table.parts(),
+            pending: self.table.pending().cloned().collect(),
+        };
+        let manifest = Manifest { steps: world.steps, ..self.manifest.clone() };
+        let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
+        let special: &SpecialIds = tokens.special();
+        let written = self.checkpoints.write(&state, manifest, |folder| {
+            let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
+            let model = folder.join("model");
+            let weights = core.checkpoint().map_err(told)?;
+            debug_assert_eq!(weights.shape, *shape);
+            weights.export(&model, Precision::F32, special).map_err(told)?;
+            tokens.write(&model)?;
+            core.save_training(folder).map_err(told)
+        })?;
+        self.saved = Some(written);
+        Ok(())
+    }
+
+    fn text(&self, sample: &Sample<Answer>) -> Option<String> {
+        let wanted = self.prepared.config.checkpoint.text;
+        wanted.then(|| self.prepared.tokens.decode(&sample.answer.tokens).ok()).flatten()
+    }
+
+    /// A step's numbers, by name.
+    fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
+        let tally = std::mem::take(&mut self.step);
+        let all: Vec<f64> = tally.rewards.values().flatten().map(|r| f64::from(*r)).collect();
+        let n = all.len().max(1) as f64;
+        let mean = all.iter().sum::<f64>() / n;
+        let deviation = (all.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let flat = tally.rewards.values().filter(|g| g.iter().all(|r| *r == g[0])).count();
+        let sampled = tally.sampled.max(1) as f64;
+        let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
+        self.clock.last = Instant::now();
+        self.clock.evaluating = 0.0;
+        let mut numbers = vec![
+            ("reward", mean),
+            ("reward_std", deviation),
+            ("frac_reward_zero_std", flat as f64 / tally.rewards.len().max(1) as f64),
+            ("completions/mean_length", tally.tokens as f64 / sampled),
+            ("completions/clipped_ratio", tally.truncated as f64 / sampled),
+            ("num_tokens", end.spent.run_tokens as f64),
+            ("step_time", seconds),
+            ("tokens_per_second", tally.tokens as f64 / seconds.max(1e-9)),
+            ("alloc/sampled", tally.sampled as f64),
+            ("alloc/unscorable", tally.unscorable as f64),
+            ("alloc/rollouts", end.spent.run_rollouts as f64),
+            ("alloc/groups", end.groups as f64),
+            ("alloc/trained", end.trained as f64),
+            ("alloc/effective", end.effective as f64),
+            ("alloc/released", end.released as f64),
+            ("alloc/flat", end.flat as f64),
+            ("alloc/stale", end.stale as f64),
+            ("alloc/held", end.held as f64),
+            ("alloc/age", end.mean_age),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect::<Vec<_>>();
+        numbers.extend(end.metrics.iter().cloned());
+        numbers.extend(end.accuracy.map(|a| ("accuracy".to_owned(), a)));
+        numbers.extend(end.scores.iter().cloned());
+        numbers
+    }
+}
+
+impl Watch<Answer> for Keeper<'_, '_> {
+    fn sampled(
+        &mut self,
+        view: &View,
+        first: RolloutId,
+        samples: &[Sample<Answer>],
+        outcomes: &[Outcome],
+    ) -> Result<()> {
+        let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+        for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
+            self.step.sampled += 1;
+            self.step.tokens += u64::from(sample.tokens);
+            self.step.truncated += u64::from(sample.truncated);
+            match outcome.reward {
+                Some(reward) => self.step.rewards.entry(sample.prompt).or_default().push(reward),
+                None => self.step.unscorable += 1,
+            }
+            let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
+            self.table.add(Row {
+                step: view.step,
+                round: Some(view.round),
+                rollout: RolloutId(first.0 + i as u64),
+                prompt: sample.prompt,
+                problem: problem.id(),
+                source: problem.source.clone(),
+                purpose: if on_hand.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot },
+                position: sample.position,
+                version: sample.version,
+                tokens: sample.tokens,
+                truncated: sample.truncated,
+                log_prob: Some(sample.log_prob),
+                reward: outcome.reward,
+                correct: outcome.correct,
+                text: self.text(sample),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
+        for l in learned {
+            self.table.settle(l.id, Fate::Trained { age: l.age, advantage: l.advantage })?;
+        }
+        settled.released.iter().try_for_each(|id| self.table.settle(*id, Fate::Released))?;
+        settled.stale.iter().try_for_each(|id| self.table.settle(*id, Fate::Stale))
+    }
+}
+
+impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
+    async fn score(&mut self, world: &mut Trained<'p>) -> std::result::Result<Scores, Stop> {
+        let began = Instant::now();
+        let (scores, answered) =
+            self.evaluation.score(&mut world.engine, &mut world.reward, world.steps).await?;
+        let mut number = 0;
+        for (i, one) in answered.iter().enumerate() {
+            number = if i > 0 && answered[i - 1].set == one.set { number + 1 } else { 0 };
+            let row = self.evaluation.row(number, world.steps, self.text(&one.sample), one);
+            self.table.add(row).map_err(Stop::Record)?;
+        }
+        self.clock.evaluating += began.elapsed().as_secs_f64();
+        Ok(scores)
+    }
+
+    fn after(&mut self, world: &mut Trained<'p>, end: &StepEnd) -> std::result::Result<Go, Stop> {
+        self.totals.add(end);
+        let numbers = self.numbers(end);
+        let mut keep = || -> Result<Go> {
+            self.metrics.write(end.step + 1, &numbers)?;
+            for (name, value) in &numbers {
+                self.events.scalar(name, end.step + 1, *value)?;
+            }
+            self.progress.step(end);
+            let pause = self.stop.load(Ordering::SeqCst);
+            if pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every) {
+                self.save(world)?;
+            }
+            Ok(if pause { Go::Pause } else { Go::On })
+        };
+        keep().map_err(Stop::Record)
+    }
+}
+
+/// What a run is called in its tables: its folder's name.
+fn name(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| "run".to_owned(), |n| n.to_string_lossy().into_owned())
+}

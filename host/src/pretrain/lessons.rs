@@ -1,0 +1,150 @@
+//! Lessons: the problems to demonstrate, level by level, and those held out to measure by.
+
+use allot_allocation::seed::Stream;
+use allot_tasks::generate::{Split, generate};
+use allot_tasks::{Ask, Problem};
+
+use super::{Alphabet, Mistake, Recipe};
+use crate::trouble::{Result, Trouble};
+
+/// All that is demonstrated.
+#[derive(Clone, Debug)]
+pub struct Lessons {
+    /// The levels of all tasks, in the recipe's order.
+    pub levels: Vec<Level>,
+    /// The levels that have fewer problems than were asked for, in words.
+    pub short: Vec<String>,
+    alphabet: Alphabet,
+    context: usize,
+}
+
+/// A level of a task.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Its name: the source of its problems.
+    pub source: String,
+    /// The problems to demonstrate.
+    pub train: Vec<Exercise>,
+    /// The problems held out, which are not.
+    pub held_out: Vec<Exercise>,
+    weight: f64,
+    slip: f64,
+    mistake: Mistake,
+}
+
+/// A problem in text, and its question in tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exercise {
+    /// What is asked.
+    pub question: String,
+    /// The same in tokens.
+    pub prompt: Vec<u32>,
+    /// The right answer.
+    pub gold: String,
+}
+
+/// A demonstration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// Question, answer and end, in tokens.
+    pub tokens: Vec<u32>,
+    /// How many of them are the question.
+    pub prompt: usize,
+}
+
+impl Lessons {
+    /// Draws the problems of a recipe.
+    pub fn new(recipe: &Recipe, alphabet: Alphabet) -> Result<Self> {
+        let (mut levels, mut short) = (Vec::new(), Vec::new());
+        for lesson in &recipe.lessons {
+            let drawn = |split| generate(&lesson.task, split).map_err(|e| Trouble::new(e.to_string()));
+            let (train, held_out) = (drawn(Split::Train)?, drawn(Split::HeldOut)?);
+            short.extend(train.short.iter().map(ToString::to_string));
+            let name = lesson.task.name.clone().unwrap_or_else(|| lesson.task.kind.to_string());
+            for (at, (weight, slip)) in lesson.weights.iter().zip(&lesson.slips).enumerate() {
+                let source = format!("{name}/{}", at + 1);
+                let of = |problems: &[Problem]| -> Result<Vec<Exercise>> {
+                    let own = problems.iter().filter(|p| p.source == source);
+                    own.map(|problem| exercise(problem, &alphabet)).collect()
+                };
+                let (train, held_out) = (of(&train.problems)?, of(&held_out.problems)?);
+                let level = Level { source, train, held_out, weight: *weight, slip: *slip, mistake: lesson.mistake };
+                level.check()?;
+                levels.push(level);
+            }
+        }
+        let lessons = Self { levels, short, alphabet, context: recipe.model.context };
+        lessons.fits(lessons.longest_question() + lessons.longest_answer())?;
+        Ok(lessons)
+    }
+
+    /// A demonstration.
+    pub fn draw(&self, stream: &mut Stream) -> Result<Example> {
+        let total: f64 = self.levels.iter().map(|level| level.weight).sum();
+        let mut point = stream.unit() * total;
+        let past = |level: &&Level| {
+            point -= level.weight;
+            level.weight > 0.0 && point < 0.0
+        };
+        // Where rounding leaves the point past the end, the last level that has a weight.
+        let mut weighted = self.levels.iter().rev().filter(|level| level.weight > 0.0);
+        let level = self.levels.iter().find(past).or_else(|| weighted.next());
+        let level = level.ok_or_else(|| Trouble::new("nothing is demonstrated"))?;
+        let exercise = &level.train[stream.below(level.train.len())];
+        let answer = level.answer(exercise, stream)?;
+        let mut tokens = exercise.prompt.clone();
+        tokens.extend(self.alphabet.encode(&answer)?);
+        tokens.push(Alphabet::END);
+        // A mistake can be longer than what is right.
+        self.fits(tokens.len())?;
+        Ok(Example { tokens, prompt: exercise.prompt.len() })
+    }
+
+    /// The longest right answer, in tokens, with its end.
+    pub fn longest_answer(&self) -> usize {
+        self.exercises().map(|e| e.gold.chars().count() + 1).max().unwrap_or(1)
+    }
+
+    /// The longest question, in tokens.
+    pub fn longest_question(&self) -> usize {
+        self.exercises().map(|e| e.prompt.len()).max().unwrap_or(0)
+    }
+
+    fn fits(&self, tokens: usize) -> Result<()> {
+        if tokens <= self.context {
+            return Ok(());
+        }
+        let context = self.context;
+        Err(Trouble::new(format!("an example has {tokens} tokens, and `model.context` is {context}")))
+    }
+
+    fn exercises(&self) -> impl Iterator<Item = &Exercise> {
+        self.levels.iter().flat_map(|level| level.train.iter().chain(&level.held_out))
+    }
+}
+
+impl Level {
+    fn answer(&self, exercise: &Exercise, stream: &mut Stream) -> Result<String> {
+        let Exercise { question, gold, .. } = exercise;
+        self.mistake.answer(question, gold, self.slip, stream).ok_or_else(|| {
+            let what = format!("`{}`: in `{question}` there is nothing to make the lesson's mistake in", self.source);
+            Trouble::new(what).hint("`mistake = \"carry\"` is for terse sums, and chains of + and -")
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.weight > 0.0 && self.train.is_empty() {
+            return Err(Trouble::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
+        }
+        // Before training starts, and not some minutes later.
+        self.train.iter().try_for_each(|e| self.answer(e, &mut Stream::new(0)).map(|_| ()))
+    }
+}
+
+fn exercise(problem: &Problem, alphabet: &Alphabet) -> Result<Exercise> {
+    let Ask::Text(question) = &problem.ask else {
+        return Err(Trouble::new(format!("`{}` asks messages; this model is asked plain text", problem.source)));
+    };
+    let gold = problem.gold.first().cloned().unwrap_or_default();
+    Ok(Exercise { question: question.clone(), prompt: alphabet.encode(question)?, gold })
+}

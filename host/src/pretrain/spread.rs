@@ -1,0 +1,106 @@
+//! The spread of difficulty: how often a model is right about held-out problems, level by level.
+
+use std::fmt;
+
+use allot_allocation::{PromptId, seed};
+use allot_engine::Sampling;
+use allot_engine::cpu::{Answered, Cpu, Request};
+
+use super::{Alphabet, Lessons, SpreadConfig};
+use crate::trouble::Result;
+
+/// Answers at a time.
+const ROWS: usize = 256;
+
+/// A model's spread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// A row for each level.
+    pub rows: Vec<Row>,
+    /// Answers sampled for each problem.
+    pub samples: u32,
+}
+
+/// What a model does at a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The level.
+    pub level: String,
+    /// Problems right when the likeliest token is taken.
+    pub greedy: usize,
+    /// How many of each problem's sampled answers were right.
+    pub right: Vec<u32>,
+}
+
+/// Measures a model on the problems that lessons hold out.
+pub fn measure(
+    core: &Cpu,
+    lessons: &Lessons,
+    alphabet: &Alphabet,
+    config: SpreadConfig,
+    run: u64,
+) -> Result<Spread> {
+    let max_tokens = lessons.longest_answer() as u32;
+    let sampled = Sampling { max_tokens, ..Sampling::default() };
+    let likeliest = Sampling { temperature: 0.0, ..sampled };
+    let stops = [Alphabet::END];
+    let (mut rows, mut prompt) = (Vec::new(), 0);
+    for level in &lessons.levels {
+        let exercises = &level.held_out[..level.held_out.len().min(config.problems)];
+        let (mut greedy, mut right) = (0, Vec::with_capacity(exercises.len()));
+        for exercise in exercises {
+            let request = |sampling, position| Request {
+                prompt: &exercise.prompt,
+                seed: seed::rollout(run, PromptId(prompt), 0, position),
+                sampling,
+            };
+            let mut requests: Vec<Request<'_>> = (0..config.samples).map(|j| request(sampled, j)).collect();
+            requests.push(request(likeliest, 0));
+            let mut gold = alphabet.encode(&exercise.gold)?;
+            gold.push(Alphabet::END);
+            let is_right = |answer: &&Answered| answer.tokens == gold;
+            let answers = core.sample(&requests, &stops, ROWS);
+            let (likeliest, sampled) = answers.split_at(answers.len() - 1);
+            let (sampled, likeliest) = (likeliest, sampled);
+            right.push(sampled.iter().filter(is_right).count() as u32);
+            greedy += likeliest.iter().filter(is_right).count();
+            prompt += 1;
+        }
+        rows.push(Row { level: level.source.clone(), greedy, right });
+    }
+    Ok(Spread { rows, samples: config.samples })
+}
+
+impl Spread {
+    /// All levels as one, each problem counting once.
+    pub fn total(&self) -> Row {
+        Row {
+            level: "all".to_owned(),
+            greedy: self.rows.iter().map(|row| row.greedy).sum(),
+            right: self.rows.iter().flat_map(|row| &row.right).copied().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let samples = self.samples;
+        write!(f, "{:<12}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "level", "problems", "greedy", "sampled", "always", "between", "never")?;
+        for row in self.rows.iter().chain([&self.total()]) {
+            let problems = row.right.len();
+            let percent = |part: f64| if problems == 0 { 0.0 } else { 100.0 * part / problems as f64 };
+            let share = |is: &dyn Fn(u32) -> bool| percent(row.right.iter().filter(|n| is(**n)).count() as f64);
+            let sampled = percent(row.right.iter().map(|n| f64::from(*n)).sum::<f64>() / f64::from(samples));
+            write!(
+                f,
+                "\n{:<12}{problems:>9}{:>9.1}{sampled:>9.1}{:>9.1}{:>9.1}{:>9.1}",
+                row.level,
+                percent(row.greedy as f64),
+                share(&|n| n == samples),
+                share(&|n| n > 0 && n < samples),
+                share(&|n| n == 0),
+            )?;
+        }
+        write!(f, "\nin % of held-out problems; sampled, always, between and never: of {samples} answers at temperature 1")
+    }
+}

@@ -1,0 +1,153 @@
+//! The problems of a run: those to train on and those held out, from files and generators, with the
+//! tokens that ask them.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use allot_tasks::Problem;
+use allot_tasks::dataset::{Dataset, DatasetConfig, Split};
+use allot_tasks::generate::generate;
+use sha2::{Digest as _, Sha256};
+
+use crate::config::train::TrainConfig;
+use crate::evaluation::Set;
+use crate::record::hex;
+use crate::tokens::Tokens;
+use crate::trouble::{Result, Trouble};
+
+/// The name of the set that is held out of what is trained on.
+const HELD_OUT: &str = "held-out";
+
+/// The problems of a run.
+pub struct Problems {
+    /// Those to train on, then those held out.
+    pub all: Vec<Problem>,
+    /// How many are trained on.
+    pub train: usize,
+    /// The tokens that ask each.
+    pub prompts: Vec<Vec<u32>>,
+    /// The held-out sets.
+    pub sets: Vec<Set>,
+    /// What whoever runs this should know of them.
+    pub notes: Vec<String>,
+}
+
+impl Problems {
+    /// Loads and generates what a config asks for. Prompts longer than `longest` tokens are left out.
+    pub fn load(config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
+        let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for task in &config.tasks {
+            let told = |e: allot_tasks::generate::TaskError| Trouble::new(e.to_string());
+            let drawn = generate(task, Split::Train).map_err(told)?;
+            notes.extend(drawn.short.iter().map(ToString::to_string));
+            train.extend(drawn.problems);
+            if task.held_out > 0.0 {
+                held_out.extend(generate(task, Split::HeldOut).map_err(told)?.problems);
+            }
+        }
+        for data in &config.data {
+            let sides = dataset(data, &mut notes)?.split(data.held_out);
+            train.extend(sides.train);
+            held_out.extend(sides.held_out);
+        }
+        let mut sets = Vec::new();
+        if !held_out.is_empty() {
+            sets.push((HELD_OUT.to_owned(), held_out));
+        }
+        for set in &config.evaluation.sets {
+            let problems = dataset(set, &mut notes)?.problems;
+            let name = set.name.clone().unwrap_or_else(|| problems[0].source.clone());
+            if sets.iter().any(|(other, _)| *other == name) {
+                let trouble = Trouble::new(format!("two evaluation sets are called `{name}`"));
+                return Err(trouble.hint("give one of them another `name`"));
+            }
+            sets.push((name, problems));
+        }
+
+        // What is held out is never trained on, wherever else it is found.
+        let secret: HashSet<String> = sets.iter().flat_map(|(_, p)| p).map(asked).collect();
+        let before = train.len();
+        train.retain(|p| !secret.contains(&asked(p)));
+        if train.len() < before {
+            let n = before - train.len();
+            notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
+        }
+
+        let mut loaded = Self { all: Vec::new(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
+        loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
+        loaded.train = loaded.all.len();
+        for (name, problems) in sets {
+            let first = loaded.all.len() as u32;
+            loaded.add(problems, config.evaluation.problems, tokens, longest, &format!("of `{name}`"))?;
+            loaded.sets.push(Set { name, prompts: first..loaded.all.len() as u32 });
+        }
+        Ok(loaded)
+    }
+
+    /// A hash of some of the problems, in their order.
+    pub fn hash(&self, prompts: std::ops::Range<usize>) -> String {
+        let mut hash = Sha256::new();
+        self.all[prompts].iter().for_each(|p| hash.update(p.id()));
+        hex(&hash.finalize())
+    }
+
+    /// Adds problems whose prompts are not too long, at most so many: evenly chosen, so that each part
+    /// of a set keeps its share.
+    fn add(
+        &mut self,
+        problems: Vec<Problem>,
+        most: usize,
+        tokens: &Tokens,
+        longest: usize,
+        which: &str,
+    ) -> Result<()> {
+        let n = problems.len();
+        let wanted = n.min(most);
+        let chosen: HashSet<usize> = (0..wanted).map(|i| i * n / wanted.max(1)).collect();
+        let (before, mut left_out, mut longest_seen) = (self.all.len(), 0, 0);
+        for (i, problem) in problems.into_iter().enumerate() {
+            if !chosen.contains(&i) {
+                continue;
+            }
+            let prompt = tokens.encode_ask(&problem.ask)?;
+            if prompt.is_empty() {
+                return Err(Trouble::new(format!(
+                    "a problem {which} asks nothing: its prompt has no tokens"
+                )));
+            }
+            if prompt.len() > longest {
+                left_out += 1;
+                longest_seen = longest_seen.max(prompt.len());
+                continue;
+            }
+            self.prompts.push(prompt);
+            self.all.push(problem);
+        }
+        if left_out > 0 {
+            self.notes.push(format!(
+                "{left_out} problems {which} are longer than {longest} tokens (up to {longest_seen}), and left out"
+            ));
+        }
+        if self.all.len() == before {
+            let trouble = Trouble::new(format!("there are no problems {which}"));
+            return Err(if left_out > 0 {
+                trouble.hint("all prompts are too long: raise `model.max_prompt_tokens`, or shorten answers")
+            } else {
+                trouble
+            });
+        }
+        Ok(())
+    }
+}
+
+fn dataset(config: &DatasetConfig, notes: &mut Vec<String>) -> Result<Dataset> {
+    let told = |e: allot_tasks::dataset::DataError| Trouble::told(e.to_string(), e.hint().as_deref());
+    let dataset = Dataset::load(config, Path::new("")).map_err(told)?;
+    notes.extend(dataset.report.sentences());
+    Ok(dataset)
+}
+
+/// What a problem asks, whatever counts as right.
+fn asked(problem: &Problem) -> String {
+    Problem { ask: problem.ask.clone(), gold: Vec::new(), source: String::new() }.id()
+}

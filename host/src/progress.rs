@@ -1,0 +1,85 @@
+//! How a training run is going, on the screen: one line that is drawn over itself, or plain lines where
+//! the screen is no terminal.
+
+use std::time::{Duration, Instant};
+
+use crate::commands::Screen;
+use crate::record::StepEnd;
+use crate::summary::percent;
+
+/// The screen of a run.
+pub struct Progress<'a, 's> {
+    /// The screen.
+    pub screen: &'a mut Screen<'s>,
+    steps: u32,
+    budget: u64,
+    began: Instant,
+    /// Rollouts that were spent when this began, after a resume.
+    before: u64,
+    tokens_before: u64,
+    steps_before: u32,
+    accuracy: f64,
+    effective: u64,
+}
+
+impl<'a, 's> Progress<'a, 's> {
+    /// A screen for a run of so many steps and rollouts at most; `done` steps are behind it, in which so
+    /// much was spent.
+    pub fn new(
+        screen: &'a mut Screen<'s>,
+        steps: u32,
+        budget: u64,
+        done: (u32, u64, u64),
+        accuracy: f64,
+        effective: u64,
+    ) -> Self {
+        let (steps_before, before, tokens_before) = done;
+        let began = Instant::now();
+        Self { screen, steps, budget, began, before, tokens_before, steps_before, accuracy, effective }
+    }
+
+    /// Takes down the score at the start, from which on time counts.
+    pub fn started(&mut self, accuracy: f64) {
+        self.accuracy = accuracy;
+        self.began = Instant::now();
+    }
+
+    /// Shows a step.
+    pub fn step(&mut self, step: &StepEnd) {
+        self.effective += step.effective;
+        self.accuracy = step.accuracy.unwrap_or(self.accuracy);
+        let spent = step.spent.run_rollouts;
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
+        let rate = (step.spent.run_tokens - self.tokens_before) as f64 / seconds;
+        // What ends first, the steps or the budget.
+        let share = |done: f64, before: f64, all: f64| (done - before) / (all - before).max(1e-9);
+        let over = share(f64::from(step.step + 1), f64::from(self.steps_before), f64::from(self.steps))
+            .max(share(spent as f64, self.before as f64, self.budget as f64));
+        let left = Duration::from_secs_f64((seconds / over.max(1e-6) - seconds).clamp(0.0, 1e7));
+        let waste = 100.0 - percent(self.effective, spent);
+        let line = format!(
+            "step {:>4}/{}  rollouts {spent}/{}  reward {:.3}  accuracy {:.3}  waste {waste:.0} %",
+            step.step + 1,
+            self.steps,
+            self.budget,
+            step.reward,
+            self.accuracy,
+        );
+        if self.screen.live {
+            self.screen.draw(format_args!("{line}  {rate:.0} tokens/s  {} left", minutes(left)));
+        } else if step.accuracy.is_some() {
+            self.screen.tell(line);
+        }
+    }
+
+    /// A line above the one that is drawn over itself.
+    pub fn tell(&mut self, line: impl std::fmt::Display) {
+        self.screen.draw("");
+        self.screen.tell(line);
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}

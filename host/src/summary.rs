@@ -1,0 +1,97 @@
+//! What a run's steps add up to, and the table at its end.
+
+use serde::{Deserialize, Serialize};
+
+use crate::commands::Screen;
+use crate::record::{End, StepEnd};
+
+/// What the steps add up to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// The score before the first step.
+    pub start: f64,
+    /// The last score taken.
+    pub last: f64,
+    /// Steps finished.
+    pub steps: u64,
+    /// Steps that updated the model.
+    pub updates: u64,
+    /// Rollouts trained on.
+    pub trained: u64,
+    /// Of those, rollouts with an advantage that is not 0.
+    pub effective: u64,
+    /// Rollouts let go unused.
+    pub released: u64,
+    /// Of those, rollouts of groups with one reward.
+    pub flat: u64,
+    /// Rollouts let go because they grew too old.
+    pub stale: u64,
+}
+
+impl Totals {
+    /// Nothing yet, but a first score.
+    pub fn new(start: f64) -> Self {
+        Self {
+            start,
+            last: start,
+            steps: 0,
+            updates: 0,
+            trained: 0,
+            effective: 0,
+            released: 0,
+            flat: 0,
+            stale: 0,
+        }
+    }
+
+    /// Adds a step.
+    pub fn add(&mut self, step: &StepEnd) {
+        self.last = step.accuracy.unwrap_or(self.last);
+        self.steps += 1;
+        self.updates += u64::from(step.updated);
+        self.trained += step.trained;
+        self.effective += step.effective;
+        self.released += step.released;
+        self.flat += step.flat;
+        self.stale += step.stale;
+    }
+
+    /// The table at the end of a run.
+    pub fn show(&self, end: &End, screen: &mut Screen<'_>) {
+        let (t, sampled) = (self, end.spent.run_rollouts);
+        let unused = sampled - t.trained - t.released - t.stale;
+        screen.say(format_args!("{}", end.reason));
+        let mut row = |name: &str, n: u64| {
+            screen.say(format_args!("  {name:<34}{n:>10}  {:>5.1} %", percent(n, sampled)));
+        };
+        row("rollouts sampled", sampled);
+        row("  trained on", t.trained);
+        row("    with an advantage", t.effective);
+        row("  let go", t.released);
+        row("    of groups with one reward", t.flat);
+        row("  grown too old", t.stale);
+        row("  on hand at the end, or unscorable", unused);
+        screen.say(format_args!("  {:<34}{:>10}", "generated tokens", end.spent.run_tokens));
+        screen.say(format_args!("  {:<34}{:>10}", "model updates", t.updates));
+        let last = end.accuracy.unwrap_or(t.last);
+        screen.say(format_args!("  {:<34}{:>10}", "held-out accuracy", format!("{last:.4}")));
+        screen.say(format_args!("  {:<34}{:>10}", "  at the start", format!("{:.4}", t.start)));
+    }
+
+    /// The same as JSON.
+    pub fn json(&self, end: &End, policy: &str, sha256: &str, seed: u64) -> serde_json::Value {
+        let t = self;
+        serde_json::json!({
+            "policy": policy, "sha256": sha256, "seed": seed, "reason": end.reason,
+            "steps": t.steps, "updates": t.updates, "rollouts": end.spent.run_rollouts,
+            "tokens": end.spent.run_tokens, "trained": t.trained, "effective": t.effective,
+            "released": t.released, "flat": t.flat, "stale": t.stale,
+            "accuracy_start": t.start, "accuracy": end.accuracy.unwrap_or(t.last),
+        })
+    }
+}
+
+/// A share in percent; 0 of nothing.
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}

@@ -1,0 +1,216 @@
+//! A training run: the real step loop over a language model on this machine.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use allot_allocation::rules::Bounds;
+use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_engine::cpu::{Cpu, Memory, Setup};
+use allot_engine::model::{Checkpoint, Shape};
+use allot_engine::{Engine as _, Native, NativeConfig, SIGNALS};
+use allot_sandbox::{Line as LogLine, Policy};
+
+use crate::checkpoint::State;
+use crate::config::settings;
+use crate::config::train::TrainConfig;
+use crate::evaluation::Evaluation;
+use crate::models;
+use crate::problems::Problems;
+use crate::record::{FORMAT, Head, PolicyStamp, Record, hex};
+use crate::reward::Graded;
+use crate::step::World;
+use crate::tokens::Tokens;
+use crate::trouble::{Result, Trouble, listed};
+
+/// A training run's world.
+pub type Trained<'a> = World<Native, Graded, &'a Policy>;
+
+/// All that can be known before the weights are loaded.
+pub struct Prepared<'a> {
+    /// The config in force.
+    pub config: TrainConfig,
+    /// Who decides.
+    pub policy: &'a Policy,
+    /// The run as the policy sees it.
+    pub run: Run,
+    /// The model's files.
+    pub path: PathBuf,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its tokenizer.
+    pub tokens: Rc<Tokens>,
+    /// The problems.
+    pub problems: Rc<Problems>,
+    /// How the model is set up.
+    pub setup: Setup,
+    /// What the run will take.
+    pub memory: Memory,
+}
+
+impl<'a> Prepared<'a> {
+    /// Checks everything that can be checked without the weights.
+    pub fn new(config: TrainConfig, policy: &'a Policy) -> Result<Self> {
+        let description = policy.description();
+        let settings = settings(description, &config.policy.settings)?;
+        if let Some(missing) = description.signals.iter().find(|s| !SIGNALS.contains(&s.as_str())) {
+            let name = &description.name;
+            let what =
+                format!("policy `{name}` wants the signal `{missing}`, which engine `native` can't measure");
+            return Err(Trouble::new(what).hint(format!("it measures {}", listed(SIGNALS))));
+        }
+        let path = models::find(&config.model.source)?;
+        let shape = models::shape(&path)?;
+        let tokens = Tokens::read(&path)?;
+        tokens.fits(shape.vocabulary)?;
+
+        let answer = config.rollout.max_tokens as usize;
+        let room = shape.context.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
+            let what =
+                format!("`rollout.max_tokens` is {answer}, and the model's context has {}", shape.context);
+            Trouble::new(what).hint("a prompt and its answer must fit into the context together")
+        })?;
+        let longest = config.model.max_prompt_tokens.unwrap_or(room);
+        if longest > room || longest == 0 {
+            let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
+            return Err(Trouble::new(what).hint("a prompt and its answer must fit into the context together"));
+        }
+        let problems = Problems::load(&config, &tokens, longest)?;
+        let run = config.run.run(problems.train as u32, settings);
+        let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
+        let setup = Setup {
+            threads: config.model.threads.unwrap_or(1),
+            longest: prompt + answer,
+            lora: config.model.lora,
+            reference: config.update.loss.kl > 0.0,
+            seed: config.run.seed,
+        };
+        let u = &config.update;
+        let memory = Memory::of(&shape, &setup, config.model.rows, answer, u.micro_batch_tokens, u.recompute);
+        let (tokens, problems) = (Rc::new(tokens), Rc::new(problems));
+        Ok(Self { config, policy, run, path, shape, tokens, problems, setup, memory })
+    }
+
+    /// Loads the weights and builds the world. It keeps no record yet. Also gives the evaluation and the
+    /// hash of the weights.
+    pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
+        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
+        let config = &self.config;
+        let checkpoint = Checkpoint::load(&self.path, &candle_core::Device::Cpu).map_err(told)?;
+        let core = Cpu::new(&checkpoint, self.setup).map_err(told)?;
+        drop(checkpoint);
+        let fingerprint = models::fingerprint(core.arena(), core.weights());
+
+        let native = NativeConfig {
+            seed: config.run.seed,
+            sampling: config.rollout,
+            evaluation: config.evaluation_sampling(),
+            stops: self.tokens.stops().to_vec(),
+            rows: config.model.rows,
+            update: config.update,
+            optimizer: config.optimizer,
+            updates: config.run.steps,
+            signals: self.policy.description().signals.clone(),
+        };
+        let mut train = self.problems.prompts.clone();
+        let held_out = train.split_off(self.problems.train);
+        let lengths = train.iter().map(|p| p.len() as u32).collect();
+        let engine = Native::new(core, native, train, held_out);
+
+        let all = Rc::new(self.problems.all.clone());
+        let longest = config.rollout.max_tokens;
+        let reward = Graded::new(Rc::clone(&self.tokens), Rc::clone(&all), config.reward.clone(), longest);
+        let sets = self.problems.sets.clone();
+        let evaluation = Evaluation::new(sets, all, config.evaluation.rollouts, longest);
+        let name = &self.policy.description().name;
+        let (state, cost) = self
+            .policy
+            .begin(&self.run)
+            .map_err(|fault| Trouble::told(format!("policy `{name}` {fault}"), fault.hint()))?;
+        cost.log.iter().for_each(log);
+        let world = World {
+            engine,
+            reward,
+            policy: self.policy,
+            state,
+            pool: Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
+            shelf: Shelf::new(self.policy.description().signals.len()),
+            samples: HashMap::new(),
+            books: Books::new(config.budget.limits(longest)),
+            record: Record::none(),
+            log,
+            scale: config.advantage,
+            bounds: Bounds::default(),
+            seed: config.run.seed,
+            steps: 0,
+        };
+        Ok((world, evaluation, fingerprint))
+    }
+
+    /// The first line of the run's record.
+    pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &crate::run::Scores) -> Head {
+        let (config, description) = (&self.config, self.policy.description());
+        let train = self.problems.train;
+        Head {
+            format: FORMAT,
+            allot: env!("CARGO_PKG_VERSION").to_owned(),
+            policy: PolicyStamp {
+                name: description.name.clone(),
+                version: description.version.clone(),
+                contract: self.policy.contract().to_owned(),
+                sha256: self.policy.sha256().to_owned(),
+            },
+            engine: world.engine.capabilities().name,
+            signals: description.signals.clone(),
+            seed: config.run.seed,
+            order: config.run.order,
+            run: self.run.clone(),
+            limits: config.budget.limits(config.rollout.max_tokens),
+            caps: config.policy.caps.caps().into(),
+            state: hex(&world.state),
+            accuracy: Some(scores.accuracy),
+            scores: scores.parts.clone(),
+            training: Some(serde_json::json!({
+                "weights": fingerprint,
+                "parameters": self.shape.parameters(),
+                "trained": self.memory.trained,
+                "threads": self.setup.threads,
+                "lora": config.model.lora,
+                "sampling": config.rollout,
+                "update": config.update,
+                "optimizer": config.optimizer,
+                "advantage": config.advantage,
+                "reward": config.reward,
+                "problems": { "train": train, "sha256": self.problems.hash(0..train) },
+                "held_out": {
+                    "problems": self.problems.all.len() - train,
+                    "sha256": self.problems.hash(train..self.problems.all.len()),
+                    "rollouts": config.evaluation.rollouts,
+                    "sampling": config.evaluation_sampling(),
+                },
+            })),
+        }
+    }
+
+    /// Puts back the state of a checkpoint's folder.
+    pub fn restore(
+        &self,
+        world: &mut Trained<'_>,
+        evaluation: &mut Evaluation,
+        folder: &Path,
+        state: &mut State,
+    ) -> Result<()> {
+        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
+        let model = folder.join("model");
+        world.engine.restore(folder, &model, state.version, state.optimizer_steps).map_err(told)?;
+        world.state = crate::record::unhex(&state.policy)
+            .ok_or_else(|| Trouble::new(format!("`{}` is no state of a run", folder.display())))?;
+        world.pool = state.pool.clone();
+        world.shelf = state.shelf.clone();
+        world.samples = std::mem::take(&mut state.samples).into_iter().collect();
+        world.books = State::books(&state.books)?;
+        evaluation.restore(State::books(&state.evaluation)?);
+        world.steps = state.steps;
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Data sets: files of JSON lines, JSON arrays and parquet, and how their columns become problems.
+//!
+//! Every row read ends as a problem or in the report; a row that fits the config in no way is an
+//! error that says where it stands. It knows no tokens: how long a prompt is, the caller says.
+
+mod answer;
+mod columns;
+mod fault;
+mod parquet_file;
+mod report;
+mod rows;
+mod split;
+mod wording;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Ask, Problem};
+use answer::Answers;
+use columns::Mapping;
+pub use fault::DataError;
+pub use report::{OverLong, Repeat, Report};
+pub use rows::{Format, Place};
+use rows::{Row, Source};
+pub use split::Split;
+pub(crate) use wording::{Question, Wording};
+
+/// Where a data set lies, and how its rows become problems.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetConfig {
+    /// A file or several, read in this order.
+    pub files: Files,
+    /// What the problems' source is called; by default each file's name without its ending.
+    pub name: Option<String>,
+    /// The files' format; by default what their endings say.
+    pub format: Option<Format>,
+    /// The column with the question: text, or a list of messages. Dots reach into structs, as in
+    /// `extra_info.raw_problem`. By default the one of the first known layout that fits:
+    /// `prompt` with `reward_model.ground_truth` (verl's), `problem` with `answer`, `question` with
+    /// `answer`, `question` with `final_answer`.
+    pub question: Option<String>,
+    /// The column with the answer: text, a number, a list of either of which any counts as right,
+    /// or an object, which becomes its JSON text. By default as above.
+    pub answer: Option<String>,
+    /// The answer is what follows the last of these, as GSM8K's `####`.
+    pub answer_after: Option<String>,
+    /// The answer is what stands in the last `\boxed{…}`.
+    #[serde(default)]
+    pub answer_boxed: bool,
+    /// What is asked, in Jinja: `{{ question }}`, and every column under its name.
+    pub template: Option<String>,
+    /// Text is asked as a user's message, for the model's chat template.
+    #[serde(default)]
+    pub chat: bool,
+    /// A system message before it; what is asked is then messages, too.
+    pub system: Option<String>,
+    /// Rows left out from the start.
+    #[serde(default)]
+    pub skip: usize,
+    /// Rows read at most, after those left out.
+    pub limit: Option<usize>,
+    /// What becomes of a row that is the same as an earlier one.
+    #[serde(default)]
+    pub duplicates: Duplicates,
+    /// The share of the problems to hold out, from 0 to less than 1; see [`Split`].
+    #[serde(default)]
+    pub held_out: f64,
+}
+
+/// A file or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a file, or a list of files")]
+pub enum Files {
+    /// One.
+    One(PathBuf),
+    /// Several.
+    Many(Vec<PathBuf>),
+}
+
+impl Files {
+    fn all(&self) -> &[PathBuf] {
+        match self {
+            Self::One(file) => std::slice::from_ref(file),
+            Self::Many(files) => files,
+        }
+    }
+}
+
+/// What becomes of a row that is the same as an earlier one. It is reported in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplicates {
+    /// It is left out.
+    #[default]
+    Drop,
+    /// It stays, as a prompt of its own: One-Shot RLVR's file is one problem, 128 times.
+    Keep,
+}
+
+/// The problems of a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// The problems, in the files' order.
+    pub problems: Vec<Problem>,
+    /// Where each problem was read, in the same order.
+    pub places: Vec<Place>,
+    /// What was read, and what did not become a problem.
+    pub report: Report,
+}
+
+/// The two sides of a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sides {
+    /// To train on.
+    pub train: Vec<Problem>,
+    /// Never to train on.
+    pub held_out: Vec<Problem>,
+}
+
+impl Dataset {
+    /// Reads a data set. Relative paths start from `folder`. Rows after the last one wanted are not
+    /// looked at.
+    pub fn load(config: &DatasetConfig, folder: &Path) -> Result<Self, DataError> {
+        if !Split::possible(config.held_out) {
+            return Err(DataError::Share(config.held_out));
+        }
+        let wording = Wording::new(config.template.as_deref(), config.chat, config.system.as_deref())
+            .map_err(DataError::Template)?;
+        if config.limit == Some(0) {
+            return Err(DataError::NoLimit);
+        }
+        if config.files.all().is_empty() {
+            return Err(DataError::NoFiles);
+        }
+        let mut loading = Loading {
+            config,
+            wording,
+            answers: Answers { after: config.answer_after.as_deref(), boxed: config.answer_boxed },
+            skipped: 0,
+            seen: HashMap::new(),
+            asked: HashMap::new(),
+            dataset: Self { problems: Vec::new(), places: Vec::new(), report: Report::default() },
+        };
+        for file in config.files.all() {
+            if loading.file(&folder.join(file))?.is_break() {
+                break;
+            }
+        }
+        loading.done()
+    }
+
+    /// Leaves out every problem longer than `longest`, and reports it. `length` measures, in
+    /// whatever unit the caller counts.
+    pub fn shorten(
+        &mut self,
+        longest: usize,
+        mut length: impl FnMut(&Problem) -> usize,
+    ) -> Result<(), DataError> {
+        let before = std::mem::take(&mut self.problems).into_iter().zip(std::mem::take(&mut self.places));
+        for (problem, place) in before {
+            let length = length(&problem);
+            if length > longest {
+                self.report.over_long.push(OverLong { place, length });
+            } else {
+                self.problems.push(problem);
+                self.places.push(place);
+            }
+        }
+        if self.problems.is_empty() {
+            return Err(DataError::AllTooLong { longest });
+        }
+        Ok(())
+    }
+
+    /// The problems, side by side; `held_out` is a share, from 0 to less than 1.
+    pub fn split(self, held_out: f64) -> Sides {
+        let on_train = |p: &Problem| Split::of_ask(&p.ask, held_out) == Split::Train;
+        let (train, held_out) = self.problems.into_iter().partition(on_train);
+        Sides { train, held_out }
+    }
+}
+
+/// A data set on its way in.
+struct Loading<'a> {
+    config: &'a DatasetConfig,
+    wording: Wording<'a>,
+    answers: Answers<'a>,
+    skipped: usize,
+    /// Where each problem was first seen, by its id.
+    seen: HashMap<String, Place>,
+    /// Where each question was first seen, by the id it has without an answer.
+    asked: HashMap<String, Place>,
+    dataset: Dataset,
+}
+
+impl Loading<'_> {
+    fn file(&mut self, path: &Path) -> Result<ControlFlow<()>, DataError> {
+        let source = Source::open(path, self.config.format)?;
+        let columns = source.columns()?;
+        let mapping = Mapping::find(self.config, &columns, path)?;
+        if let Source::Parquet(_) = source {
+            mapping.check(&columns, path)?;
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = self.config.name.clone().unwrap_or(stem);
+        let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
+        needed.extend(self.wording.variables());
+        source.each(&needed, &mut |place, row| {
+            if self.skipped < self.config.skip {
+                self.skipped += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            self.row(&mapping, &name, place, row)?;
+            let is_last = self.config.limit == Some(self.dataset.report.rows);
+            Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+    }
+
+    fn row(&mut self, mapping: &Mapping, name: &str, place: Place, row: Row) -> Result<(), DataError> {
+        let Dataset { problems, places, report } = &mut self.dataset;
+        report.rows += 1;
+        let Some(question) = Question::read(mapping.question_in(&row, &place)?)
+            .ok_or_else(|| DataError::Question { place: place.clone(), column: mapping.question.clone() })?
+        else {
+            report.unasked.push(place);
+            return Ok(());
+        };
+        let answer = mapping.answer_in(&row, &place)?;
+        let gold = self
+            .answers
+            .golds(answer)
+            .map_err(|fault| DataError::answer(fault, place.clone(), mapping.answer.clone()))?;
+        if gold.is_empty() {
+            report.unanswered.push(place);
+            return Ok(());
+        }
+        let ask = self
+            .wording
+            .ask(question, row)
+            .map_err(|reason| DataError::Wording { place: place.clone(), reason })?;
+        let problem = Problem { ask, gold, source: name.to_owned() };
+        let id = problem.id();
+        if let Some(first) = self.seen.get(&id) {
+            report.duplicates.push(Repeat { place: place.clone(), first: first.clone() });
+            if self.config.duplicates == Duplicates::Drop {
+                return Ok(());
+            }
+        } else {
+            self.seen.insert(id, place.clone());
+            let question = question_id(&problem.ask);
+            if let Some(first) = self.asked.get(&question) {
+                report.contradictions.push(Repeat { place: place.clone(), first: first.clone() });
+            } else {
+                self.asked.insert(question, place.clone());
+            }
+        }
+        problems.push(problem);
+        places.push(place);
+        Ok(())
+    }
+
+    fn done(self) -> Result<Dataset, DataError> {
+        let (dataset, config) = (self.dataset, self.config);
+        let report = &dataset.report;
+        if dataset.problems.is_empty() {
+            let first = config.files.all()[0].clone();
+            return Err(match report.rows {
+                0 if self.skipped > 0 => DataError::AllSkipped { skip: config.skip, rows: self.skipped },
+                0 => DataError::Empty(first),
+                rows if report.unasked.len() == rows => DataError::NothingAsked { path: first, rows },
+                rows => DataError::NothingAnswered { path: first, rows },
+            });
+        }
+        Ok(dataset)
+    }
+}
+
+fn question_id(ask: &Ask) -> String {
+    Problem { ask: ask.clone(), gold: Vec::new(), source: String::new() }.id()
+}

@@ -1,0 +1,131 @@
+//! Columns: which one is the question and which the answer, and how a path finds its value.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::rows::{Place, Row};
+use super::{DataError, DatasetConfig};
+
+/// Known layouts, as question and answer; the first that fits is taken.
+const LAYOUTS: [(&str, &str); 4] = [
+    // verl: examples/data_preprocess/*.py.
+    ("prompt", "reward_model.ground_truth"),
+    // MATH, rLLM, Polaris-53K. Before GSM8K's, for Qwen2.5-Math's files have both.
+    ("problem", "answer"),
+    // GSM8K and reasoning-gym.
+    ("question", "answer"),
+    // DeepMath-103K.
+    ("question", "final_answer"),
+];
+
+/// The columns of a file that matter.
+pub(super) struct Mapping {
+    pub question: String,
+    pub answer: String,
+}
+
+impl Mapping {
+    /// The columns that the config names; what it does not name, a known layout does.
+    pub(super) fn find(config: &DatasetConfig, columns: &[String], path: &Path) -> Result<Self, DataError> {
+        let given = (config.question.as_deref(), config.answer.as_deref());
+        let found = match given {
+            (Some(question), Some(answer)) => Some((question, answer)),
+            (Some(question), None) => {
+                LAYOUTS.iter().find(|l| has(columns, l.1)).map(|layout| (question, layout.1))
+            }
+            (None, Some(answer)) => {
+                LAYOUTS.iter().find(|l| has(columns, l.0)).map(|layout| (layout.0, answer))
+            }
+            (None, None) => LAYOUTS.into_iter().find(|l| has(columns, l.0) && has(columns, l.1)),
+        };
+        match found {
+            Some((question, answer)) => Ok(Self { question: question.to_owned(), answer: answer.to_owned() }),
+            None if columns.is_empty() => Err(DataError::Empty(path.to_owned())),
+            None => Err(DataError::NoLayout {
+                path: path.to_owned(),
+                missing: match given {
+                    (None, None) => "question and answer",
+                    (None, _) => "question",
+                    _ => "answer",
+                },
+                columns: columns.to_vec(),
+            }),
+        }
+    }
+
+    /// Whether a file with a schema has the columns; else the error says so of the file, for all of
+    /// its rows are alike.
+    pub(super) fn check(&self, columns: &[String], path: &Path) -> Result<(), DataError> {
+        let both = [("question", &self.question), ("answer", &self.answer)];
+        match both.into_iter().find(|(_, column)| !has(columns, column)) {
+            None => Ok(()),
+            Some((key, column)) => Err(DataError::NoColumn {
+                place: format!("`{}`", path.display()),
+                key,
+                column: column.clone(),
+                columns: columns.to_vec(),
+            }),
+        }
+    }
+
+    /// The question's value in a row.
+    pub(super) fn question_in<'a>(&self, row: &'a Row, place: &Place) -> Result<&'a Value, DataError> {
+        at(row, &self.question).ok_or_else(|| missing(row, place, "question", &self.question))
+    }
+
+    /// The answer's value in a row.
+    pub(super) fn answer_in<'a>(&self, row: &'a Row, place: &Place) -> Result<&'a Value, DataError> {
+        at(row, &self.answer).ok_or_else(|| missing(row, place, "answer", &self.answer))
+    }
+}
+
+fn missing(row: &Row, place: &Place, key: &'static str, column: &str) -> DataError {
+    let columns = row.keys().cloned().collect();
+    DataError::NoColumn { place: place.to_string(), key, column: column.to_owned(), columns }
+}
+
+/// Whether a column, or a struct with columns in it, is there.
+fn has(columns: &[String], path: &str) -> bool {
+    let inside = |column: &String| column.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    columns.iter().any(|column| column == path || inside(column))
+}
+
+/// The value at a path. A column may have a dot in its own name; what lies in a struct that is null
+/// is null.
+pub(super) fn at<'a>(row: &'a Row, path: &str) -> Option<&'a Value> {
+    if let Some(value) = row.get(path) {
+        return Some(value);
+    }
+    path.match_indices('.').find_map(|(dot, _)| match row.get(&path[..dot])? {
+        Value::Object(inner) => at(inner, &path[dot + 1..]),
+        Value::Null => Some(&Value::Null),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(value: Value) -> Row {
+        match value {
+            Value::Object(row) => row,
+            _ => Row::new(),
+        }
+    }
+
+    #[test]
+    fn a_path_reaches_into_structs_and_past_dots_in_names() {
+        let row = row(json!({"a": {"b": {"c": 1}}, "a.b": {"d": 2}, "x.y": 3, "gone": null}));
+        let number = |path| at(&row, path).and_then(Value::as_i64);
+        assert_eq!(number("a.b.c"), Some(1));
+        assert_eq!(number("a.b.d"), Some(2));
+        assert_eq!(number("x.y"), Some(3));
+        assert_eq!(at(&row, "gone.inside"), Some(&Value::Null));
+        assert_eq!(at(&row, "a.z"), None);
+        assert_eq!(at(&row, "x"), None);
+    }
+}

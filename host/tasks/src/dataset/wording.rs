@@ -1,0 +1,187 @@
+//! Wording: from a question to what a model is asked.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+use serde_json::{Map, Value};
+
+use crate::{Ask, Message};
+
+/// A question, as it was found.
+pub(crate) enum Question {
+    /// In words.
+    Text(String),
+    /// In messages.
+    Chat(Vec<Message>),
+}
+
+impl Question {
+    /// The question in a value: `Some(None)` where there is none, `None` where the value is of no
+    /// kind that a question has.
+    #[expect(clippy::option_option)] // three outcomes, and the caller has a word for each
+    pub(crate) fn read(value: &Value) -> Option<Option<Self>> {
+        match value {
+            Value::Null => Some(None),
+            Value::String(text) if text.trim().is_empty() => Some(None),
+            Value::String(text) => Some(Some(Self::Text(text.clone()))),
+            Value::Array(messages) if messages.is_empty() => Some(None),
+            Value::Array(_) => {
+                let messages: Vec<Message> = serde_json::from_value(value.clone()).ok()?;
+                let blank = messages.iter().all(|m| m.content.trim().is_empty());
+                Some((!blank).then_some(Self::Chat(messages)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How questions are put.
+pub(crate) struct Wording<'a> {
+    template: Option<Environment<'a>>,
+    chat: bool,
+    system: Option<&'a str>,
+}
+
+impl<'a> Wording<'a> {
+    /// Errs with what is wrong with the template.
+    pub(crate) fn new(
+        template: Option<&'a str>,
+        chat: bool,
+        system: Option<&'a str>,
+    ) -> Result<Self, String> {
+        let template = template.map(environment).transpose().map_err(|e| told(&e))?;
+        Ok(Self { template, chat, system })
+    }
+
+    /// The names that the template asks for.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        let template = self.template.as_ref().and_then(|t| t.get_template(NAME).ok());
+        let mut names: Vec<String> =
+            template.map(|t| t.undeclared_variables(false).into_iter().collect()).unwrap_or_default();
+        names.sort_unstable();
+        names
+    }
+
+    /// What is asked. A template sees the row's columns, and the question's words as `question`.
+    /// Errs in words that follow a colon.
+    pub(crate) fn ask(&self, question: Question, mut row: Map<String, Value>) -> Result<Ask, String> {
+        let question = match &self.template {
+            None => question,
+            Some(environment) => {
+                row.insert("question".to_owned(), words(question)?.into());
+                let template = environment.get_template(NAME).map_err(|e| told(&e))?;
+                Question::Text(template.render(Serde(&row)).map_err(|error| {
+                    let absent: Vec<String> =
+                        self.variables().into_iter().filter(|name| !row.contains_key(name)).collect();
+                    match (error.kind(), absent.first()) {
+                        (ErrorKind::UndefinedError, Some(name)) => {
+                            format!("the template asks for `{name}`, which is not there")
+                        }
+                        _ => format!("the template failed: {}", told(&error)),
+                    }
+                })?)
+            }
+        };
+        let user = |content| Message { role: "user".to_owned(), content };
+        let mut messages = match question {
+            Question::Text(text) if !self.chat && self.system.is_none() => return Ok(Ask::Text(text)),
+            Question::Text(text) => vec![user(text)],
+            Question::Chat(messages) => messages,
+        };
+        if let Some(system) = self.system {
+            match messages.first() {
+                // Pilot-Commit's rows begin with an empty one.
+                Some(first) if first.role == "system" && first.content.is_empty() => {
+                    messages.remove(0);
+                }
+                Some(first) if first.role == "system" => {
+                    return Err("it has a system message of its own, beside `system`".to_owned());
+                }
+                _ => {}
+            }
+            messages.insert(0, Message { role: "system".to_owned(), content: system.to_owned() });
+        }
+        Ok(Ask::Chat(messages))
+    }
+}
+
+const NAME: &str = "template";
+
+fn environment(source: &str) -> Result<Environment<'_>, Error> {
+    let mut environment = Environment::new();
+    // What is written is what is asked: a prompt for a base model may mean its last newline.
+    environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
+    // A misspelt column is an error, never an empty prompt.
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template(NAME, source)?;
+    Ok(environment)
+}
+
+/// The words of a question, for a template. Of messages, those of the only one that says anything.
+fn words(question: Question) -> Result<String, String> {
+    match question {
+        Question::Text(text) => Ok(text),
+        Question::Chat(messages) => {
+            let mut spoken = messages.into_iter().filter(|m| !m.content.trim().is_empty());
+            match (spoken.next(), spoken.next()) {
+                (Some(only), None) if only.role == "user" => Ok(only.content),
+                _ => Err("the template wants one question, and this is a conversation".to_owned()),
+            }
+        }
+    }
+}
+
+fn told(error: &Error) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("{what} (its line {line})"),
+        None => what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(wording: Result<Wording<'_>, String>, row: Value) -> Result<Ask, String> {
+        let Value::Object(row) = row else { return Err("no row".to_owned()) };
+        let question = Question::read(&row["q"]).flatten().ok_or("no question")?;
+        wording?.ask(question, row)
+    }
+
+    #[test]
+    fn a_template_says_what_is_asked_to_the_letter() {
+        let row = json!({"q": "How many <b>?", "Body": "Three & four."});
+        let template = "{{ Body }} {{ question }}\n";
+        let text = ask(Wording::new(Some(template), false, None), row.clone());
+        assert_eq!(text, Ok(Ask::Text("Three & four. How many <b>?\n".to_owned())));
+        let chat = ask(Wording::new(Some("{{ question }}"), true, Some("Be brief.")), row.clone());
+        let said = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
+        assert_eq!(chat, Ok(Ask::Chat(vec![said("system", "Be brief."), said("user", "How many <b>?")])));
+        let misspelt = ask(Wording::new(Some("{{ body }}"), false, None), row);
+        assert_eq!(misspelt, Err("the template asks for `body`, which is not there".to_owned()));
+        let broken = Wording::new(Some("one\n{{ question"), false, None).err();
+        assert_eq!(
+            broken.as_deref(),
+            Some("unexpected end of input, expected end of variable block (its line 2)")
+        );
+    }
+
+    #[test]
+    fn messages_stay_messages() {
+        let messages = json!([{"role": "system", "content": ""}, {"role": "user", "content": "1 + 1?"}]);
+        let row = json!({"q": messages});
+        let plain = ask(Wording::new(None, false, None), row.clone());
+        assert!(matches!(plain, Ok(Ask::Chat(all)) if all.len() == 2), "the empty one is kept");
+        let with_system = ask(Wording::new(None, false, Some("Think.")), row.clone());
+        assert!(matches!(with_system, Ok(Ask::Chat(all)) if all.len() == 2 && all[0].content == "Think."));
+        let text = ask(Wording::new(Some("Q: {{ question }}"), false, None), row);
+        assert_eq!(text, Ok(Ask::Text("Q: 1 + 1?".to_owned())));
+        let two = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
+        assert!(ask(Wording::new(Some("{{ question }}"), false, None), json!({"q": two})).is_err());
+        assert!(Question::read(&json!([1, 2])).is_none());
+        assert!(Question::read(&json!(3)).is_none());
+    }
+}

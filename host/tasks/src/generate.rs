@@ -1,0 +1,254 @@
+//! Procedural tasks: problems made from a seed, on a ladder of levels.
+//!
+//! A problem depends on its task's config and on nothing else: not on the run's seed, the clock or
+//! the machine. At each level no problem comes twice, and where a level has fewer problems than are
+//! asked for, all of them are taken. It knows no graders; golds are written so that one can.
+
+mod chain;
+mod countdown;
+mod level;
+mod sorting;
+mod space;
+
+use std::collections::HashSet;
+use std::fmt;
+
+use allot_allocation::seed::{self, Stream};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Problem;
+pub use crate::dataset::Split;
+use crate::dataset::{Question, Wording};
+pub use chain::{Chain, Operator};
+pub use level::{Level, Range};
+use space::Space;
+
+/// Draws in a row that bring nothing new, after which a level that is too large to walk through
+/// counts as exhausted. It matters for countdowns whose targets are rare.
+const PATIENCE: u32 = 20_000;
+
+/// A task, with its ladder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskConfig {
+    /// What is asked.
+    pub kind: Kind,
+    /// What the problems' source is called, before the level's number; by default the kind.
+    pub name: Option<String>,
+    /// How it is put.
+    #[serde(default)]
+    pub style: Style,
+    /// Problems at each level, on both sides of the split together.
+    pub count: usize,
+    /// The ladder. A problem's source is `sums/1` for the first level.
+    pub levels: Vec<Level>,
+    /// What the draws grow from. Its own, so that runs of other seeds have the same problems.
+    #[serde(default)]
+    pub seed: u64,
+    /// The share of problems held out, from 0 to less than 1. A problem's side depends on what it
+    /// asks, up to the order of numbers that may change places, and not on seed, style or template:
+    /// what is held out once is never trained on.
+    #[serde(default)]
+    pub held_out: f64,
+    /// What is asked, in Jinja: `{{ question }}` is the question in the task's style.
+    pub template: Option<String>,
+    /// It is asked as a user's message, for the model's chat template.
+    #[serde(default)]
+    pub chat: bool,
+    /// A system message before it.
+    pub system: Option<String>,
+}
+
+/// A kind of task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Whole numbers to add. Gold: the sum.
+    Sums,
+    /// Whole numbers to multiply; reasoning-gym's `products`. Gold: the product.
+    Products,
+    /// Whole numbers with signs between them, products first; with the operators + and - alone it
+    /// is reasoning-gym's `chain_sum`. Gold: the value.
+    Chains,
+    /// Numbers, each to be used exactly once, and a target to make of them with + - * /, as
+    /// TinyZero grades it; a solution exists. Gold: `{"target":98,"numbers":[44,19,35]}`.
+    Countdown,
+    /// Numbers to sort, up or down; after reasoning-gym's `number_sorting`, with whole numbers and
+    /// an answer without brackets and quotes. Gold: the numbers, with `, ` between them, in the
+    /// terse style `,`.
+    Sorting,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sums => "sums",
+            Self::Products => "products",
+            Self::Chains => "chains",
+            Self::Countdown => "countdown",
+            Self::Sorting => "sorting",
+        })
+    }
+}
+
+/// How a task is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Style {
+    /// In a sentence.
+    #[default]
+    Words,
+    /// In as few characters as there can be, for a small model of characters: `12+34=`.
+    Terse,
+}
+
+/// What was drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    /// The problems of one side, from the first level to the last.
+    pub problems: Vec<Problem>,
+    /// The levels that have fewer problems than were asked for, on both sides together.
+    pub short: Vec<Short>,
+}
+
+/// A level with fewer problems than were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The level, as in its problems' source.
+    pub source: String,
+    /// Problems asked for.
+    pub asked: usize,
+    /// Problems there are.
+    pub found: usize,
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, asked, found } = self;
+        write!(f, "`{source}` has {found} different problems, of {asked} asked for; all are taken")
+    }
+}
+
+/// What is wrong with a task's config.
+#[derive(Debug, Error, PartialEq)]
+pub enum TaskError {
+    /// No level, or nothing to draw at one.
+    #[error("task `{0}` asks for no problems: it needs levels, and a count of at least 1")]
+    Nothing(String),
+    /// A level that makes no sense.
+    #[error("task `{source_name}`: {reason}")]
+    Level {
+        /// The level, as in its problems' source.
+        source_name: String,
+        /// What does not.
+        reason: String,
+    },
+    /// A share that can't be held out.
+    #[error("task `{0}`: `held_out` is {1}; it is a share, from 0 to less than 1")]
+    Share(String, f64),
+    /// A template that can't be used.
+    #[error("task `{0}`: `template` is no template: {1}")]
+    Template(String, String),
+    /// Nothing was found.
+    #[error("task `{0}`: no problem fits the level's numbers and target")]
+    Barren(String),
+}
+
+/// A problem, before it is put in a style.
+struct Exercise {
+    terse: String,
+    words: String,
+    gold: String,
+    /// The same for all problems that are one problem to whoever can add: `3+4` and `4+3`.
+    essence: String,
+}
+
+/// The problems of a task on one side of its split. The problems of a smaller count are the first
+/// of those of a larger one, level by level.
+pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
+    let name = task.name.clone().unwrap_or_else(|| task.kind.to_string());
+    if !Split::possible(task.held_out) {
+        return Err(TaskError::Share(name, task.held_out));
+    }
+    if task.levels.is_empty() || task.levels.iter().any(|level| level.count.unwrap_or(task.count) == 0) {
+        return Err(TaskError::Nothing(name));
+    }
+    let template = |reason| TaskError::Template(name.clone(), reason);
+    let wording =
+        Wording::new(task.template.as_deref(), task.chat, task.system.as_deref()).map_err(template)?;
+    let mut drawn = Drawn { problems: Vec::new(), short: Vec::new() };
+    let mut seen = HashSet::new();
+    for (index, level) in task.levels.iter().enumerate() {
+        let source = format!("{name}/{}", index + 1);
+        level.check(task.kind).map_err(|reason| TaskError::Level { source_name: source.clone(), reason })?;
+        let asked = level.count.unwrap_or(task.count);
+        // A part of the seed's own for each kind and level.
+        let part = ((task.kind as u64) << 32) | index as u64;
+        let exercises = exercises(task, level, part, asked, &mut seen);
+        match exercises.len() {
+            0 => return Err(TaskError::Barren(source)),
+            found if found < asked => drawn.short.push(Short { source: source.clone(), asked, found }),
+            _ => {}
+        }
+        for exercise in exercises {
+            if Split::of(&["task", &task.kind.to_string(), &exercise.essence], task.held_out) != split {
+                continue;
+            }
+            let question = match task.style {
+                Style::Words => exercise.words,
+                Style::Terse => exercise.terse,
+            };
+            let ask = wording.ask(Question::Text(question), serde_json::Map::new()).map_err(template)?;
+            drawn.problems.push(Problem { ask, gold: vec![exercise.gold], source: source.clone() });
+        }
+    }
+    Ok(drawn)
+}
+
+/// A level's problems that no level before it had: `asked` of them, or all there are.
+fn exercises(
+    task: &TaskConfig,
+    level: &Level,
+    part: u64,
+    asked: usize,
+    seen: &mut HashSet<String>,
+) -> Vec<Exercise> {
+    let mut shapes: Vec<_> = level
+        .shapes()
+        .enumerate()
+        .map(|(at, shape)| {
+            let mut stream = Stream::new(seed::world(seed::world(task.seed, part, 0), at as u64, 0));
+            (shape, Space::new(level.radices(task.kind, shape), &mut stream))
+        })
+        .collect();
+    let mut exercises = Vec::new();
+    let (mut draw, mut misses) = (0, 0);
+    while exercises.len() < asked && !shapes.is_empty() && misses < PATIENCE {
+        draw += 1;
+        let mut stream = Stream::new(seed::world(task.seed, part, draw));
+        // A level's shapes come equally often, as long as each has something left: else nearly all
+        // problems of 1 to 3 digits would have 3.
+        let at = stream.below(shapes.len());
+        let (shape, space) = &mut shapes[at];
+        let Some(choices) = space.next(&mut stream) else {
+            shapes.remove(at);
+            continue;
+        };
+        let made = level.exercise(task.kind, *shape, &choices, task.style);
+        // The same numbers and target in another order are the same countdown; the same numbers to
+        // add in another order are another question.
+        let is_new = made.as_ref().is_some_and(|made| {
+            let name = if task.kind == Kind::Countdown { &made.essence } else { &made.terse };
+            seen.insert(name.clone())
+        });
+        match made {
+            Some(made) if is_new => {
+                misses = 0;
+                exercises.push(made);
+            }
+            _ => misses += u32::from(space.is_endless()),
+        }
+    }
+    exercises
+}

@@ -1,0 +1,191 @@
+//! Levels: how hard a problem is, and from its choices to the problem.
+
+use serde::{Deserialize, Serialize};
+
+use super::chain::{Chain, Operator};
+use super::{Exercise, Kind, Style, countdown, sorting};
+
+/// A step of the ladder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// How many numbers a problem has.
+    #[serde(default = "two")]
+    pub terms: Range,
+    /// How many digits each number has. In sums, products and chains exactly so many, one number
+    /// after the other, with 0 among those of one digit, as in reasoning-gym. In countdowns and
+    /// sortings at most so many; the numbers of a countdown are at least 1.
+    #[serde(default = "one")]
+    pub digits: Range,
+    /// What stands between the numbers of a chain, + - * by default, or may be used to make a
+    /// countdown, + - * / by default. Other kinds have none to choose from.
+    pub operators: Option<Vec<Operator>>,
+    /// The targets of countdowns; 1 to 100 by default, as in TinyZero's data.
+    pub target: Option<Range>,
+    /// Problems at this level, where it is not the task's count.
+    pub count: Option<usize>,
+}
+
+/// One number, or all from one to another, with both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a whole number, or a range as in [2, 4]")]
+pub enum Range {
+    /// One number.
+    One(u32),
+    /// From one to another.
+    Span([u32; 2]),
+}
+
+impl Range {
+    /// Both ends.
+    pub fn ends(self) -> (u32, u32) {
+        match self {
+            Self::One(n) => (n, n),
+            Self::Span([from, to]) => (from, to),
+        }
+    }
+}
+
+fn one() -> Range {
+    Range::One(1)
+}
+
+fn two() -> Range {
+    Range::One(2)
+}
+
+/// How many numbers of how many digits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub terms: u32,
+    pub digits: u32,
+}
+
+impl Level {
+    /// Whether problems of a kind can be drawn at this level; else why not.
+    pub(super) fn check(&self, kind: Kind) -> Result<(), String> {
+        let (terms, digits) = (self.terms.ends(), self.digits.ends());
+        let (most_terms, most_digits) = match kind {
+            Kind::Sums | Kind::Products | Kind::Chains => (100, 18),
+            Kind::Countdown => (8, 4),
+            Kind::Sorting => (1000, 18),
+        };
+        let ranges = [
+            ("terms", terms, 2, most_terms),
+            ("digits", digits, 1, most_digits),
+            ("target", self.target.map_or((1, 1), Range::ends), 0, u32::MAX),
+        ];
+        for (key, (from, to), least, most) in ranges {
+            if from > to {
+                return Err(format!("`{key}` goes from {from} to {to}, that is, backwards"));
+            }
+            if from < least || to > most {
+                return Err(format!("`{key}` of {kind} is from {least} to {most}, not {from} to {to}"));
+            }
+        }
+        let known = match (kind, &self.operators) {
+            (_, None) => true,
+            (Kind::Chains, Some(all)) => !all.is_empty() && !all.contains(&Operator::Over),
+            (Kind::Countdown, Some(all)) => !all.is_empty(),
+            (_, Some(_)) => return Err(format!("`operators` is for chains and countdowns, not for {kind}")),
+        };
+        if !known {
+            return Err(format!("`operators` of {kind} is a choice of at least one of {}", choice(kind)));
+        }
+        if self.target.is_some() && kind != Kind::Countdown {
+            return Err(format!("`target` is for countdowns, not for {kind}"));
+        }
+        // What 128 bits hold, with room for a sum of products.
+        let multiplies = self.operators(kind).contains(&Operator::Times) && kind != Kind::Countdown;
+        if multiplies && terms.1 * digits.1 > 36 {
+            return Err(format!("a product of {} numbers of {} digits is too long", terms.1, digits.1));
+        }
+        Ok(())
+    }
+
+    /// The operators in force.
+    fn operators(&self, kind: Kind) -> &[Operator] {
+        use Operator::{Minus, Over, Plus, Times};
+        match (kind, &self.operators) {
+            (Kind::Sums | Kind::Sorting, _) => &[Plus],
+            (Kind::Products, _) => &[Times],
+            (_, Some(given)) => given,
+            (Kind::Chains, None) => &[Plus, Minus, Times],
+            (Kind::Countdown, None) => &[Plus, Minus, Times, Over],
+        }
+    }
+
+    /// The shapes that the level's problems have.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = Shape> {
+        let (terms, digits) = (self.terms.ends(), self.digits.ends());
+        (terms.0..=terms.1)
+            .flat_map(move |terms| (digits.0..=digits.1).map(move |digits| Shape { terms, digits }))
+    }
+
+    /// How many ways each choice that makes a problem of this shape can go.
+    pub(super) fn radices(&self, kind: Kind, shape: Shape) -> Vec<usize> {
+        let terms = shape.terms as usize;
+        let operators = self.operators(kind).len();
+        match kind {
+            Kind::Sums | Kind::Products | Kind::Chains => {
+                let numbers =
+                    std::iter::repeat_n((power(shape.digits) - least(shape.digits)) as usize, terms);
+                numbers.chain(std::iter::repeat_n(operators, terms - 1)).collect()
+            }
+            Kind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
+            Kind::Sorting => {
+                // Up or down, and the numbers.
+                std::iter::once(2).chain(std::iter::repeat_n(power(shape.digits) as usize, terms)).collect()
+            }
+        }
+    }
+
+    /// The problem that these choices make, if they make one.
+    pub(super) fn exercise(
+        &self,
+        kind: Kind,
+        shape: Shape,
+        choices: &[usize],
+        style: Style,
+    ) -> Option<Exercise> {
+        match kind {
+            Kind::Sums | Kind::Products | Kind::Chains => {
+                let (numbers, signs) = choices.split_at(shape.terms as usize);
+                let least = i128::from(least(shape.digits));
+                let chain = Chain {
+                    numbers: numbers.iter().map(|n| *n as i128 + least).collect(),
+                    operators: signs.iter().map(|sign| self.operators(kind)[*sign]).collect(),
+                };
+                Some(Exercise {
+                    terse: chain.terse(),
+                    words: chain.words(),
+                    gold: chain.value()?.to_string(),
+                    essence: chain.essence(),
+                })
+            }
+            Kind::Countdown => {
+                let target = self.target.map_or((1, 100), Range::ends);
+                let range = i64::from(target.0)..=i64::from(target.1);
+                countdown::exercise(choices, shape.terms as usize, self.operators(kind), &range)
+            }
+            Kind::Sorting => Some(sorting::exercise(choices, style)),
+        }
+    }
+}
+
+fn choice(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Countdown => "\"+\", \"-\", \"*\" and \"/\"",
+        _ => "\"+\", \"-\" and \"*\"",
+    }
+}
+
+/// The numbers of at most so many digits, 0 among them.
+fn power(digits: u32) -> u64 {
+    10_u64.pow(digits)
+}
+
+/// The least number of so many digits: reasoning-gym's "special case for 1 digit" (chain_sum.py).
+fn least(digits: u32) -> u64 {
+    if digits == 1 { 0 } else { power(digits - 1) }
+}

@@ -1,0 +1,258 @@
+//! Graders: from an answer's text to whether it is right. They are functions of two texts: no clock, no
+//! threads, no model. Each does a bounded amount of work on any text; where that is not enough to
+//! tell, or the gold answer makes no sense, the answer is ungradable, which is not the same as wrong.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+mod boxed;
+mod choice;
+mod countdown;
+mod dapo;
+mod hendrycks;
+mod latex;
+mod latex_text;
+mod macros;
+mod number;
+mod prm800k;
+mod python;
+mod symbols;
+mod tinker;
+
+pub use dapo::minerva;
+pub use hendrycks::mathd;
+pub use latex_text::{Untextable, latex_to_text};
+pub use prm800k::{prm800k, split_tuple};
+
+use countdown::Puzzle;
+use number::Kind;
+
+/// How answers are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grader {
+    /// The last box, after the string rules of Hendrycks' MATH.
+    Hendrycks,
+    /// The last box, after the string rules of MATH and of PRM800K.
+    Tinker,
+    /// The last `Answer:` line, after Minerva's string rules.
+    DapoLine,
+    /// The last box, as it is.
+    DapoBox,
+    /// The last number of the answer, which should be an integer.
+    Integer,
+    /// The answer's letter.
+    Choice,
+    /// An expression that makes a target from numbers.
+    Countdown,
+    /// All of the text.
+    Exact,
+    /// The last number of the answer.
+    Number,
+}
+
+/// A verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grade {
+    /// Whether the answer is right.
+    pub correct: bool,
+    /// The answer that was read out of the text, if any.
+    pub found: Option<String>,
+}
+
+/// Why an answer can't be judged.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Ungradable {
+    /// The gold answer makes no sense to the grader.
+    #[error("gold answer `{gold}` is not {expected}, which grader `{grader}` needs")]
+    Gold {
+        /// The grader's name.
+        grader: &'static str,
+        /// The gold answer, or its start.
+        gold: String,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// An answer is too deep, too long-winded or too large for the grader.
+    #[error("answer `{answer}` nests deeper or grows larger than grader `{grader}` follows")]
+    TooMuch {
+        /// The grader's name.
+        grader: &'static str,
+        /// The answer, or its start.
+        answer: String,
+    },
+    /// Upstream's grader would ask sympy, and there is none here.
+    #[error("whether `{given}` equals `{gold}` is algebra, which grader `tinker` leaves to sympy")]
+    Algebra {
+        /// The gold answer, normalised, or its start.
+        gold: String,
+        /// The answer, normalised, or its start.
+        given: String,
+    },
+}
+
+impl Ungradable {
+    fn gold(grader: Grader, gold: &str, expected: &'static str) -> Self {
+        Self::Gold { grader: grader.name(), gold: start(gold), expected }
+    }
+
+    fn too_much(grader: Grader, answer: &str) -> Self {
+        Self::TooMuch { grader: grader.name(), answer: start(answer) }
+    }
+
+    fn algebra(gold: &str, given: &str) -> Self {
+        Self::Algebra { gold: start(gold), given: start(given) }
+    }
+}
+
+impl Grader {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Hendrycks,
+        Self::Tinker,
+        Self::DapoLine,
+        Self::DapoBox,
+        Self::Integer,
+        Self::Choice,
+        Self::Countdown,
+        Self::Exact,
+        Self::Number,
+    ];
+
+    /// Judges an answer.
+    pub fn grade(self, gold: &str, answer: &str) -> Result<Grade, Ungradable> {
+        let borrowed = |(correct, found): (bool, Option<&str>)| (correct, found.map(str::to_owned));
+        let (correct, found) = match self {
+            Self::Hendrycks => borrowed(hendrycks::grade(gold, answer)),
+            Self::Tinker => borrowed(tinker::grade(gold, answer)?),
+            Self::DapoLine => dapo::grade_line(gold, answer),
+            Self::DapoBox => borrowed(dapo::grade_box(gold, answer)),
+            Self::Integer => {
+                let number = number::gold(gold, Kind::Integer);
+                let number = number.ok_or_else(|| Ungradable::gold(self, gold, "an integer"))?;
+                borrowed(number::grade(&number, answer))
+            }
+            Self::Number => {
+                let number = number::gold(gold, Kind::Decimal);
+                let number = number.ok_or_else(|| Ungradable::gold(self, gold, "a number"))?;
+                borrowed(number::grade(&number, answer))
+            }
+            Self::Choice => {
+                let letter = choice::gold(gold).ok_or_else(|| Ungradable::gold(self, gold, "a letter"))?;
+                borrowed(choice::grade(letter, answer))
+            }
+            Self::Countdown => {
+                let puzzle = Puzzle::read(gold).ok_or_else(|| {
+                    Ungradable::gold(self, gold, r#"like {"target": 42, "numbers": [1, 2, 3]}"#)
+                })?;
+                let found = countdown::expression(answer);
+                let solved = found.map_or(Ok(false), |found| puzzle.is_solved_by(found));
+                borrowed((solved.map_err(|_| Ungradable::too_much(self, answer))?, found))
+            }
+            Self::Exact => borrowed((answer.trim() == gold.trim(), Some(answer.trim()))),
+        };
+        Ok(Grade { correct, found })
+    }
+
+    /// Its name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hendrycks => "hendrycks",
+            Self::Tinker => "tinker",
+            Self::DapoLine => "dapo-line",
+            Self::DapoBox => "dapo-box",
+            Self::Integer => "integer",
+            Self::Choice => "choice",
+            Self::Countdown => "countdown",
+            Self::Exact => "exact",
+            Self::Number => "number",
+        }
+    }
+
+    /// The names of all graders.
+    pub fn names() -> [&'static str; 9] {
+        Self::ALL.map(Self::name)
+    }
+
+    /// What it does, in a line, and where it comes from.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Hendrycks => {
+                "the last \\boxed{} equals gold after MATH's string rules (verl, math_reward.py)"
+            }
+            Self::Tinker => {
+                "the last \\boxed{} equals gold after the string rules of MATH or PRM800K \
+                 (tinker-cookbook, math_grading.py; Pilot-Commit, tinker_utils.py)"
+            }
+            Self::DapoLine => {
+                "the last `Answer:` line equals gold after Minerva's string rules (verl, math_dapo.py)"
+            }
+            Self::DapoBox => {
+                "the last \\boxed{} of the last 100 characters is gold to the letter (verl, math_dapo.py)"
+            }
+            Self::Integer => {
+                "the last number in the box, after ####, after `Answer:` or in the text is gold, an integer"
+            }
+            Self::Choice => "the letter in the box, after `Answer:`, in brackets or at the end is gold",
+            Self::Countdown => {
+                "an expression over + - * / with each number once makes the target (TinyZero, countdown.py)"
+            }
+            Self::Exact => "the text equals gold but for white space around either",
+            Self::Number => "the last number in the box, after ####, `Answer:` or in the text is gold",
+        }
+    }
+}
+
+/// A regular expression of our own.
+fn pattern(text: &str) -> regex::Regex {
+    regex::Regex::new(text).expect("patterns are constants, and the tests of their files compile each")
+}
+
+/// The start of a text, for a message.
+fn start(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_configs_say() {
+        for grader in Grader::ALL {
+            assert_eq!(serde_json::to_value(grader).ok(), Some(grader.name().into()));
+            assert!(!grader.about().contains('\n'));
+        }
+    }
+
+    #[test]
+    fn gold_that_makes_no_sense_is_no_wrong_answer() {
+        for grader in [Grader::Integer, Grader::Number, Grader::Choice, Grader::Countdown] {
+            assert!(matches!(grader.grade("what?", "what?"), Err(Ungradable::Gold { .. })), "{grader:?}");
+        }
+        let error = Grader::Integer.grade(&"x".repeat(1000), "5").map_err(|e| e.to_string());
+        assert!(error.is_err_and(|text| text.len() < 200));
+    }
+
+    #[test]
+    fn each_grader_tells_right_from_wrong_and_what_it_read() {
+        for (grader, gold, right, wrong, found) in [
+            (Grader::Hendrycks, "1/2", r"\boxed{\frac12}", r"\boxed{\frac13}", r"\frac12"),
+            (Grader::Tinker, "1/2", r"\boxed{\frac12}", r"\boxed{\frac13}", r"\frac12"),
+            (Grader::DapoLine, "5", "Answer: $5$", "Answer: 6", "5"),
+            (Grader::DapoBox, "5", r"\boxed{5}", r"\boxed{5.0}", "5"),
+            (Grader::Integer, "#### 1,000", "So 1000 apples.", "1001", "1000"),
+            (Grader::Number, "2.50", "costs $2.5", "costs $2.6", "2.5"),
+            (Grader::Choice, "B", "(B)", "(C)", "B"),
+            (Grader::Countdown, r#"{"target": 6, "numbers": [2, 3]}"#, "<answer>2*3</answer>", "2+3", "2*3"),
+            (Grader::Exact, "yes", " yes\n", "no", "yes"),
+        ] {
+            let correct = Grade { correct: true, found: Some(found.to_owned()) };
+            assert_eq!(grader.grade(gold, right), Ok(correct), "{grader:?}");
+            assert_eq!(grader.grade(gold, wrong).map(|g| g.correct), Ok(false), "{grader:?}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The answer inside a text's last `\boxed{…}`, in the three ways in which the graders look for it.
+//! They differ on texts with unbalanced braces and on boxes without any. It knows nothing of what an
+//! answer should be.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::pattern;
+
+/// As `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH.
+/// A `\boxed ` before a space goes first, wherever it stands, and ends at a dollar sign. Where upstream
+/// fails on an assertion (an `\fbox`, say) and scores 0, there is no answer.
+pub(super) fn hendrycks(text: &str) -> Option<&str> {
+    if let Some((_, last)) = text.rsplit_once(r"\boxed ") {
+        return Some(last.split_once('$').map_or(last, |(answer, _)| answer));
+    }
+    let (_, last) = text.rsplit_once(r"\boxed")?;
+    closed(last)
+}
+
+/// As `last_boxed_only_string` of verl's `math_dapo.py`: the last `\boxed{`, if it is closed.
+pub(super) fn dapo(text: &str) -> Option<&str> {
+    let at = text.rfind(r"\boxed{")?;
+    closed(&text[at + r"\boxed".len()..])
+}
+
+/// As `extract_boxed` of tinker-cookbook's `math_grading.py`: the box that closes last. A closing brace
+/// too many anywhere in the text hides all of them. Without a box, the word after a bare `\boxed`.
+pub(super) fn tinker(text: &str) -> Option<&str> {
+    static BARE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\\boxed\s+([a-zA-Z0-9]+)"));
+    let mut open = Vec::new();
+    let mut last = None;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => open.push(at),
+            '}' => {
+                let start = open.pop()?;
+                if text[..start].ends_with(r"\boxed") {
+                    last = Some(&text[start + 1..at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    last.or_else(|| Some(BARE.captures(text)?.get(1)?.as_str()))
+}
+
+/// What stands between the brace that `text` starts with and the one that closes it.
+fn closed(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix('{')?;
+    let mut depth = 1_usize;
+    for (at, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&inside[..at]);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_ways_to_a_box() {
+        for (text, by_hendrycks, by_dapo, by_tinker) in [
+            (
+                r"\boxed{1} or \boxed{\frac{1}{2}}.",
+                Some(r"\frac{1}{2}"),
+                Some(r"\frac{1}{2}"),
+                Some(r"\frac{1}{2}"),
+            ),
+            (r"$\boxed 7$ not \boxed{8}", Some("7"), Some("8"), Some("8")),
+            (r"\boxed 7 is", Some("7 is"), None, Some("7")),
+            (r"\fbox{3}", None, None, None),
+            (r"\boxed{4}}", Some("4"), Some("4"), None),
+            (r"\boxed{5} and \boxed{6", None, None, Some("5")),
+            (r"\boxed{a\boxed{b}}", Some("b"), Some("b"), Some(r"a\boxed{b}")),
+            (r"\boxed {9}", Some("{9}"), None, None),
+            ("none", None, None, None),
+        ] {
+            assert_eq!(hendrycks(text), by_hendrycks, "{text}");
+            assert_eq!(dapo(text), by_dapo, "{text}");
+            assert_eq!(tinker(text), by_tinker, "{text}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Letters as answers of multiple choice. It does not know how many choices there are, nor what they
+//! say.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::number::answer_line;
+use super::{boxed, pattern};
+
+/// The letter a gold answer says: `B`, `b`, `(B)`, `B.`. Nothing if it says anything else.
+pub(super) fn gold(text: &str) -> Option<char> {
+    static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*\(?([A-Za-z])\)?[.:]?\s*$"));
+    first(&ALONE, text).map(|(letter, _)| letter)
+}
+
+/// Whether the answer's letter is `gold`, and which it is. It is looked for in the last `\boxed{…}`;
+/// without a box, in the line after the last `Answer:`; without that, it is the last capital in
+/// round brackets; without one, a capital that is the text's last word.
+pub(super) fn grade(gold: char, answer: &str) -> (bool, Option<&str>) {
+    let given = boxed::dapo(answer).or_else(|| answer_line(answer));
+    let found = given.map_or_else(|| in_running_text(answer), leading);
+    (found.is_some_and(|(letter, _)| letter == gold), found.map(|(_, text)| text))
+}
+
+/// The letter that a short answer is or starts with: a capital (`\text{(B)}`, `B. Paris`), or a small
+/// one if nothing follows.
+fn leading(text: &str) -> Option<(char, &str)> {
+    // Brackets, stars and dollar signs, and macros that set text.
+    const OPENING: &str = r"(?:[\s*$({\[]|\\[a-z]+\s*\{|\\\()*";
+    static CAPITAL: LazyLock<Regex> =
+        LazyLock::new(|| pattern(&format!(r"^{OPENING}([A-Z])(?:[^A-Za-z0-9'’]|$)")));
+    static SMALL: LazyLock<Regex> =
+        LazyLock::new(|| pattern(&format!(r"^{OPENING}([a-z])[\s*$)}}\].:]*(?:\\\))?[\s.]*$")));
+    first(&CAPITAL, text).or_else(|| first(&SMALL, text))
+}
+
+fn in_running_text(text: &str) -> Option<(char, &str)> {
+    static BRACKETED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\(([A-Z])\)"));
+    static LAST: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:^|[^A-Za-z0-9'’\\])([A-Z])[^A-Za-z0-9]*$"));
+    let bracketed = BRACKETED.captures_iter(text).last().and_then(|found| found.get(1));
+    match bracketed {
+        Some(found) => letter(found.as_str()),
+        // The pattern ends with the text, so that a look at its end is enough, and cheap.
+        None => first(&LAST, end(text)),
+    }
+}
+
+/// The last 64 characters or so.
+fn end(text: &str) -> &str {
+    text.char_indices().nth_back(63).map_or(text, |(at, _)| &text[at..])
+}
+
+fn first<'a>(what: &Regex, text: &'a str) -> Option<(char, &'a str)> {
+    letter(what.captures(text)?.get(1)?.as_str())
+}
+
+fn letter(text: &str) -> Option<(char, &str)> {
+    Some((text.chars().next()?.to_ascii_uppercase(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_found_where_they_are_given() {
+        for answer in [
+            r"(A) is out, so \boxed{B}",
+            r"\boxed{\text{(B)}}",
+            r"$\boxed{b}$",
+            "A or C?\nAnswer: B. Paris",
+            "**Answer:** (B)",
+            "Answer: b",
+            "Not (A). It is (B), I think.",
+            "So it must be B.",
+            "B",
+        ] {
+            assert!(grade('B', answer).0, "{answer}");
+        }
+    }
+
+    #[test]
+    fn words_are_no_letters() {
+        for answer in
+            [r"\boxed{Both}", "Answer: Because", "that is what I had before", "PLAN B2", "", "Bob's"]
+        {
+            assert_eq!(grade('B', answer), (false, None), "{answer}");
+        }
+        assert_eq!(grade('B', r"(B) \boxed{C}"), (false, Some("C")));
+    }
+
+    #[test]
+    fn gold_is_one_letter() {
+        for text in ["B", " b ", "(B)", "B.", "B)"] {
+            assert_eq!(gold(text), Some('B'), "{text}");
+        }
+        for text in ["", "BC", "12", "B or C", "é"] {
+            assert_eq!(gold(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! LaTeX source as a tree, read as tolerantly as pylatexenc 2.11 does (`latexwalker/__init__.py` with
+//! its defaults): every mistake in the source is passed over, and what can be made of the rest is
+//! kept. It knows which macros take arguments, and not what they mean.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::macros::{Body, Text, environment, with_arguments};
+use super::pattern;
+
+/// Groups, formulas, environments and arguments inside each other, at most. Upstream gives up where
+/// Python's stack ends, somewhere past 300.
+const DEEPEST: usize = 100;
+/// Tokens read, at most, for each byte of the source, and at least for this many bytes. What arguments
+/// were read as is thrown away where the source ends before the last of them, and read again. In
+/// `\frac{\frac{\frac{…` that doubles the work with each level; upstream goes on until its timeout.
+const STEPS: usize = 8;
+const LEAST: usize = 1000;
+
+/// A piece of LaTeX.
+#[derive(Debug, PartialEq)]
+pub(super) enum Node<'a> {
+    /// Characters that mean themselves.
+    Chars(String),
+    /// A comment, of which the space after it is left.
+    Comment(&'a str),
+    /// What stands between braces.
+    Group(Vec<Node<'a>>),
+    /// A macro.
+    Macro {
+        /// Its name.
+        name: &'a str,
+        /// Its arguments. Not there if they were not to be read, or the source ended before them.
+        arguments: Option<Vec<Option<Node<'a>>>>,
+        /// The space after its name.
+        space: &'a str,
+    },
+    /// An environment and its body. None of those with a meaning shows its arguments.
+    Environment(&'a str, Vec<Node<'a>>),
+    /// Characters with a meaning of their own, such as `--`.
+    Special(&'a str),
+    /// A formula, inline or on lines of its own.
+    Formula(Display, Vec<Node<'a>>),
+}
+
+/// How a formula is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Display {
+    Inline,
+    Block,
+}
+
+/// A source too deep or too long-winded to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooMuch;
+
+/// Reads all of `source`.
+pub(super) fn read(source: &str) -> Result<Vec<Node<'_>>, TooMuch> {
+    let steps = STEPS * source.len().max(LEAST);
+    let mut reader = Reader { source, steps, depth: 0 };
+    Ok(reader.nodes(0, Until::End, Setting::default())?.0)
+}
+
+struct Reader<'a> {
+    source: &'a str,
+    /// Tokens that may still be read.
+    steps: usize,
+    depth: usize,
+}
+
+/// What tokens depend on.
+#[derive(Clone, Copy, Default)]
+struct Setting {
+    /// Inside `$…$`, where `$$` is two dollar signs.
+    dollar: bool,
+    /// Where brackets are braces.
+    brackets: bool,
+    /// Where `\begin` and `\end` are macros like any other.
+    bare: bool,
+}
+
+/// Where a list of nodes ends. All of them end where the source does.
+#[derive(Clone, Copy)]
+enum Until<'a> {
+    End,
+    Brace(char),
+    Environment(&'a str),
+    Formula(&'a str),
+}
+
+struct Token<'a> {
+    kind: Kind<'a>,
+    /// Where it starts, after the space.
+    start: usize,
+    end: usize,
+    /// The space before it.
+    space: &'a str,
+}
+
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Chars(&'a str),
+    Macro { name: &'a str, space: &'a str },
+    Begin(&'a str),
+    Finish(&'a str),
+    Comment(&'a str),
+    Open(char),
+    Close(char),
+    Formula(&'a str),
+    Special(&'a str),
+    Nothing,
+}
+
+/// An expression, or none where the source ended.
+type Read<T> = Result<Option<(T, usize)>, TooMuch>;
+
+impl<'a> Reader<'a> {
+    /// `get_latex_nodes`: nodes from `at`, and where they end.
+    fn nodes(
+        &mut self,
+        mut at: usize,
+        until: Until<'a>,
+        setting: Setting,
+    ) -> Result<(Vec<Node<'a>>, usize), TooMuch> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(TooMuch);
+        }
+        let inner = Setting { brackets: false, bare: false, ..setting };
+        let setting = Setting { brackets: matches!(until, Until::Brace(']')), ..inner };
+        let mut nodes = Vec::new();
+        let mut chars = String::new();
+        loop {
+            let token = self.token(at, setting)?;
+            chars.push_str(token.space);
+            if let Kind::Chars(more) = token.kind {
+                chars.push_str(more);
+                at = token.end;
+                continue;
+            }
+            if !chars.is_empty() {
+                nodes.push(Node::Chars(std::mem::take(&mut chars)));
+            }
+            at = token.end;
+            match (token.kind, until) {
+                (Kind::Nothing, _) => break,
+                (Kind::Close(brace), Until::Brace(closing)) if brace == closing => break,
+                (Kind::Finish(name), Until::Environment(open)) if name == open => break,
+                (Kind::Formula(mark), Until::Formula(closing)) if mark == closing => break,
+                // Upstream calls these mistakes and passes over them; characters are dealt with above.
+                (Kind::Close(_) | Kind::Finish(_) | Kind::Formula(r"\)" | r"\]") | Kind::Chars(_), _) => {}
+                (Kind::Formula(mark), _) => {
+                    let (closing, display) = match mark {
+                        r"\(" => (r"\)", Display::Inline),
+                        r"\[" => (r"\]", Display::Block),
+                        "$" => ("$", Display::Inline),
+                        _ => (mark, Display::Block),
+                    };
+                    let inside = Setting { dollar: mark == "$", ..inner };
+                    let (body, end) = self.nodes(at, Until::Formula(closing), inside)?;
+                    nodes.push(Node::Formula(display, body));
+                    at = end;
+                }
+                (Kind::Comment(space), _) => nodes.push(Node::Comment(space)),
+                (Kind::Open(brace), _) => {
+                    let (group, end) = self.group(at, brace, inner)?;
+                    nodes.push(group);
+                    at = end;
+                }
+                (Kind::Begin(name), _) => {
+                    let (takes, body) = environment(name);
+                    if let Some((_, end)) = self.arguments(at, takes, Text::Arguments, inner)? {
+                        at = end;
+                    }
+                    let dollar = setting.dollar && body != Body::Formula;
+                    let inside = Setting { dollar, ..inner };
+                    let (body, end) = self.nodes(at, Until::Environment(name), inside)?;
+                    nodes.push(Node::Environment(name, body));
+                    at = end;
+                }
+                (Kind::Macro { name, space }, _) => {
+                    let (takes, text) =
+                        with_arguments(name).map_or(("", Text::Nothing), |m| (m.takes, m.text));
+                    let arguments = self.arguments(at, takes, text, inner)?.map(|(arguments, end)| {
+                        at = end;
+                        arguments
+                    });
+                    nodes.push(Node::Macro { name, arguments, space });
+                }
+                (Kind::Special(chars), _) => nodes.push(Node::Special(chars)),
+            }
+        }
+        self.depth -= 1;
+        Ok((nodes, at))
+    }
+
+    /// `get_latex_braced_group`, after its opening brace.
+    fn group(&mut self, at: usize, brace: char, setting: Setting) -> Result<(Node<'a>, usize), TooMuch> {
+        let closing = if brace == '[' { ']' } else { '}' };
+        let (nodes, end) = self.nodes(at, Until::Brace(closing), setting)?;
+        Ok((Node::Group(nodes), end))
+    }
+
+    /// `parse_args`: a macro's or environment's arguments, unless the source ends before the last one.
+    fn arguments(
+        &mut self,
+        mut at: usize,
+        takes: &str,
+        text: Text,
+        setting: Setting,
+    ) -> Read<Vec<Option<Node<'a>>>> {
+        let setting = Setting { dollar: setting.dollar && !matches!(text, Text::Prose), ..setting };
+        let mut arguments = Vec::with_capacity(takes.len());
+        for kind in takes.bytes() {
+            let argument = match kind {
+                b'{' => match self.expression(at, setting)? {
+                    None => return Ok(None),
+                    read => read,
+                },
+                b'[' => self.optional(at, takes, setting)?,
+                _ => {
+                    // A star is looked for without knowing of formulas.
+                    let token = self.token(at, Setting::default())?;
+                    match token.kind {
+                        Kind::Nothing => return Ok(None),
+                        Kind::Chars("*") => Some((Node::Chars("*".to_owned()), token.end)),
+                        _ => None,
+                    }
+                }
+            };
+            at = argument.as_ref().map_or(at, |(_, end)| *end);
+            arguments.push(argument.map(|(node, _)| node));
+        }
+        Ok(Some((arguments, at)))
+    }
+
+    /// `get_latex_maybe_optional_arg`.
+    fn optional(&mut self, at: usize, takes: &str, setting: Setting) -> Read<Node<'a>> {
+        // Only the line break takes a star and a bracket and nothing else, and its bracket has to follow
+        // at once: in `\\ [C,D]` it starts the next line.
+        if takes == "*[" && self.source[at..].starts_with(char::is_whitespace) {
+            return Ok(None);
+        }
+        let token = self.token(at, Setting { brackets: true, bare: true, ..setting })?;
+        match token.kind {
+            Kind::Open('[') => Ok(Some(self.group(token.end, '[', setting)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// `get_latex_expression`: what TeX takes as one argument.
+    fn expression(&mut self, mut at: usize, setting: Setting) -> Read<Node<'a>> {
+        loop {
+            let token = self.token(at, Setting { brackets: false, bare: true, ..setting })?;
+            let mut end = token.end;
+            let node = match token.kind {
+                Kind::Nothing => return Ok(None),
+                Kind::Comment(_) => {
+                    at = token.end;
+                    continue;
+                }
+                // What ends something else is no argument; it stays for whoever waits for it.
+                Kind::Macro { name: "end", .. } | Kind::Close(_) => {
+                    end = token.start;
+                    Node::Chars(String::new())
+                }
+                Kind::Macro { name, space } => Node::Macro { name, arguments: None, space },
+                Kind::Formula(mark) if mark.starts_with('\\') => {
+                    Node::Macro { name: mark, arguments: None, space: "" }
+                }
+                Kind::Special(chars) => Node::Special(chars),
+                Kind::Open(brace) => return Ok(Some(self.group(token.end, brace, setting)?)),
+                Kind::Chars(chars) | Kind::Formula(chars) | Kind::Begin(chars) | Kind::Finish(chars) => {
+                    Node::Chars(chars.to_owned())
+                }
+            };
+            return Ok(Some((node, end)));
+        }
+    }
+
+    /// `get_token`: the token at `at`.
+    fn token(&mut self, at: usize, setting: Setting) -> Result<Token<'a>, TooMuch> {
+        /// What means more than itself, longest first.
+        const SPECIALS: [&str; 8] = ["---", "--", "``", "''", "!`", "?`", "&", "~"];
+
+        self.steps = self.steps.checked_sub(1).ok_or(TooMuch)?;
+        let (space, paragraph) = space(&self.source[at..]);
+        let start = at + space.len();
+        let rest = &self.source[start..];
+        let token = |kind, len| Token { kind, start, end: start + len, space };
+        let Some(first) = rest.chars().next() else { return Ok(token(Kind::Nothing, 0)) };
+        Ok(match first {
+            _ if paragraph => token(Kind::Chars("\n\n"), 2),
+            '\\' => match escape(rest, setting) {
+                Some((kind, len)) => token(kind, len),
+                // Upstream forgets the space before a backslash that ends the source, and stays there.
+                None => Token { kind: Kind::Nothing, start: at, end: at, space: "" },
+            },
+            '%' => {
+                let (kind, len) = comment(rest);
+                token(kind, len)
+            }
+            '{' => token(Kind::Open('{'), 1),
+            '}' => token(Kind::Close('}'), 1),
+            '[' if setting.brackets => token(Kind::Open('['), 1),
+            ']' if setting.brackets => token(Kind::Close(']'), 1),
+            '$' if rest.starts_with("$$") && !setting.dollar => token(Kind::Formula("$$"), 2),
+            '$' => token(Kind::Formula("$"), 1),
+            _ => match SPECIALS.into_iter().find(|special| rest.starts_with(special)) {
+                Some(special) => token(Kind::Special(special), special.len()),
+                None => token(Kind::Chars(&rest[..first.len_utf8()]), first.len_utf8()),
+            },
+        })
+    }
+}
+
+/// The space that `rest` starts with, and whether an empty line follows: the two line breaks of one are
+/// a token of their own.
+fn space(rest: &str) -> (&str, bool) {
+    let all = &rest[..rest.len() - rest.trim_start().len()];
+    match all.find("\n\n") {
+        Some(at) => (&all[..at], true),
+        None => (all, false),
+    }
+}
+
+/// What starts with a backslash, and how long it is. Nothing if the source ends there.
+fn escape(rest: &str, setting: Setting) -> Option<(Kind<'_>, usize)> {
+    static NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*\{([\w* ._-]+)\}"));
+    let body = &rest[1..];
+    let first = body.chars().next()?;
+    let letters = body.len() - body.trim_start_matches(char::is_alphabetic).len();
+    let (name, after) = body.split_at(letters.max(first.len_utf8()));
+    let mut len = 1 + name.len();
+    if matches!(name, "[" | "]" | "(" | ")") {
+        return Some((Kind::Formula(&rest[..len]), len));
+    }
+    if matches!(name, "begin" | "end") && !setting.bare {
+        return Some(match NAME.captures(after).and_then(|found| Some((found.get(0)?, found.get(1)?))) {
+            None => (Kind::Chars(&rest[..len]), len),
+            Some((all, environment)) if name == "begin" => {
+                (Kind::Begin(environment.as_str()), len + all.end())
+            }
+            Some((all, environment)) => (Kind::Finish(environment.as_str()), len + all.end()),
+        });
+    }
+    // TeX drops the space after a macro of letters, and keeps it after `\&`.
+    let space = if letters > 0 { space(after).0 } else { "" };
+    len += space.len();
+    Some((Kind::Macro { name, space }, len))
+}
+
+/// A comment: of it counts only the space after, from the line's end on, unless the next line is empty.
+fn comment(rest: &str) -> (Kind<'_>, usize) {
+    let Some(end) = rest.find(['\n', '\r']) else { return (Kind::Comment(""), rest.len()) };
+    let next = &rest[end + 1..];
+    if next.starts_with(['\n', '\r']) {
+        return (Kind::Comment(""), end);
+    }
+    let len = rest.len() - next.trim_start().len();
+    (Kind::Comment(&rest[end..len]), len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_passed_over() {
+        let chars = |text: &str| Node::Chars(text.to_owned());
+        assert_eq!(read("a}b"), Ok(vec![chars("a"), chars("b")]));
+        assert_eq!(read("{a"), Ok(vec![Node::Group(vec![chars("a")])]));
+        assert_eq!(read(r"a\end{x}"), Ok(vec![chars("a")]));
+        assert_eq!(read("a \\"), Ok(vec![chars("a")]));
+        let unread = Node::Macro { name: "frac", arguments: None, space: "" };
+        assert_eq!(read(r"\frac{1}"), Ok(vec![unread, Node::Group(vec![chars("1")])]));
+    }
+
+    #[test]
+    fn what_nests_too_deep_or_doubles_is_not_read() {
+        let nested = |n: usize| format!("{}1{}", "{".repeat(n), "}".repeat(n));
+        assert!(read(&nested(DEEPEST - 1)).is_ok());
+        assert_eq!(read(&nested(DEEPEST)), Err(TooMuch));
+        assert_eq!(read(&"{".repeat(100_000)), Err(TooMuch));
+        assert_eq!(read(&r"\frac{".repeat(DEEPEST / 2)), Err(TooMuch));
+    }
+}

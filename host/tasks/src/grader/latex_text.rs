@@ -1,0 +1,252 @@
+//! LaTeX as plain text, as pylatexenc 2.11 writes it (`latex2text/__init__.py` with its defaults), and
+//! then as tinker-cookbook's `_parse_latex` wants it. It knows no mathematics: `\frac{1}{2}` is `1/2`
+//! because a table says so.
+
+use super::latex::{Display, Node, TooMuch, read};
+use super::macros::{Body, Text, environment, with_arguments};
+use super::symbols::symbol;
+
+/// Characters that may be written, at most, for each byte of the source, and at least for this many
+/// bytes. Accents on accents and columns as wide as the widest cell could write far more.
+const GROWTH: usize = 64;
+const LEAST: usize = 1000;
+
+/// Why some LaTeX has no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untextable {
+    /// Upstream raises an exception: for a root without its argument, say.
+    Raised,
+    /// It nests too deep, or is too much work.
+    TooMuch,
+}
+
+impl From<TooMuch> for Untextable {
+    fn from(_: TooMuch) -> Self {
+        Self::TooMuch
+    }
+}
+
+/// `_parse_latex` of tinker-cookbook's `math_grading.py`: LaTeX as text that is close to what sympy
+/// reads.
+pub fn latex_to_text(source: &str) -> Result<String, Untextable> {
+    let source = source.replace(r"\tfrac", r"\frac").replace(r"\dfrac", r"\frac");
+    // So that a mixed number is told from its fraction.
+    let source = source.replace(r"\frac", r" \frac");
+    let writer = Writer { most: GROWTH * source.len().max(LEAST) };
+    let mut text = writer.list(&read(&source)?, Place::Prose)?;
+    for (sign, by) in [("√", "sqrt"), ("π", "pi"), ("∞", "inf"), ("∪", "U"), ("·", "*"), ("×", "*")]
+    {
+        if text.contains(sign) {
+            text = text.replace(sign, by);
+        }
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// Where text is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Outside formulas: spaces are kept, but for those after a macro's name.
+    Prose,
+    /// In a formula: spaces alone are dropped, and those after a macro's name kept.
+    Formula,
+}
+
+struct Writer {
+    /// The longest that any text may get.
+    most: usize,
+}
+
+type Written = Result<String, Untextable>;
+
+impl Writer {
+    /// `nodelist_to_text`.
+    fn list(&self, nodes: &[Node], place: Place) -> Written {
+        let mut out = String::new();
+        let mut after_name = "";
+        for node in nodes {
+            if place == Place::Formula && matches!(node, Node::Chars(_)) {
+                out.push_str(after_name);
+            }
+            out.push_str(&self.node(node, place)?);
+            after_name = match node {
+                // Without any argument: an optional one that is missing does not count.
+                Node::Macro { name, arguments, space } => {
+                    let takes = with_arguments(name).map_or("", |known| known.takes);
+                    let given = arguments.as_ref().is_some_and(|given| given.iter().any(Option::is_some));
+                    if given || (arguments.is_some() && takes.contains('{')) { "" } else { space }
+                }
+                _ => "",
+            };
+            out = self.bounded(out)?;
+        }
+        Ok(out)
+    }
+
+    /// `node_to_text`.
+    fn node(&self, node: &Node, place: Place) -> Written {
+        match node {
+            Node::Chars(chars) if place == Place::Formula && chars.trim().is_empty() => Ok(String::new()),
+            Node::Chars(chars) => Ok(chars.clone()),
+            Node::Comment(space) => Ok((*space).to_owned()),
+            Node::Group(nodes) => self.list(nodes, place),
+            Node::Macro { name, arguments, .. } => self.macro_text(name, arguments.as_deref(), place),
+            Node::Environment(name, body) => match environment(name).1 {
+                Body::Plain => self.list(body, place),
+                Body::Matrix => self.matrix(body, place),
+                Body::Formula => self.formula(body, Display::Block),
+            },
+            Node::Special(chars) => Ok(special(chars).to_owned()),
+            Node::Formula(display, body) => self.formula(body, *display),
+        }
+    }
+
+    /// `macro_node_to_text`.
+    fn macro_text(&self, name: &str, arguments: Option<&[Option<Node>]>, place: Place) -> Written {
+        let Some(known) = with_arguments(name) else {
+            return Ok(symbol(name).unwrap_or_default().to_owned());
+        };
+        let arguments = arguments.unwrap_or_default();
+        let argument = |node: &Option<Node>| match node {
+            None => Ok(String::new()),
+            Some(node) => self.node(node, place),
+        };
+        match known.text {
+            Text::Nothing => Ok(String::new()),
+            Text::Arguments | Text::Prose => arguments.iter().map(argument).collect(),
+            // Arguments that no one asks for are not written, and so can't fail.
+            Text::Template(template) if !template.contains('%') => Ok(template.to_owned()),
+            Text::Template(template) => {
+                let texts = arguments.iter().map(argument).collect::<Result<Vec<_>, _>>()?;
+                self.bounded(fill(template, &texts)?)
+            }
+            Text::Alphabet(alphabet) => {
+                let text = arguments.first().map_or(Ok(String::new()), argument)?;
+                Ok(text.chars().map(|c| alphabet.letter(c)).collect())
+            }
+            Text::Accent(accent) => {
+                let text = match arguments.first() {
+                    None => " ".to_owned(),
+                    Some(node) => argument(node)?.trim().to_owned(),
+                };
+                let mut out = String::new();
+                text.chars().for_each(|c| accent.put(c, &mut out));
+                self.bounded(out)
+            }
+        }
+    }
+
+    /// `math_node_to_text`.
+    fn formula(&self, body: &[Node], display: Display) -> Written {
+        let text = self.list(body, Place::Formula)?;
+        let text = text.trim();
+        match display {
+            Display::Inline => Ok(text.to_owned()),
+            Display::Block => self.bounded(format!("\n    {}\n", text.replace('\n', "\n    "))),
+        }
+    }
+
+    /// `fmt_matrix_environment_node`: rows and columns in brackets, all cells as wide as the widest.
+    fn matrix(&self, body: &[Node], place: Place) -> Written {
+        let rows = body.split(|node| matches!(node, Node::Macro { name: "\\", .. })).map(|row| {
+            let cells = row.split(|node| *node == Node::Special("&")).filter(|cell| !cell.is_empty());
+            cells.map(|cell| Ok(self.list(cell, place)?.trim().to_owned())).collect()
+        });
+        let rows = rows.collect::<Result<Vec<Vec<String>>, Untextable>>()?;
+        let widths = rows.iter().flatten().map(|cell| cell.chars().count());
+        // Upstream asks for the largest of none.
+        let width = widths.max().ok_or(Untextable::Raised)?;
+        let cells = rows.iter().map(Vec::len).sum::<usize>();
+        if cells.saturating_mul(width) > self.most {
+            return Err(Untextable::TooMuch);
+        }
+        let row = |cells: &Vec<String>| {
+            cells.iter().map(|cell| format!("{cell:>width$}")).collect::<Vec<_>>().join(" ")
+        };
+        Ok(format!("[ {} ]", rows.iter().map(row).collect::<Vec<_>>().join("; ")))
+    }
+
+    fn bounded(&self, text: String) -> Written {
+        if text.len() > self.most { Err(Untextable::TooMuch) } else { Ok(text) }
+    }
+}
+
+/// Python's `template % arguments`. With more or fewer `%s` than arguments, upstream warns and keeps the
+/// template; where a numbered one is missing, it fails.
+fn fill(template: &str, arguments: &[String]) -> Written {
+    let mut parts = template.split("%s");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let rest: Vec<&str> = parts.collect();
+    if rest.is_empty() {
+        let (before, numbered) = template.split_once("%(").ok_or(Untextable::Raised)?;
+        let (number, after) = numbered.split_once(")s").ok_or(Untextable::Raised)?;
+        let at: usize = number.parse().map_err(|_| Untextable::Raised)?;
+        let argument = arguments.get(at.wrapping_sub(1)).ok_or(Untextable::Raised)?;
+        return Ok(format!("{before}{argument}{after}"));
+    }
+    if rest.len() != arguments.len() {
+        return Ok(template.to_owned());
+    }
+    for (argument, part) in arguments.iter().zip(rest) {
+        out.push_str(argument);
+        out.push_str(part);
+    }
+    Ok(out)
+}
+
+/// What characters with a meaning of their own stand for.
+fn special(chars: &str) -> &str {
+    match chars {
+        "---" => "—",
+        "--" => "–",
+        "``" => "“",
+        "''" => "”",
+        "!`" => "¡",
+        "?`" => "¿",
+        "&" => "   ",
+        "~" => "\u{a0}",
+        _ => chars,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(source: &str) -> Written {
+        latex_to_text(source)
+    }
+
+    #[test]
+    fn latex_is_written_as_upstream_writes_it() {
+        // Each recorded from pylatexenc 2.11.
+        for (source, expected) in [
+            (r"1\frac12", "1 1/2"),
+            (r"\sqrt[3]{5}\pi", "sqrt(5)pi"),
+            (r"\frac{1}", "%s/%s1"),
+            (r"\mathbb R^{2}", "ℝ^2"),
+            (r"\(a \cdot b \text{ for } c\)", "a * b  for  c"),
+            (r"\alpha x \%", "αx %"),
+            (r"\begin{pmatrix} 1 & 10 \\ 2 \end{pmatrix}", "[  1 10;  2 ]"),
+            (r"\begin{cases} a & b \\ c \end{cases}", "a     b \n c"),
+            (r"\bar{xy}\not=\dot x", "x\u{305}y\u{305}≠ẋ"),
+            (r"\unknown{a}b -- c~d", "ab – c\u{a0}d"),
+            (r"a % b", "a"),
+            (r"a\\[\sqrt", "a"),
+            (r"\d{\bar{x}}", "x\u{323}\u{323}\u{305}"),
+        ] {
+            assert_eq!(text(source).as_deref(), Ok(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn some_latex_has_no_text() {
+        assert_eq!(text(r"\sqrt"), Err(Untextable::Raised));
+        assert_eq!(text(r"\frac\sqrt2"), Err(Untextable::Raised));
+        assert_eq!(text(r"\begin{pmatrix}\end{pmatrix}"), Err(Untextable::Raised));
+        let accents = format!("{}x{}", r"\bar{".repeat(60), "}".repeat(60));
+        assert_eq!(text(&accents), Err(Untextable::TooMuch));
+        let wide = format!(r"\begin{{pmatrix}}{}{}\end{{pmatrix}}", "a".repeat(50_000), "&b".repeat(25_000));
+        assert_eq!(text(&wide), Err(Untextable::TooMuch));
+    }
+}
