@@ -65,14 +65,15 @@ impl Engine for Fake {
 struct EveryThird;
 
 impl Reward<()> for EveryThird {
-    async fn score(&mut self, samples: &[Sample<()>]) -> Vec<Verdict> {
-        samples
+    async fn score(&mut self, samples: &[Sample<()>]) -> Result<Vec<Verdict>, allot::trouble::Trouble> {
+        let verdicts = samples
             .iter()
             .map(|s| {
                 let correct = (s.prompt.0 + s.position).is_multiple_of(3);
                 Verdict { reward: Some(f32::from(correct)), correct }
             })
-            .collect()
+            .collect();
+        Ok(verdicts)
     }
 }
 
@@ -143,7 +144,7 @@ fn host(c: &mut Criterion) {
                 format!("{groups} groups of {rollouts} = {total} rollouts"),
             );
             group.bench_function(id, |b| {
-                b.iter(|| runtime.block_on(step(&run, &mut world, &mut ())).unwrap())
+                b.iter(|| runtime.block_on(step(&run, &mut world, &mut ())).unwrap());
             });
         }
     }

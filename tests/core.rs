@@ -220,7 +220,9 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
         let prompts = prompts();
         for temperature in [1.0, 0.7] {
             let mut all = requests(&prompts, 3);
-            all.iter_mut().for_each(|r| r.sampling.temperature = temperature);
+            for request in &mut all {
+                request.sampling.temperature = temperature;
+            }
             let mut core = Cpu::new(&case.checkpoint, setup(2)).unwrap();
             let answers = core.sample(&all, &[5], 16);
             let whole: Vec<Vec<u32>> =

@@ -47,6 +47,11 @@ fn holdings() -> BTreeMap<String, Files> {
     ]
     .map(|name| (name.to_owned(), name.as_bytes().to_vec()))
     .into();
+    let questions: Files = [
+        ("main/train.jsonl".to_owned(), b"{\"question\": \"1+1=\", \"answer\": \"2\"}\n".repeat(3)),
+        ("main/test.jsonl".to_owned(), b"{\"question\": \"2+2=\", \"answer\": \"4\"}\n".to_vec()),
+    ]
+    .into();
     let escape: Files = [("../../../escaped.parquet".to_owned(), vec![1])].into();
     let gguf: Files = [("model-q8.gguf".to_owned(), vec![1])].into();
     [
@@ -55,6 +60,7 @@ fn holdings() -> BTreeMap<String, Files> {
         ("models/tiny/gguf", gguf),
         ("datasets/tiny/sums", sums),
         ("datasets/tiny/escape", escape),
+        ("datasets/tiny/questions", questions),
     ]
     .map(|(name, files)| (name.to_owned(), files))
     .into()
@@ -316,4 +322,41 @@ fn the_environment_names_hub_cache_and_token() {
     std::fs::remove_file(&out).unwrap();
     std::fs::write(home.path().join("token"), format!("{TOKEN}\n")).unwrap();
     assert!(run(None).status.success() && out.exists());
+}
+
+#[test]
+fn a_run_takes_its_model_and_its_problems_from_the_hub() {
+    let (server, home) = (Server::start(), tempfile::tempdir().unwrap());
+    let config = r#"
+        [run]
+        seed = 1
+        steps = 1
+        groups = 1
+        rollouts = 1
+        [budget]
+        rollouts = 1
+        [policy]
+        use = "uniform"
+        [model]
+        use = "hub:tiny/llama"
+        threads = 1
+        [rollout]
+        max_tokens = 4
+        [reward]
+        grader = "exact"
+        [[data]]
+        files = "hub:tiny/questions/main/train.jsonl"
+        [[evaluation.sets]]
+        files = "hub:tiny/questions/main/test*"
+    "#;
+    let file = home.path().join("run.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
+    command.args(["train", "--dry-run"]).arg(&file).current_dir(home.path());
+    command.env_remove("HF_TOKEN").env_remove("HF_HUB_CACHE").env_remove("HF_HUB_OFFLINE");
+    let output = command.env("HF_ENDPOINT", &server.address).env("HF_HOME", home.path()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("1 to train on") && out.contains("1 in `test`"), "{out}");
+    assert!(err.contains("2 of 3 rows"), "duplicates are told: {err}");
 }

@@ -1,16 +1,17 @@
 //! Pretraining, and the model that ships: what is demonstrated, what is held out, and how the shipped
 //! model's difficulty is spread.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod scratch;
 
 use std::collections::HashSet;
 
-use allot::pretrain::{Alphabet, Lessons, Recipe, folder, measure};
+use allot::pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
 use allot::tokens::Tokens;
 use allot_allocation::seed::Stream;
-use allot_engine::model::{Checkpoint, Decoder, Input};
+use allot_engine::cpu::{Manner, Sequence};
+use allot_engine::model::{Checkpoint, Decoder, Input, token_log_probs};
 use allot_tasks::Ask;
 use candle_core::Device;
 use scratch::{Scratch, root};
@@ -29,6 +30,7 @@ alphabet = "0123456789+-*="
 [[lessons]]
 weights = [1, 1]
 slips = [0.0, 0.5]
+measured = [10, 10]
 mistake = "carry"
 [lessons.task]
 kind = "sums"
@@ -40,6 +42,7 @@ levels = [{ digits = 1 }, { digits = 2 }]
 [[lessons]]
 weights = [2]
 slips = [1.0]
+measured = [10]
 mistake = "digit"
 [lessons.task]
 kind = "products"
@@ -59,7 +62,6 @@ report = 30
 learning_rate = 1e-2
 
 [spread]
-problems = 10
 samples = 4
 "#;
 
@@ -123,7 +125,7 @@ fn what_is_held_out_is_never_demonstrated() {
         }
         let mut stream = Stream::new(1);
         for _ in 0..2000 {
-            let example = lessons.draw(&mut stream).unwrap();
+            let example = lessons.draw(Care::Usual, &mut stream).unwrap();
             let question = text(&recipe, &example.tokens[..example.prompt]);
             assert!(!held_out.contains(&sorted(&question)), "{question}");
         }
@@ -136,9 +138,9 @@ fn examples_come_by_weight_and_go_wrong_by_slip() {
     let lessons = lessons(&recipe);
     let mut stream = Stream::new(2);
     // Of one digit, of two, products; and how many of each were right.
-    let (mut drawn, mut right) = ([0; 3], [0; 3]);
+    let (mut drawn, mut right) = ([0_u32; 3], [0_u32; 3]);
     for _ in 0..4000 {
-        let example = lessons.draw(&mut stream).unwrap();
+        let example = lessons.draw(Care::Usual, &mut stream).unwrap();
         let whole = text(&recipe, &example.tokens);
         let (question, answer) = whole.split_once('=').unwrap();
         assert_eq!(example.prompt, question.len() + 1);
@@ -147,11 +149,19 @@ fn examples_come_by_weight_and_go_wrong_by_slip() {
         let (a, b) = question.split_once(['+', '*']).unwrap();
         let (a, b): (i64, i64) = (a.parse().unwrap(), b.parse().unwrap());
         drawn[level] += 1;
-        right[level] += usize::from(answer == if level == 2 { a * b } else { a + b });
+        right[level] += u32::from(answer == if level == 2 { a * b } else { a + b });
     }
     // The standard deviation of a quarter is 27.
     assert!((890..1110).contains(&drawn[0]) && (890..1110).contains(&drawn[1]), "{drawn:?}");
     assert_eq!((right[0], right[2]), (drawn[0], 0));
+    for _ in 0..1000 {
+        let whole = text(&recipe, &lessons.draw(Care::Full, &mut stream).unwrap().tokens);
+        let (question, answer) = whole.split_once('=').unwrap();
+        let (a, b) = question.split_once(['+', '*']).unwrap();
+        let (a, b): (i64, i64) = (a.parse().unwrap(), b.parse().unwrap());
+        let gold = if question.contains('*') { a * b } else { a + b };
+        assert_eq!(answer, format!("{gold};"), "{question} with care");
+    }
     // A carry comes up in 45 % of sums of two digits, and half of them are forgotten.
     let share = f64::from(right[1]) / f64::from(drawn[1]);
     assert!((share - 0.775).abs() < 0.06, "{share}");
@@ -174,7 +184,8 @@ fn a_recipe_makes_the_same_model_each_time() {
     assert_ne!(weights("first"), weights("short"));
 
     // A table of the model as it lies there, twice the same, and not written over.
-    let table = |said: &str| said[said.find("level ").unwrap()..said.find("at temperature 1").unwrap()].to_owned();
+    let table =
+        |said: &str| said[said.find("level ").unwrap()..said.find("at temperature 1").unwrap()].to_owned();
     assert_eq!(table(&make("first", &["--measure-only"])), table(&first));
     let again = make("first", &[]);
     assert!(again.contains("`first` is there already") && again.ends_with("exit code 2"), "{again}");
@@ -196,12 +207,14 @@ fn the_core_s_model_is_the_decoder_s() {
     let (recipe, tokens) = (Recipe::parse(SMALL, "small").unwrap(), Tokens::read(&path).unwrap());
     let ids = tokens.encode("12+34=46").unwrap();
     let checkpoint = Checkpoint::load(&path, &Device::Cpu).unwrap();
-    let logits = Decoder::new(&checkpoint).forward(&Input::of(&[ids.clone()], &Device::Cpu).unwrap()).unwrap().logits;
-    let logits = allot_engine::model::token_log_probs(&logits, &Input::of(&[ids.clone()], &Device::Cpu).unwrap().tokens);
-    let theirs: Vec<f32> = logits.unwrap().flatten_all().unwrap().to_vec1().unwrap();
+    let decoder = Decoder::new(&checkpoint);
+    let input = Input::of(std::slice::from_ref(&ids), &Device::Cpu).unwrap();
+    let logits = decoder.forward(&input).unwrap().logits;
+    let theirs = token_log_probs(&logits, &input.tokens).unwrap();
+    let theirs: Vec<f32> = theirs.flatten_all().unwrap().to_vec1().unwrap();
     let mut core = folder::read(&path, &alphabet(&recipe), 1).unwrap();
-    let manner = allot_engine::cpu::Manner { temperature: 1.0, recompute: false };
-    let ours = core.score(&[allot_engine::cpu::Sequence { tokens: &ids, prompt: 1 }], manner, false).swap_remove(0);
+    let manner = Manner { temperature: 1.0, recompute: false };
+    let ours = core.score(&[Sequence { tokens: &ids, prompt: 1 }], manner, false).swap_remove(0);
     assert!(ours.iter().zip(&theirs).all(|(o, t)| (o.log_prob - t).abs() < 1e-4), "{ours:?} {theirs:?}");
 }
 
@@ -235,15 +248,18 @@ fn what_a_recipe_can_t_be() {
     let check = |from: &str, to: &str, expected: &str| {
         let text = SMALL.replacen(from, to, 1);
         assert_ne!(text, SMALL, "{from}");
-        let error = Recipe::parse(&text, "small").and_then(|recipe| Lessons::new(&recipe, Alphabet::new(&recipe.tokenizer.alphabet)?));
+        let error = Recipe::parse(&text, "small")
+            .and_then(|recipe| Lessons::new(&recipe, Alphabet::new(&recipe.tokenizer.alphabet)?));
         let error = error.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(expected), "{to}: {error}");
     };
     check("batch = 32", "batch = 0", "`small`: `training.batch` is 0; it is at least 1");
     check("batch = 32", "bach = 32", "unknown field `bach`");
     check("hidden = 16", "hidden = 18", "`model.hidden` is 18");
+    check("batch = 32", "batch = 32\ncareful = 1.1", "`training.careful` is 1.1");
     check("1e-2", "-1.0", "`training.optimizer.learning_rate` is -1");
     check("weights = [1, 1]", "weights = [1]", "the lesson of sums has 1 `weights` for 2 levels");
+    check("measured = [10]", "measured = []", "the lesson of products has 0 `measured` for 1 levels");
     check("slips = [0.0, 0.5]", "slips = [0.0, 1.5]", "the lesson of sums has 1.5 among its `slips`");
     check("slips = [0.0, 0.5]", "slips = [0.0, nan]", "the lesson of sums has NaN among its `slips`");
     check("0123456789+-*=", "0123456789+-=", "'*' of `");

@@ -12,11 +12,17 @@ use sha2::{Digest as _, Sha256};
 
 use crate::outputs::rollouts::Row;
 use crate::record::hex;
+use crate::run::Scores;
 use crate::summary::Totals;
 use crate::trouble::{Result, Trouble};
 
 /// The version of this layout.
 pub const FORMAT: u32 = 1;
+
+/// What a checkpoint is called while it is written, before its name.
+const WRITING: &str = ".writing-";
+/// What one is called whose place a new one of the same step takes, before its name.
+const REPLACED: &str = ".replaced-";
 
 /// The state of a run beside its model and its optimizer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +47,8 @@ pub struct State {
     pub evaluation: serde_json::Value,
     /// What the closing table is made of.
     pub totals: Totals,
+    /// The last score, and the steps finished by then: a score is taken once.
+    pub scored: Option<(u32, Scores)>,
     /// Bytes of the record by then.
     pub record: u64,
     /// Bytes of the metrics.
@@ -92,11 +100,9 @@ impl Checkpoints {
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
         let name = format!("step-{:06}", state.steps);
-        let (aside, place) = (self.folder.join(format!(".writing-{name}")), self.folder.join(&name));
+        let (aside, place) = (self.folder.join(format!("{WRITING}{name}")), self.folder.join(&name));
         let told = |path: &Path, e: &std::io::Error| Trouble::file("write", path, e);
-        if aside.exists() {
-            std::fs::remove_dir_all(&aside).map_err(|e| Trouble::file("remove", &aside, &e))?;
-        }
+        self.clear()?;
         let write = || -> Result<()> {
             std::fs::create_dir_all(&aside).map_err(|e| told(&aside, &e))?;
             fill(&aside)?;
@@ -107,33 +113,69 @@ impl Checkpoints {
                 let inside = file.strip_prefix(&aside).unwrap_or(&file).display().to_string();
                 manifest.files.insert(inside, sha256(&file)?);
                 // On the disk before the folder has its name.
-                File::open(&file).and_then(|f| f.sync_all()).map_err(|e| told(&file, &e))?;
+                File::options()
+                    .write(true)
+                    .open(&file)
+                    .and_then(|f| f.sync_all())
+                    .map_err(|e| told(&file, &e))?;
             }
             let path = aside.join("manifest.json");
             let text = serde_json::to_vec_pretty(&manifest);
             let text = text.map_err(|e| Trouble::new(format!("no manifest: {e}")))?;
             std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
-            File::open(&path).and_then(|f| f.sync_all()).map_err(|e| told(&path, &e))?;
-            // The same step again, as after a stop that came between this and the next one.
+            File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|f| f.sync_all())
+                .map_err(|e| told(&path, &e))?;
+            lasting(&aside.join("model"))?;
+            lasting(&aside)?;
+            // The same step again, as at the end of a run. Until the new one has its name there is the
+            // old one, under either of its names.
             if place.exists() {
-                std::fs::remove_dir_all(&place).map_err(|e| Trouble::file("remove", &place, &e))?;
+                let old = self.folder.join(format!("{REPLACED}{name}"));
+                std::fs::rename(&place, &old).map_err(|e| told(&old, &e))?;
             }
             std::fs::rename(&aside, &place).map_err(|e| told(&place, &e))?;
-            File::open(&self.folder).and_then(|f| f.sync_all()).map_err(|e| told(&self.folder, &e))
+            lasting(&self.folder)
         };
         write().inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&aside);
         })?;
-        let all = self.all()?;
-        for old in all.iter().rev().skip(self.keep as usize) {
+        // One of a later step is of a future that did not come: it was damaged, and an earlier one taken.
+        let (past, future): (Vec<_>, Vec<_>) = self.all()?.into_iter().partition(|p| *p <= place);
+        for old in past.iter().rev().skip(self.keep as usize).chain(&future) {
             std::fs::remove_dir_all(old).map_err(|e| Trouble::file("remove", old, &e))?;
         }
+        self.clear()?;
         Ok(place)
+    }
+
+    /// Puts in order what a stop in the middle of writing left: one that was to be replaced has its name
+    /// again where the new one has not got it, and all else that has no name goes away.
+    fn clear(&self) -> Result<()> {
+        for path in self.entries()? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let place = name.strip_prefix(REPLACED).map(|name| self.folder.join(name));
+            if let Some(place) = place.filter(|place| !place.exists()) {
+                std::fs::rename(&path, &place).map_err(|e| Trouble::file("write", &place, &e))?;
+            } else if name.starts_with(REPLACED) || name.starts_with(WRITING) {
+                std::fs::remove_dir_all(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one was being written when the program stopped.
+    pub fn interrupted(&self) -> Result<bool> {
+        let writing = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(WRITING));
+        Ok(self.entries()?.iter().any(writing))
     }
 
     /// The newest checkpoint whose files are all as they were written, if there is one, and what is wrong
     /// with those that are newer.
     pub fn newest(&self) -> Result<(Option<(PathBuf, Manifest)>, Vec<Trouble>)> {
+        self.clear()?;
         let mut broken = Vec::new();
         for folder in self.all()?.into_iter().rev() {
             match verified(&folder) {
@@ -146,15 +188,19 @@ impl Checkpoints {
 
     /// All that have their name, the oldest first.
     fn all(&self) -> Result<Vec<PathBuf>> {
+        let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("step-"));
+        let mut all: Vec<PathBuf> = self.entries()?.into_iter().filter(named).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    fn entries(&self) -> Result<Vec<PathBuf>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(Trouble::file("read", &self.folder, &e)),
         };
-        let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("step-"));
-        let mut all: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).filter(named).collect();
-        all.sort();
-        Ok(all)
+        Ok(entries.filter_map(|e| Some(e.ok()?.path())).collect())
     }
 }
 
@@ -198,6 +244,14 @@ fn verified(folder: &Path) -> Result<Manifest> {
         }
     }
     Ok(manifest)
+}
+
+/// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
+fn lasting(folder: &Path) -> Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Trouble::file("write", folder, &e))
 }
 
 /// All files below a folder, in order.

@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod new;
 mod policies;
+mod pretrain;
 mod replay;
 mod simulate;
 mod train;
@@ -32,6 +33,8 @@ enum Command {
     Train(train::Train),
     /// Run a policy in the coin-flip world, in seconds
     Simulate(simulate::Simulate),
+    /// Make a small model from nothing, by sloppy demonstrations, in minutes
+    Pretrain(pretrain::Pretrain),
     /// Ask a policy again what a recorded run asked, and show where it differs
     Replay(replay::Replay),
     /// Start a policy of your own
@@ -64,6 +67,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::Check(command) => check::run(&command, screen),
         Command::Train(command) => train::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
+        Command::Pretrain(command) => pretrain::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),
         Command::New(command) => new::run(&command, screen),
         Command::Build(command) => build::run(&command, screen),
@@ -100,7 +104,8 @@ impl Screen<'_> {
     /// How it is going, drawn over what was drawn before; nothing where that can't be.
     pub fn draw(&mut self, line: impl std::fmt::Display) {
         if self.live {
-            let _ = write!(self.progress, "\r\x1b[2K{line}");
+            // Without a wrap at the edge: of a line that became two, only the second is drawn over.
+            let _ = write!(self.progress, "\r\x1b[2K\x1b[?7l{line}\x1b[?7h");
             let _ = self.progress.flush();
         }
     }

@@ -1,6 +1,7 @@
 //! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
 //! simulated run and a training run have of their own is in [`simulate`] and [`train`].
 
+pub mod reward;
 pub mod simulate;
 pub mod train;
 
@@ -285,9 +286,10 @@ fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
         message = message.replace(rust, words);
     }
     let trouble = Trouble::new(format!("{place}: {message}"));
-    // serde names the unknown field first and then all that it expected, each in backticks.
+    // serde names the unknown field or variant first and then all that it expected, each in backticks.
     let mut names = message.split('`').skip(1).step_by(2);
-    match (message.starts_with("unknown field"), names.next()) {
+    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+    match (unknown, names.next()) {
         (true, Some(unknown)) => match nearest(unknown, names) {
             Some(near) => trouble.hint(format!("did you mean `{near}`?")),
             None => trouble,

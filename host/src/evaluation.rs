@@ -89,7 +89,7 @@ impl Evaluation {
             let samples = engine.sample(grant).await.map_err(failed)?;
             let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
             self.books.charge(paid).map_err(|fault| Stop::Books { step: steps, fault })?;
-            let verdicts = reward.score(&samples).await;
+            let verdicts = reward.score(&samples).await.map_err(Stop::Reward)?;
 
             let mut tallies: BTreeMap<PromptId, Tally> = BTreeMap::new();
             let mut sources: BTreeMap<&str, Vec<Tally>> = BTreeMap::new();

@@ -46,8 +46,12 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             }
             hints.extend(kept(folder, view, state, None));
         }
-        Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
-        Stop::Engine { .. } | Stop::Refused { .. } | Stop::Books { .. } => {}
+        Stop::Reward(trouble) | Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
+        Stop::Refused { .. } => {
+            let what = "lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint";
+            hints.push(what.to_owned());
+        }
+        Stop::Engine { .. } | Stop::Books { .. } => {}
     }
     if let Some(folder) = folder {
         hints.push(format!("all that was finished is in {}", folder.join("record.jsonl").display()));
@@ -72,7 +76,11 @@ pub fn text(config: &impl Serialize) -> Result<String> {
 pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let text = text(config)?;
     let mut file = std::fs::File::create_new(path).map_err(|e| Trouble::file("write", path, &e))?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| Trouble::file("write", path, &e))
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| {
+        // Half a config would keep its place from a whole one.
+        let _ = std::fs::remove_file(path);
+        Trouble::file("write", path, &e)
+    })
 }
 
 /// A policy's own words.

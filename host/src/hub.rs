@@ -42,6 +42,24 @@ pub fn dataset(id: &str, pattern: &str) -> Result<Vec<PathBuf>> {
     Hub::from_env()?.dataset(id, pattern)
 }
 
+/// Whether a path is the address of a data set's files on the hub, as in
+/// `hub:openai/gsm8k@main/main/train-*.parquet`.
+pub fn is_address(path: &Path) -> bool {
+    path.to_string_lossy().starts_with("hub:")
+}
+
+/// The files at such an address, fetched: `hub:`, the data set's id, and which of its files, with `*` for
+/// anything.
+pub fn at(address: &Path) -> Result<Vec<PathBuf>> {
+    let text = address.to_string_lossy();
+    let parts: Vec<&str> = text.trim_start_matches("hub:").splitn(3, '/').collect();
+    let [owner, name, pattern] = parts[..] else {
+        let what = format!("`{text}` names no files of a data set");
+        return Err(Trouble::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
+    };
+    dataset(&format!("{owner}/{name}"), pattern)
+}
+
 impl Hub {
     /// The hub that the environment names.
     pub fn from_env() -> Result<Self> {

@@ -19,7 +19,7 @@ use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
 use crate::outputs::tensorboard::Events;
 use crate::progress::Progress;
 use crate::record::{Record, StepEnd, hex};
-use crate::reward::Graded;
+use crate::reward::graded::Graded;
 use crate::run::{Course, Go, Scores};
 use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
@@ -44,6 +44,10 @@ pub struct Keeper<'a, 's> {
     stop: Arc<AtomicBool>,
     step: Tally,
     clock: Clock,
+    /// The last score, and the steps finished by then.
+    scored: Option<(u32, Scores)>,
+    /// Whether the budget was spent before the step at hand, which is the last one then.
+    spent: bool,
     /// The newest checkpoint.
     pub saved: Option<PathBuf>,
 }
@@ -91,14 +95,14 @@ impl<'a, 's> Keeper<'a, 's> {
         Ok(Self::of(prepared, evaluation, place, progress, stop, (table, metrics, events, totals)))
     }
 
-    /// The keeper of a run that goes on from a checkpoint's state. Also gives its record.
+    /// The keeper of a run that goes on from a checkpoint and its state. Also gives its record.
     pub fn resumed(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
         place: &Place<'_>,
         progress: Progress<'a, 's>,
         stop: Arc<AtomicBool>,
-        state: State,
+        (checkpoint, state): (PathBuf, State),
     ) -> Result<(Self, Record)> {
         let folder = place.folder;
         let record = Record::resume(&folder.join("record.jsonl"), state.record)?;
@@ -106,7 +110,9 @@ impl<'a, 's> Keeper<'a, 's> {
         let metrics = Metrics::resume(&folder.join("metrics.jsonl"), state.metrics)?;
         let events = Events::resume(&folder.join("tensorboard"), state.events)?;
         let kept = (table, metrics, events, state.totals);
-        Ok((Self::of(prepared, evaluation, place, progress, stop, kept), record))
+        let keeper = Self::of(prepared, evaluation, place, progress, stop, kept);
+        let spent = State::books(&state.books)?.exhausted();
+        Ok((Self { scored: state.scored, spent, saved: Some(checkpoint), ..keeper }, record))
     }
 
     fn of(
@@ -138,6 +144,8 @@ impl<'a, 's> Keeper<'a, 's> {
             stop,
             step: Tally::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
+            scored: None,
+            spent: false,
             saved: None,
         }
     }
@@ -154,14 +162,19 @@ impl<'a, 's> Keeper<'a, 's> {
     pub fn finish(mut self, world: &Trained<'_>) -> Result<(Totals, &'a mut Screen<'s>)> {
         self.save(world)?;
         self.table.finish()?;
+        self.progress.unjudged_in_all(world.reward.unjudged, world.reward.last_trouble.as_deref());
         Ok((self.totals, self.progress.screen))
     }
 
     fn save(&mut self, world: &Trained<'_>) -> Result<()> {
+        let core = world.engine.core();
+        if !core.trained().iter().all(|w| w.is_finite()) {
+            return Err(broken(&format!("the weights after step {} are", world.steps)));
+        }
         self.table.close_part()?;
+        world.record.sync()?;
         self.metrics.sync()?;
         self.events.sync()?;
-        let core = world.engine.core();
         let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
         samples.sort_by_key(|(id, _)| *id);
         let state = State {
@@ -175,6 +188,7 @@ impl<'a, 's> Keeper<'a, 's> {
             books: State::of_books(&world.books)?,
             evaluation: State::of_books(self.evaluation.books())?,
             totals: self.totals.clone(),
+            scored: self.scored.clone(),
             record: world.record.bytes(),
             metrics: self.metrics.bytes(),
             events: self.events.bytes(),
@@ -253,6 +267,9 @@ impl Watch<Answer> for Keeper<'_, '_> {
         samples: &[Sample<Answer>],
         outcomes: &[Outcome],
     ) -> Result<()> {
+        if samples.iter().any(|s| !s.log_prob.is_finite()) {
+            return Err(broken(&format!("probabilities in step {} are", view.step)));
+        }
         let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.sampled += 1;
@@ -295,6 +312,12 @@ impl Watch<Answer> for Keeper<'_, '_> {
 
 impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
     async fn score(&mut self, world: &mut Trained<'p>) -> std::result::Result<Scores, Stop> {
+        // After a stop between a step and the run's end, or where no step came after the last score.
+        if let Some((steps, scores)) = &self.scored
+            && *steps == world.steps
+        {
+            return Ok(scores.clone());
+        }
         let began = Instant::now();
         let (scores, answered) =
             self.evaluation.score(&mut world.engine, &mut world.reward, world.steps).await?;
@@ -305,20 +328,25 @@ impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
             self.table.add(row).map_err(Stop::Record)?;
         }
         self.clock.evaluating += began.elapsed().as_secs_f64();
+        self.scored = Some((world.steps, scores.clone()));
         Ok(scores)
     }
 
     fn after(&mut self, world: &mut Trained<'p>, end: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(end);
         let numbers = self.numbers(end);
+        // The step after the budget is the run's last one. Taken up from a checkpoint in between, a run
+        // could not know that it is behind it.
+        let last = std::mem::replace(&mut self.spent, world.books.exhausted());
         let mut keep = || -> Result<Go> {
             self.metrics.write(end.step + 1, &numbers)?;
             for (name, value) in &numbers {
                 self.events.scalar(name, end.step + 1, *value)?;
             }
             self.progress.step(end);
+            self.progress.unjudged(world.reward.unjudged, world.reward.last_trouble.as_deref());
             let pause = self.stop.load(Ordering::SeqCst);
-            if pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every) {
+            if !last && (pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every)) {
                 self.save(world)?;
             }
             Ok(if pause { Go::Pause } else { Go::On })
@@ -327,7 +355,24 @@ impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
     }
 }
 
-/// What a run is called in its tables: its folder's name.
+/// Writes what is missing from the table of a run that is over, where it was stopped just before.
+pub fn complete(folder: &Path, state: State) -> Result<()> {
+    let rollouts = folder.join("rollouts");
+    let is_there = |part: u32| rollouts.join(format!("part-{part:05}.parquet")).exists();
+    if state.pending.is_empty() || !is_there(state.parts) || is_there(state.parts + 1) {
+        return Ok(());
+    }
+    Table::resume(&rollouts, &name(folder), state.parts, state.pending)?.finish()
+}
+
+/// A model whose numbers have left all bounds.
+fn broken(what: &str) -> Trouble {
+    let trouble = Trouble::new(format!("{what} not finite: an earlier update has broken the model"));
+    trouble.hint("lower `optimizer.learning_rate`, and begin from an earlier checkpoint's `model`")
+}
+
+/// What a run is called in its tables: its folder's name, however its path is written.
 fn name(folder: &Path) -> String {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     folder.file_name().map_or_else(|| "run".to_owned(), |n| n.to_string_lossy().into_owned())
 }

@@ -17,6 +17,7 @@ pub mod keeper;
 pub mod made;
 pub mod models;
 pub mod outputs;
+pub mod pretrain;
 pub mod problems;
 pub mod progress;
 pub mod record;

@@ -20,7 +20,7 @@ use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
 pub use alphabet::Alphabet;
-pub use lessons::{Example, Lessons, Level};
+pub use lessons::{Care, Example, Lessons, Level};
 pub use slip::Mistake;
 pub use spread::{Row, Spread, measure};
 pub use training::{Progress, train};
@@ -77,6 +77,8 @@ pub struct LessonConfig {
     pub weights: Vec<f64>,
     /// The chance of a mistake at each level.
     pub slips: Vec<f64>,
+    /// Held-out problems of each level that the model is measured on, at most.
+    pub measured: Vec<usize>,
     /// How a demonstration goes wrong.
     pub mistake: Mistake,
     /// The task.
@@ -93,6 +95,10 @@ pub struct TrainingConfig {
     pub steps: u32,
     /// Examples in each.
     pub batch: usize,
+    /// The share of the steps, from the first on, in which nothing goes wrong. What is mostly shown with
+    /// mistakes is learned late or not at all; what was learned before is kept, and done now and then.
+    #[serde(default)]
+    pub careful: f64,
     /// Threads. Sums are made thread by thread, so that another number makes another model, by rounding.
     pub threads: usize,
     /// Steps from one line of progress to the next.
@@ -105,15 +111,13 @@ pub struct TrainingConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpreadConfig {
-    /// Held-out problems at each level, at most.
-    pub problems: usize,
     /// Answers sampled for each.
     pub samples: u32,
 }
 
 impl Default for SpreadConfig {
     fn default() -> Self {
-        Self { problems: 200, samples: 16 }
+        Self { samples: 16 }
     }
 }
 
@@ -143,7 +147,6 @@ impl Recipe {
             ("training.batch", training.batch as u64),
             ("training.threads", training.threads as u64),
             ("training.report", u64::from(training.report)),
-            ("spread.problems", spread.problems as u64),
             ("spread.samples", u64::from(spread.samples)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
@@ -152,7 +155,12 @@ impl Recipe {
         // A head turns its numbers in pairs.
         if !model.hidden.is_multiple_of(2 * model.heads) {
             let (hidden, heads) = (model.hidden, model.heads);
-            return Err(format!("`model.hidden` is {hidden}; it is an even number for each of {heads} heads"));
+            return Err(format!(
+                "`model.hidden` is {hidden}; it is an even number for each of {heads} heads"
+            ));
+        }
+        if !(0.0..=1.0).contains(&training.careful) {
+            return Err(format!("`training.careful` is {}; it is a share, from 0 to 1", training.careful));
         }
         if let Some((key, value, rule)) = training.optimizer.wrong() {
             return Err(format!("`training.optimizer.{key}` is {value}; {rule}"));
@@ -162,13 +170,20 @@ impl Recipe {
         }
         for lesson in &self.lessons {
             let (kind, levels) = (lesson.task.kind, lesson.task.levels.len());
-            for (key, values, most) in [("weights", &lesson.weights, f64::MAX), ("slips", &lesson.slips, 1.0)] {
+            if lesson.measured.len() != levels {
+                let found = lesson.measured.len();
+                return Err(format!("the lesson of {kind} has {found} `measured` for {levels} levels"));
+            }
+            for (key, values, most) in [("weights", &lesson.weights, f64::MAX), ("slips", &lesson.slips, 1.0)]
+            {
                 if values.len() != levels {
                     let found = values.len();
                     return Err(format!("the lesson of {kind} has {found} `{key}` for {levels} levels"));
                 }
                 if let Some(value) = values.iter().find(|v| !(0.0..=most).contains(*v)) {
-                    return Err(format!("the lesson of {kind} has {value} among its `{key}`, which can't be"));
+                    return Err(format!(
+                        "the lesson of {kind} has {value} among its `{key}`, which can't be"
+                    ));
                 }
             }
         }

@@ -2,15 +2,16 @@
 //! tokens that ask them.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allot_tasks::Problem;
-use allot_tasks::dataset::{Dataset, DatasetConfig, Split};
+use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::generate;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::train::TrainConfig;
 use crate::evaluation::Set;
+use crate::hub;
 use crate::record::hex;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble};
@@ -64,6 +65,11 @@ impl Problems {
             sets.push((name, problems));
         }
 
+        if sets.is_empty() {
+            let what =
+                "nothing is held out, and the accuracy stays 0; `held_out` of a task or of data is a share";
+            notes.push(what.to_owned());
+        }
         // What is held out is never trained on, wherever else it is found.
         let secret: HashSet<String> = sets.iter().flat_map(|(_, p)| p).map(asked).collect();
         let before = train.len();
@@ -73,6 +79,10 @@ impl Problems {
             notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
         }
 
+        if train.is_empty() && before > 0 {
+            let trouble = Trouble::new("there are no problems to train on");
+            return Err(trouble.hint("all that the config names are held out by it, too"));
+        }
         let mut loaded = Self { all: Vec::new(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
         loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
         loaded.train = loaded.all.len();
@@ -131,7 +141,10 @@ impl Problems {
         if self.all.len() == before {
             let trouble = Trouble::new(format!("there are no problems {which}"));
             return Err(if left_out > 0 {
-                trouble.hint("all prompts are too long: raise `model.max_prompt_tokens`, or shorten answers")
+                trouble.hint(format!(
+                    "all prompts are longer than {longest} tokens (up to {longest_seen}): shorten answers by \
+                     `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
+                ))
             } else {
                 trouble
             });
@@ -142,9 +155,28 @@ impl Problems {
 
 fn dataset(config: &DatasetConfig, notes: &mut Vec<String>) -> Result<Dataset> {
     let told = |e: allot_tasks::dataset::DataError| Trouble::told(e.to_string(), e.hint().as_deref());
-    let dataset = Dataset::load(config, Path::new("")).map_err(told)?;
+    let mut local = config.clone();
+    local.files = Files::Many(files(&config.files)?);
+    let dataset = Dataset::load(&local, Path::new("")).map_err(told)?;
     notes.extend(dataset.report.sentences());
     Ok(dataset)
+}
+
+/// The files of a data set on this machine: those on the hub are fetched.
+fn files(files: &Files) -> Result<Vec<PathBuf>> {
+    let named = match files {
+        Files::One(file) => std::slice::from_ref(file),
+        Files::Many(files) => files,
+    };
+    let mut all = Vec::with_capacity(named.len());
+    for file in named {
+        if hub::is_address(file) {
+            all.extend(hub::at(file)?);
+        } else {
+            all.push(file.clone());
+        }
+    }
+    Ok(all)
 }
 
 /// What a problem asks, whatever counts as right.

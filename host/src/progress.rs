@@ -20,6 +20,8 @@ pub struct Progress<'a, 's> {
     steps_before: u32,
     accuracy: f64,
     effective: u64,
+    /// Answers without a verdict that were told of.
+    unjudged: u64,
 }
 
 impl<'a, 's> Progress<'a, 's> {
@@ -35,7 +37,18 @@ impl<'a, 's> Progress<'a, 's> {
     ) -> Self {
         let (steps_before, before, tokens_before) = done;
         let began = Instant::now();
-        Self { screen, steps, budget, began, before, tokens_before, steps_before, accuracy, effective }
+        Self {
+            screen,
+            steps,
+            budget,
+            began,
+            before,
+            tokens_before,
+            steps_before,
+            accuracy,
+            effective,
+            unjudged: 0,
+        }
     }
 
     /// Takes down the score at the start, from which on time counts.
@@ -57,18 +70,33 @@ impl<'a, 's> Progress<'a, 's> {
             .max(share(spent as f64, self.before as f64, self.budget as f64));
         let left = Duration::from_secs_f64((seconds / over.max(1e-6) - seconds).clamp(0.0, 1e7));
         let waste = 100.0 - percent(self.effective, spent);
-        let line = format!(
-            "step {:>4}/{}  rollouts {spent}/{}  reward {:.3}  accuracy {:.3}  waste {waste:.0} %",
-            step.step + 1,
-            self.steps,
-            self.budget,
-            step.reward,
-            self.accuracy,
-        );
+        let at = format!("step {:>4}/{}", step.step + 1, self.steps);
+        let budget = format!("rollouts {spent}/{}", self.budget);
+        let (reward, accuracy) = (step.reward, self.accuracy);
+        let numbers = format!("reward {reward:.3}  accuracy {accuracy:.3}  waste {waste:.0} %");
         if self.screen.live {
-            self.screen.draw(format_args!("{line}  {rate:.0} tokens/s  {} left", minutes(left)));
+            // A narrow terminal cuts off the end of it.
+            let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
+            self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
         } else if step.accuracy.is_some() {
-            self.screen.tell(line);
+            self.screen.tell(format_args!("{at}  {budget}  {numbers}"));
+        }
+    }
+
+    /// Tells of answers that could not be judged, the first time and whenever they are ten times as many.
+    pub fn unjudged(&mut self, count: u64, why: Option<&str>) {
+        if count >= self.unjudged.saturating_mul(10).max(1) {
+            self.unjudged_in_all(count, why);
+        }
+    }
+
+    /// Tells of answers that could not be judged, unless just that was told.
+    pub fn unjudged_in_all(&mut self, count: u64, why: Option<&str>) {
+        if count > self.unjudged {
+            self.unjudged = count;
+            let answers = if count == 1 { "1 answer".to_owned() } else { format!("{count} answers") };
+            let why = why.unwrap_or("of nothing that is known");
+            self.tell(format_args!("note: {answers} could not be judged, the last because {why}"));
         }
     }
 

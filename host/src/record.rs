@@ -54,6 +54,13 @@ impl Record {
         Ok(Self { bytes, ..Self::to(Box::new(file), path) })
     }
 
+    /// Waits until the lines are on the disk. To be called before a checkpoint that counts on them.
+    pub fn sync(&self) -> Result<()> {
+        let Some((_, path)) = &self.to else { return Ok(()) };
+        let synced = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
+        synced.map_err(|e| Trouble::file("write", path, &e))
+    }
+
     /// Bytes in whole lines so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -2,6 +2,7 @@
 
 use allot_allocation::{Run, Spent};
 use allot_engine::Engine;
+use serde::{Deserialize, Serialize};
 
 use crate::record::{End, Line, StepEnd};
 use crate::reward::Reward;
@@ -17,7 +18,7 @@ pub trait Course<E: Engine, R, P>: Watch<E::Answer> {
 }
 
 /// How good a model is on what is held out.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
     /// Share of right answers.
     pub accuracy: f64,

@@ -146,6 +146,9 @@ pub enum Stop {
         /// What it did.
         fault: allot_allocation::Fault,
     },
+    /// Nothing can be judged any more.
+    #[error("{}", .0.what)]
+    Reward(Trouble),
     /// The record could not be written.
     #[error("{}", .0.what)]
     Record(Trouble),
@@ -269,7 +272,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         samples: Vec<Sample<E::Answer>>,
         watch: &mut impl Watch<E::Answer>,
     ) -> Result<Vec<Outcome>, Stop> {
-        let verdicts = self.reward.score(&samples).await;
+        let verdicts = self.reward.score(&samples).await.map_err(Stop::Reward)?;
         let outcomes: Vec<Outcome> = samples
             .iter()
             // A rollout without a verdict is unscorable, never lost.

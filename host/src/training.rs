@@ -18,7 +18,7 @@ use crate::evaluation::Evaluation;
 use crate::models;
 use crate::problems::Problems;
 use crate::record::{FORMAT, Head, PolicyStamp, Record, hex};
-use crate::reward::Graded;
+use crate::reward::graded::{self, Graded};
 use crate::step::World;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble, listed};
@@ -40,12 +40,18 @@ pub struct Prepared<'a> {
     pub shape: Shape,
     /// Its tokenizer.
     pub tokens: Rc<Tokens>,
+    /// The tokens that end an answer.
+    pub stops: Vec<u32>,
     /// The problems.
     pub problems: Rc<Problems>,
     /// How the model is set up.
     pub setup: Setup,
     /// What the run will take.
     pub memory: Memory,
+    /// What the policy begins with.
+    state: Vec<u8>,
+    /// What it said as it began.
+    pub log: Vec<LogLine>,
 }
 
 impl<'a> Prepared<'a> {
@@ -64,6 +70,16 @@ impl<'a> Prepared<'a> {
         let tokens = Tokens::read(&path)?;
         tokens.fits(shape.vocabulary)?;
 
+        let mut stops = tokens.stops().to_vec();
+        for text in &config.model.stop {
+            match tokens.encode(text)?[..] {
+                [one] => stops.push(one),
+                ref several => {
+                    let what = format!("`model.stop` has {text:?}, which is {} tokens", several.len());
+                    return Err(Trouble::new(what).hint("an answer can be ended by single tokens alone"));
+                }
+            }
+        }
         let answer = config.rollout.max_tokens as usize;
         let room = shape.context.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
             let what =
@@ -76,7 +92,12 @@ impl<'a> Prepared<'a> {
             return Err(Trouble::new(what).hint("a prompt and its answer must fit into the context together"));
         }
         let problems = Problems::load(&config, &tokens, longest)?;
+        graded::check(&config.reward, &problems.all)?;
         let run = config.run.run(problems.train as u32, settings);
+        let (state, cost) = policy.begin(&run).map_err(|fault| {
+            let name = &description.name;
+            Trouble::told(format!("policy `{name}` {fault}"), fault.hint())
+        })?;
         let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
         let setup = Setup {
             threads: config.model.threads.unwrap_or(1),
@@ -88,7 +109,8 @@ impl<'a> Prepared<'a> {
         let u = &config.update;
         let memory = Memory::of(&shape, &setup, config.model.rows, answer, u.micro_batch_tokens, u.recompute);
         let (tokens, problems) = (Rc::new(tokens), Rc::new(problems));
-        Ok(Self { config, policy, run, path, shape, tokens, problems, setup, memory })
+        let log = cost.log;
+        Ok(Self { config, policy, run, path, shape, tokens, stops, problems, setup, memory, state, log })
     }
 
     /// Loads the weights and builds the world. It keeps no record yet. Also gives the evaluation and the
@@ -105,7 +127,7 @@ impl<'a> Prepared<'a> {
             seed: config.run.seed,
             sampling: config.rollout,
             evaluation: config.evaluation_sampling(),
-            stops: self.tokens.stops().to_vec(),
+            stops: self.stops.clone(),
             rows: config.model.rows,
             update: config.update,
             optimizer: config.optimizer,
@@ -122,17 +144,11 @@ impl<'a> Prepared<'a> {
         let reward = Graded::new(Rc::clone(&self.tokens), Rc::clone(&all), config.reward.clone(), longest);
         let sets = self.problems.sets.clone();
         let evaluation = Evaluation::new(sets, all, config.evaluation.rollouts, longest);
-        let name = &self.policy.description().name;
-        let (state, cost) = self
-            .policy
-            .begin(&self.run)
-            .map_err(|fault| Trouble::told(format!("policy `{name}` {fault}"), fault.hint()))?;
-        cost.log.iter().for_each(log);
         let world = World {
             engine,
             reward,
             policy: self.policy,
-            state,
+            state: self.state.clone(),
             pool: Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
             shelf: Shelf::new(self.policy.description().signals.len()),
             samples: HashMap::new(),

@@ -74,6 +74,11 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + C
     }
 }
 
+/// A number of things.
+pub fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// Names in a row, each in backticks.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();

@@ -18,7 +18,10 @@ pub fn of(rewards: &[f32], epsilon: f64, normalize: bool) -> Vec<f64> {
         signals: Vec::new(),
     };
     let pick = Pick { prompt: PromptId(0), rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
-    of_pick(&pick, &group, Scale { normalize, epsilon }).into_iter().map(f64::from).collect()
+    of_pick(&pick, &group, Scale { normalize, epsilon, ..Scale::default() })
+        .into_iter()
+        .map(f64::from)
+        .collect()
 }
 
 /// Whether all agree with upstream's f32, in the same order.

@@ -22,12 +22,12 @@ use crate::model::{Checkpoint, ModelError, Shape};
 
 pub use adamw::Moments;
 pub use arena::Arena;
-pub use decode::{Answered, Request};
-pub use head::Thought;
+pub(crate) use head::thought;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
-pub use pass::Sequence;
+pub(crate) use saved::{read_moments, write_moments};
 
+pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, Rotations, Weights};
 use decode::Decode;
@@ -65,15 +65,6 @@ pub struct Setup {
     pub reference: bool,
     /// The run's seed, for fresh adapters.
     pub seed: u64,
-}
-
-/// How a batch is learned from or scored.
-#[derive(Clone, Copy, Debug)]
-pub struct Manner {
-    /// What logits are divided by.
-    pub temperature: f32,
-    /// Whether activations are made again in the backward pass.
-    pub recompute: bool,
 }
 
 impl Cpu {
@@ -139,7 +130,7 @@ impl Cpu {
         let slices = self.slices();
         self.passes.resize_with(slices, Pass::default);
         let Self { arena, base, adapters, reference: frozen, rotations, passes, pool, threads, .. } = self;
-        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (&*a, n.as_slice()));
+        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
         let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
         let weights = Weights { arena, base, adapters };
         let threads = inner(*threads, slices);
@@ -164,7 +155,7 @@ impl Cpu {
         self.passes.resize_with(slices, Pass::default);
         self.gradients.resize_with(slices, || vec![0.0; trained]);
         let Self { arena, base, adapters, rotations, gradients, passes, pool, threads, .. } = self;
-        let adapters = adapters.as_ref().map(|(a, n)| (&*a, n.as_slice()));
+        let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
         let weights = Weights { arena, base, adapters };
         let (temperature, recompute) = (manner.temperature, manner.recompute);
         let how = How { weights, rotations, temperature, recompute, threads: inner(*threads, slices) };

@@ -88,7 +88,24 @@ pub struct Terms<'a> {
 pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Result<Report, EngineError> {
     let config = terms.update;
     let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
-    let old = old(core, lessons, config, manner);
+    // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
+    // it counts in the means, and is not computed.
+    let counts = |l: &&Lesson<'_>| l.advantage != 0.0 || config.loss.kl > 0.0;
+    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
+    let batches: Vec<(Over, Vec<Lesson<'_>>)> = lessons
+        .chunks(size.max(1))
+        .map(|batch| {
+            let over = Over {
+                answers: batch.len(),
+                tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
+                longest: terms.longest,
+                correction: if config.old_log_probs == Old::Sampling { config.correction } else { 1.0 },
+            };
+            (over, batch.iter().filter(counts).copied().collect())
+        })
+        .collect();
+    let lessons: Vec<Lesson<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
+    let old = old(core, &lessons, config, manner);
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
         let all: Vec<&Lesson<'_>> = lessons.iter().collect();
         log_probs(core, &all, config, manner, true)
@@ -96,17 +113,14 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
         vec![Vec::new(); lessons.len()]
     };
 
-    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
     let mut sums = Sums::default();
     for _ in 0..config.epochs {
-        for (i, batch) in lessons.chunks(size.max(1)).enumerate() {
-            let first = i * size;
-            let over = Over {
-                answers: batch.len(),
-                tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
-                longest: terms.longest,
-                correction: if config.old_log_probs == Old::Sampling { config.correction } else { 1.0 },
-            };
+        let mut next = 0;
+        for (over, batch) in &batches {
+            let first = next;
+            next += batch.len();
+            // With nothing to learn from the optimizer still makes its step.
+            core.learn(&[], manner, |_, _| Vec::new());
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
                 let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
@@ -123,7 +137,7 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
                         sampled,
                         reference: &reference[n],
                     };
-                    let mut part = part(&config.loss, told, over);
+                    let mut part = part(&config.loss, told, *over);
                     let gradient = std::mem::take(&mut part.gradient);
                     let entropy = thoughts.iter().map(|t: &Thought| f64::from(t.entropy)).sum();
                     if let Ok(mut parts) = parts.lock() {
@@ -145,7 +159,7 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
             if !norm.is_finite() {
                 return Err(EngineError::NotFinite("the gradient"));
             }
-            sums.step(value, norm, rate, over.tokens);
+            sums.step(value, norm, rate, batch.iter().map(|l| l.sequence.answer()).sum());
         }
     }
     Ok(sums.report(config.loss.kl > 0.0))
@@ -226,7 +240,7 @@ impl Sums {
         self.tokens += tokens as f64;
     }
 
-    /// Under TRL's names, where they mean the same.
+    /// Under TRL's names, where they mean the same. Means over tokens are over those that were computed.
     fn report(&self, kl: bool) -> Report {
         let tokens = self.tokens.max(1.0);
         let mut metrics = vec![

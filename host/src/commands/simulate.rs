@@ -47,10 +47,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let sandbox = shipped::sandbox(config.policy.caps.caps())?;
     let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
-    let folder = match command.no_record {
-        true => None,
-        false => Some(folder::new(command.out.as_deref(), &command.config)?),
-    };
+    let folder =
+        if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
     if let Some(folder) = &folder {
         simulation.keep(folder, head)?;
         folder::resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {

@@ -8,15 +8,17 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{Screen, Verdict};
-use crate::checkpoint::{self, Checkpoints};
+use crate::checkpoint::{self, Checkpoints, Manifest};
 use crate::config;
 use crate::config::train::TrainConfig;
-use crate::keeper::{Keeper, Place};
+use crate::keeper::{self, Keeper, Place};
 use crate::progress::Progress;
-use crate::record::{Head, Line, Reader, Record, hex};
+use crate::record::{End, Head, Line, Reader, Record, hex};
 use crate::run::{self, Course as _, Rest};
+use crate::step::Stop;
+use crate::summary::Totals;
 use crate::training::{Prepared, Trained};
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{Result, Trouble, count};
 use crate::{folder, shipped};
 
 /// Train a language model under a policy
@@ -51,6 +53,18 @@ pub struct Train {
 /// Runs it.
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (config, text) = resolve(command)?;
+    if let Some(run) = &command.resume
+        && over(run, &config, command.json, screen)?
+    {
+        return Ok(Verdict::Good);
+    }
+    if let Some(out) = command.out.as_deref().filter(|out| out.join("resolved.toml").exists()) {
+        let out = out.display();
+        let trouble = Trouble::new(format!("there is a run in `{out}` already"));
+        return Err(
+            trouble.hint(format!("give another folder, or go on with it: allot train --resume {out}"))
+        );
+    }
     let sandbox = shipped::sandbox(config.policy.caps.caps())?;
     let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
     let prepared = Prepared::new(config, &policy)?;
@@ -68,22 +82,22 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         description.version,
         &policy.sha256()[..12],
         prepared.config.run.seed,
-        count(prepared.problems.train, "problem"),
+        count(prepared.problems.train as u64, "problem"),
         prepared.problems.all.len() - prepared.problems.train,
     ));
 
-    let folder = match &command.resume {
-        Some(run) => run.clone(),
-        None => folder::new(command.out.as_deref(), command.config.as_deref().unwrap_or(Path::new("run")))?,
-    };
-    if command.resume.is_none() {
+    prepared.log.iter().for_each(folder::tell);
+    let (world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+    // After all that can fail, so that a failed start leaves no folder.
+    let folder = if let Some(run) = &command.resume {
+        run.clone()
+    } else {
+        let config = command.config.as_deref().unwrap_or(Path::new("run"));
+        let folder = folder::new(command.out.as_deref(), config)?;
         // Nobody's run is written over.
         folder::resolved(&prepared.config, &folder.join("resolved.toml"))?;
-    } else if let Some(reason) = finished(&folder)? {
-        screen.tell(format_args!("the run in {} is over: {reason}", folder.display()));
-        return Ok(Verdict::Good);
-    }
-    let (world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+        folder
+    };
     let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
     go(command, &prepared, (world, evaluation), &place, screen)
 }
@@ -97,7 +111,7 @@ fn go(
     screen: &mut Screen<'_>,
 ) -> Result<Verdict> {
     let config = &prepared.config;
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
     let stop = listen();
     let found = match &command.resume {
@@ -114,7 +128,8 @@ fn go(
             let done = (state.steps, spent.run_rollouts, spent.run_tokens);
             let (accuracy, effective) = (state.totals.last, state.totals.effective);
             let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
-            let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, state)?;
+            let kept = (checkpoint, state);
+            let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
             world.record = record;
             keeper
         }
@@ -158,9 +173,13 @@ fn go(
             Ok(Verdict::Bad)
         }
         Err(stop) => {
+            keeper.progress.screen.draw("");
             let trouble = folder::stopped(&stop, Some(place.folder));
             let saved = keeper.saved.as_ref().map(|saved| {
-                format!("the last good checkpoint is {}; to go on from it: {again}", saved.display())
+                let last = format!("the last good checkpoint is {}", saved.display());
+                // The same step would be refused again.
+                let refused = matches!(stop, Stop::Refused { .. });
+                if refused { last } else { format!("{last}; to go on from it: {again}") }
             });
             let hints: Vec<String> = trouble.hint.into_iter().chain(saved).collect();
             Err(Trouble::told(trouble.what, Some(&hints.join("\nhint: "))))
@@ -202,17 +221,48 @@ fn resolve(command: &Train) -> Result<(TrainConfig, String)> {
     Ok((kept, text))
 }
 
-/// Why a run is over, if it is.
-fn finished(folder: &Path) -> Result<Option<String>> {
-    if !folder.join("record.jsonl").exists() {
-        return Ok(None);
+/// Whether a run is over and all of it is on the disk; says so and shows its closing table again.
+fn over(run: &Path, config: &TrainConfig, json: bool, screen: &mut Screen<'_>) -> Result<bool> {
+    let Some((head, totals, end)) = ended(run) else { return Ok(false) };
+    let checkpoints = Checkpoints::of(run, config.checkpoint.keep);
+    // Stopped in the middle of its first and last checkpoint, it has to make that.
+    let interrupted = checkpoints.interrupted()?;
+    match checkpoints.newest()? {
+        (Some((checkpoint, _)), _) => {
+            let state = checkpoint::state(&checkpoint)?;
+            let record = run.join("record.jsonl");
+            let bytes = std::fs::metadata(&record).map_err(|e| Trouble::file("read", &record, &e))?.len();
+            // The end is written before the last checkpoint is.
+            if state.record != bytes {
+                return Ok(false);
+            }
+            keeper::complete(run, state)?;
+        }
+        (None, broken) if interrupted || !broken.is_empty() => return Ok(false),
+        // Somebody needed the room.
+        (None, _) => {}
     }
-    let Ok((reader, _)) = Reader::open(folder) else { return Ok(None) };
-    let last = reader.filter_map(Result::ok).last();
-    Ok(match last {
-        Some(Line::End(end)) if end.normal => Some(end.reason),
-        _ => None,
-    })
+    screen.tell(format_args!("the run in {} is over", run.display()));
+    if json {
+        screen.say(totals.json(&end, &head.policy.name, &head.policy.sha256, head.seed));
+    } else {
+        totals.show(&end, screen);
+    }
+    Ok(true)
+}
+
+/// What a record says of a run's end, and what its steps add up to, if it came to one.
+fn ended(run: &Path) -> Option<(Head, Totals, End)> {
+    let (reader, head) = Reader::open(run).ok()?;
+    let mut totals = Totals::new(head.accuracy?);
+    for line in reader {
+        match line.ok()? {
+            Line::Step(step) => totals.add(&step),
+            Line::End(end) => return end.normal.then_some((head, totals, end)),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The last good checkpoint of a run that is to go on, if it has one.
@@ -224,8 +274,30 @@ fn last(
     screen: &mut Screen<'_>,
 ) -> Result<Option<PathBuf>> {
     let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
+    let Some((checkpoint, manifest)) = newest else {
+        return match broken.into_iter().next() {
+            // All that the run has would go away, for what somebody may still mend.
+            Some(first) => {
+                let all = run.join("checkpoints");
+                let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
+                let hint = "put back what was changed; without that folder the run starts anew";
+                Err(Trouble::new(what).hint(hint))
+            }
+            None => Ok(None),
+        };
+    };
     broken.iter().for_each(|t| screen.tell(format_args!("note: {}; an earlier one is taken", t.what)));
-    let Some((checkpoint, manifest)) = newest else { return Ok(None) };
+    of_this_run(run, place, prepared, (&checkpoint, &manifest))?;
+    Ok(Some(checkpoint))
+}
+
+/// Refuses a checkpoint of a run with other constants, another model or other data.
+fn of_this_run(
+    run: &Path,
+    place: &Place<'_>,
+    prepared: &Prepared<'_>,
+    (checkpoint, manifest): (&Path, &Manifest),
+) -> Result<()> {
     let differs = |what: &str, hint: &str| {
         let shown = checkpoint.display();
         Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
@@ -240,14 +312,17 @@ fn last(
         return differs("another model", "the weights that the config names are not the ones of that time");
     }
     let (_, head): (_, Head) = Reader::open(run)?;
-    let problems = head.training.as_ref().and_then(|t| t["problems"]["sha256"].as_str());
-    if problems != Some(prepared.problems.hash(0..prepared.problems.train).as_str()) {
-        return differs(
-            "other problems",
-            "the data that the config names are not what they were at that time",
-        );
+    let (problems, train) = (&prepared.problems, prepared.problems.train);
+    for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
+        let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
+        if then != Some(problems.hash(now).as_str()) {
+            return differs(
+                "other problems",
+                "the data that the config names are not what they were at that time",
+            );
+        }
     }
-    Ok(Some(checkpoint))
+    Ok(())
 }
 
 /// Removes what a run left that stopped before its first checkpoint.
@@ -269,7 +344,10 @@ fn clear(folder: &Path) -> Result<()> {
 /// Says what would run.
 fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     let (config, memory) = (&prepared.config, &prepared.memory);
-    let gib = |bytes: usize| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
+    let size = |bytes: usize| match bytes as f64 / f64::from(1 << 20) {
+        mib if mib < 1024.0 => format!("{mib:.1} MiB"),
+        mib => format!("{:.1} GiB", mib / 1024.0),
+    };
     let description = prepared.policy.description();
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     row("model", config.model.source.clone());
@@ -289,16 +367,12 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("", format!("{tokens} generated tokens"));
     }
     row("answers", format!("up to {} tokens", config.rollout.max_tokens));
-    row("memory", format!("about {}", gib(memory.total())));
-    row("  weights", gib(memory.weights));
-    row("  optimizer", gib(memory.optimizer));
-    row("  sampling", gib(memory.rollouts));
-    row("  activations", gib(memory.activations));
+    row("memory", format!("about {}", size(memory.total())));
+    row("  weights", size(memory.weights));
+    row("  optimizer", size(memory.optimizer));
+    row("  sampling", size(memory.rollouts));
+    row("  activations", size(memory.activations));
     row("threads", prepared.setup.threads.to_string());
-}
-
-fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// Waits for Ctrl-C on a thread of its own: the first one asks for a pause, a second one ends the

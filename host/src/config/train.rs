@@ -7,10 +7,11 @@ use allot_engine::cpu::LoraConfig;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
-use allot_tasks::grader::Grader;
 use serde::{Deserialize, Serialize};
 
+use super::reward::RewardConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig};
+use crate::hub;
 use crate::trouble::{Result, Trouble};
 
 /// A training run.
@@ -69,36 +70,12 @@ pub struct ModelConfig {
     /// Answers that are sampled at a time.
     #[serde(default = "rows")]
     pub rows: usize,
+    /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
     /// Longest prompt, in tokens; longer ones are left out and reported. By default what the model's
     /// context leaves beside an answer.
     pub max_prompt_tokens: Option<usize>,
-}
-
-/// How answers are judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RewardConfig {
-    /// Who judges.
-    pub grader: Grader,
-    /// The reward of a right answer.
-    #[serde(default = "one")]
-    pub right: f32,
-    /// The reward of a wrong one.
-    #[serde(default)]
-    pub wrong: f32,
-    /// A penalty on answers that come near the length limit.
-    pub overlong: Option<Overlong>,
-}
-
-/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): nothing up to the limit less
-/// `buffer`, then falling in a straight line to `-penalty` at the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Overlong {
-    /// Tokens before the limit over which it grows.
-    pub buffer: u32,
-    /// What it comes to at the limit.
-    pub penalty: f32,
 }
 
 /// When and how the score is taken.
@@ -145,10 +122,6 @@ fn rows() -> usize {
     64
 }
 
-fn one() -> f32 {
-    1.0
-}
-
 impl TrainConfig {
     /// Reads and checks a config file.
     pub fn read(path: &Path) -> Result<Self> {
@@ -167,6 +140,8 @@ impl TrainConfig {
             ("model.threads", config.model.threads.map_or(1, |t| t as u64)),
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64)),
             ("rollout.max_tokens", u64::from(config.rollout.max_tokens)),
+            ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens)),
+            ("evaluation.problems", config.evaluation.problems as u64),
             ("update.epochs", u64::from(config.update.epochs)),
             ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64),
         ];
@@ -194,7 +169,9 @@ impl TrainConfig {
         }
         let evaluation = self.evaluation.sampling.unwrap_or(self.rollout);
         for (section, s) in [("rollout", self.rollout), ("evaluation.sampling", evaluation)] {
-            let (t, p) = (f64::from(s.temperature), f64::from(s.top_p));
+            // As it was written: 0.1 in 32 bits has a long tail in 64.
+            let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
+            let (t, p): (f64, f64) = (plain(s.temperature), plain(s.top_p));
             if !(t.is_finite() && t >= 0.0) {
                 return wrong(format!("{section}.temperature"), t, "it is 0 or more");
             }
@@ -206,19 +183,7 @@ impl TrainConfig {
                 return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
             }
         }
-        let r = &self.reward;
-        let overlong = r.overlong.map_or(0.0, |o| o.penalty);
-        for (key, x) in [("right", r.right), ("wrong", r.wrong), ("overlong.penalty", overlong)] {
-            if !x.is_finite() {
-                return wrong(format!("reward.{key}"), f64::from(x), "it is finite");
-            }
-        }
-        if let Some(Overlong { buffer, .. }) = r.overlong
-            && (buffer == 0 || buffer > self.rollout.max_tokens)
-        {
-            let rule = "it is from 1 to `rollout.max_tokens`";
-            return wrong("reward.overlong.buffer".to_owned(), f64::from(buffer), rule);
-        }
+        self.reward.check(name, self.rollout.max_tokens)?;
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
@@ -230,7 +195,12 @@ impl TrainConfig {
     /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
     /// the same from anywhere.
     pub fn settle(&mut self) -> Result<()> {
-        let whole = |path: &Path| std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e));
+        let whole = |path: &Path| {
+            if hub::is_address(path) {
+                return Ok(path.to_owned());
+            }
+            std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))
+        };
         for data in self.data.iter_mut().chain(&mut self.evaluation.sets) {
             data.files = Files::Many(match &data.files {
                 Files::One(file) => vec![whole(file)?],
@@ -243,6 +213,7 @@ impl TrainConfig {
         if looks_like_a_path(&self.policy.source) {
             self.policy.source = whole(Path::new(&self.policy.source))?.display().to_string();
         }
+        self.reward.settle()?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.model.threads.get_or_insert(cores);
         Ok(())

@@ -45,7 +45,8 @@ impl Alphabet {
         let token = |c: char| {
             let at = self.characters.iter().position(|known| *known == c);
             at.map(|at| at as u32 + 1).ok_or_else(|| {
-                Trouble::new(format!("{c:?} of `{text}` is not in the alphabet")).hint("add it to `tokenizer.alphabet`")
+                Trouble::new(format!("{c:?} of `{text}` is not in the alphabet"))
+                    .hint("add it to `tokenizer.alphabet`")
             })
         };
         text.chars().map(token).collect()

@@ -14,7 +14,9 @@ pub fn is_free(folder: &Path) -> Result<()> {
     let mut entries = std::fs::read_dir(folder).into_iter().flatten();
     if folder.is_file() || entries.next().is_some() {
         let what = format!("`{}` is there already, and is not empty", folder.display());
-        return Err(Trouble::new(what).hint("a model is written into a new folder, over nothing that is there"));
+        return Err(
+            Trouble::new(what).hint("a model is written into a new folder, over nothing that is there")
+        );
     }
     Ok(())
 }
@@ -32,7 +34,8 @@ pub fn read(folder: &Path, alphabet: &Alphabet, threads: usize) -> Result<Cpu> {
     let (vocabulary, longest) = (checkpoint.shape.vocabulary, checkpoint.shape.context);
     if vocabulary != alphabet.len() {
         let own = alphabet.len();
-        let what = format!("the model in `{}` has {vocabulary} tokens, and the recipe {own}", folder.display());
+        let what =
+            format!("the model in `{}` has {vocabulary} tokens, and the recipe {own}", folder.display());
         return Err(Trouble::new(what).hint("measure a model by the recipe that it was made by"));
     }
     let setup = Setup { threads, longest, lora: None, reference: false, seed: 0 };
@@ -45,6 +48,7 @@ fn checkpoint(core: &Cpu) -> std::result::Result<Checkpoint, ModelError> {
         let tensor = Tensor::from_slice(numbers, dims, &Device::Cpu)?;
         Ok((name.to_owned(), Var::from_tensor(&tensor)?))
     };
-    let weights = core.arena().tensors(&merged).map(variable).collect::<std::result::Result<_, ModelError>>()?;
+    let weights =
+        core.arena().tensors(&merged).map(variable).collect::<std::result::Result<_, ModelError>>()?;
     Ok(Checkpoint { shape: core.shape().clone(), weights })
 }

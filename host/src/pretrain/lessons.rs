@@ -25,7 +25,7 @@ pub struct Level {
     pub source: String,
     /// The problems to demonstrate.
     pub train: Vec<Exercise>,
-    /// The problems held out, which are not.
+    /// The problems held out, which are not: as many as are measured.
     pub held_out: Vec<Exercise>,
     weight: f64,
     slip: f64,
@@ -41,6 +41,15 @@ pub struct Exercise {
     pub prompt: Vec<u32>,
     /// The right answer.
     pub gold: String,
+}
+
+/// How carefully something is demonstrated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    /// Without a mistake.
+    Full,
+    /// With the level's slips.
+    Usual,
 }
 
 /// A demonstration.
@@ -67,8 +76,10 @@ impl Lessons {
                     let own = problems.iter().filter(|p| p.source == source);
                     own.map(|problem| exercise(problem, &alphabet)).collect()
                 };
-                let (train, held_out) = (of(&train.problems)?, of(&held_out.problems)?);
-                let level = Level { source, train, held_out, weight: *weight, slip: *slip, mistake: lesson.mistake };
+                let (train, mut held_out) = (of(&train.problems)?, of(&held_out.problems)?);
+                held_out.truncate(lesson.measured[at]);
+                let level =
+                    Level { source, train, held_out, weight: *weight, slip: *slip, mistake: lesson.mistake };
                 level.check()?;
                 levels.push(level);
             }
@@ -79,7 +90,7 @@ impl Lessons {
     }
 
     /// A demonstration.
-    pub fn draw(&self, stream: &mut Stream) -> Result<Example> {
+    pub fn draw(&self, care: Care, stream: &mut Stream) -> Result<Example> {
         let total: f64 = self.levels.iter().map(|level| level.weight).sum();
         let mut point = stream.unit() * total;
         let past = |level: &&Level| {
@@ -91,7 +102,8 @@ impl Lessons {
         let level = self.levels.iter().find(past).or_else(|| weighted.next());
         let level = level.ok_or_else(|| Trouble::new("nothing is demonstrated"))?;
         let exercise = &level.train[stream.below(level.train.len())];
-        let answer = level.answer(exercise, stream)?;
+        let slip = if care == Care::Full { 0.0 } else { level.slip };
+        let answer = level.answer(exercise, slip, stream)?;
         let mut tokens = exercise.prompt.clone();
         tokens.extend(self.alphabet.encode(&answer)?);
         tokens.push(Alphabet::END);
@@ -124,26 +136,35 @@ impl Lessons {
 }
 
 impl Level {
-    fn answer(&self, exercise: &Exercise, stream: &mut Stream) -> Result<String> {
+    fn answer(&self, exercise: &Exercise, slip: f64, stream: &mut Stream) -> Result<String> {
         let Exercise { question, gold, .. } = exercise;
-        self.mistake.answer(question, gold, self.slip, stream).ok_or_else(|| {
-            let what = format!("`{}`: in `{question}` there is nothing to make the lesson's mistake in", self.source);
+        self.mistake.answer(question, gold, slip, stream).ok_or_else(|| {
+            let what = format!(
+                "`{}`: in `{question}` there is nothing to make the lesson's mistake in",
+                self.source
+            );
             Trouble::new(what).hint("`mistake = \"carry\"` is for terse sums, and chains of + and -")
         })
     }
 
     fn check(&self) -> Result<()> {
         if self.weight > 0.0 && self.train.is_empty() {
-            return Err(Trouble::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
+            return Err(Trouble::new(format!(
+                "`{}` has a weight and no problem to demonstrate",
+                self.source
+            )));
         }
         // Before training starts, and not some minutes later.
-        self.train.iter().try_for_each(|e| self.answer(e, &mut Stream::new(0)).map(|_| ()))
+        self.train.iter().try_for_each(|e| self.answer(e, self.slip, &mut Stream::new(0)).map(|_| ()))
     }
 }
 
 fn exercise(problem: &Problem, alphabet: &Alphabet) -> Result<Exercise> {
     let Ask::Text(question) = &problem.ask else {
-        return Err(Trouble::new(format!("`{}` asks messages; this model is asked plain text", problem.source)));
+        return Err(Trouble::new(format!(
+            "`{}` asks messages; this model is asked plain text",
+            problem.source
+        )));
     };
     let gold = problem.gold.first().cloned().unwrap_or_default();
     Ok(Exercise { question: question.clone(), prompt: alphabet.encode(question)?, gold })

@@ -46,9 +46,8 @@ pub fn measure(
     let stops = [Alphabet::END];
     let (mut rows, mut prompt) = (Vec::new(), 0);
     for level in &lessons.levels {
-        let exercises = &level.held_out[..level.held_out.len().min(config.problems)];
-        let (mut greedy, mut right) = (0, Vec::with_capacity(exercises.len()));
-        for exercise in exercises {
+        let (mut greedy, mut right) = (0, Vec::with_capacity(level.held_out.len()));
+        for exercise in &level.held_out {
             let request = |sampling, position| Request {
                 prompt: &exercise.prompt,
                 seed: seed::rollout(run, PromptId(prompt), 0, position),
@@ -60,10 +59,9 @@ pub fn measure(
             gold.push(Alphabet::END);
             let is_right = |answer: &&Answered| answer.tokens == gold;
             let answers = core.sample(&requests, &stops, ROWS);
-            let (likeliest, sampled) = answers.split_at(answers.len() - 1);
-            let (sampled, likeliest) = (likeliest, sampled);
-            right.push(sampled.iter().filter(is_right).count() as u32);
-            greedy += likeliest.iter().filter(is_right).count();
+            let of_likeliest = answers.len() - 1;
+            right.push(answers[..of_likeliest].iter().filter(is_right).count() as u32);
+            greedy += answers[of_likeliest..].iter().filter(is_right).count();
             prompt += 1;
         }
         rows.push(Row { level: level.source.clone(), greedy, right });
@@ -85,11 +83,16 @@ impl Spread {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let samples = self.samples;
-        write!(f, "{:<12}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "level", "problems", "greedy", "sampled", "always", "between", "never")?;
+        write!(
+            f,
+            "{:<12}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+            "level", "problems", "greedy", "sampled", "always", "between", "never"
+        )?;
         for row in self.rows.iter().chain([&self.total()]) {
             let problems = row.right.len();
             let percent = |part: f64| if problems == 0 { 0.0 } else { 100.0 * part / problems as f64 };
-            let share = |is: &dyn Fn(u32) -> bool| percent(row.right.iter().filter(|n| is(**n)).count() as f64);
+            let share =
+                |is: &dyn Fn(u32) -> bool| percent(row.right.iter().filter(|n| is(**n)).count() as f64);
             let sampled = percent(row.right.iter().map(|n| f64::from(*n)).sum::<f64>() / f64::from(samples));
             write!(
                 f,
@@ -101,6 +104,9 @@ impl fmt::Display for Spread {
                 share(&|n| n == 0),
             )?;
         }
-        write!(f, "\nin % of held-out problems; sampled, always, between and never: of {samples} answers at temperature 1")
+        write!(
+            f,
+            "\nin % of held-out problems; all but greedy: of {samples} sampled answers each, at temperature 1"
+        )
     }
 }

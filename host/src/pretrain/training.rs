@@ -7,7 +7,7 @@ use allot_allocation::seed::{self, Stream};
 use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Setup, Thought};
 use allot_engine::model::Shape;
 
-use super::{Lessons, Recipe, told};
+use super::{Care, Lessons, Recipe, told};
 use crate::trouble::{Result, Trouble};
 
 /// What chance is for: part of each stream's seed.
@@ -35,18 +35,28 @@ pub fn train(
     mut report: impl FnMut(Progress),
 ) -> Result<Cpu> {
     let config = &recipe.training;
-    let setup =
-        Setup { threads: config.threads, longest: shape.context, lora: None, reference: false, seed: config.seed };
+    let setup = Setup {
+        threads: config.threads,
+        longest: shape.context,
+        lora: None,
+        reference: false,
+        seed: config.seed,
+    };
     let arena = Arena::new(shape);
     let weights = fresh(shape, config.seed);
-    let weights = arena.fill(weights.iter().map(|(name, w)| (name.as_str(), w.clone()))).map_err(|e| told(&e))?;
+    let weights =
+        arena.fill(weights.iter().map(|(name, w)| (name.as_str(), w.clone()))).map_err(|e| told(&e))?;
     let mut core = Cpu::of(arena, weights, setup).map_err(|e| told(&e))?;
     let manner = Manner { temperature: 1.0, recompute: false };
 
     let (mut since, mut loss, mut steps, mut tokens) = (Instant::now(), 0.0, 0, 0);
     for step in 0..config.steps {
         let mut stream = Stream::new(seed::world(config.seed, EXAMPLES, u64::from(step)));
-        let examples = (0..config.batch).map(|_| lessons.draw(&mut stream)).collect::<Result<Vec<_>>>()?;
+        let progress = f64::from(step) / f64::from(config.steps);
+        // First how it is done, then how it is done by people.
+        let care = if progress < config.careful { Care::Full } else { Care::Usual };
+        let examples =
+            (0..config.batch).map(|_| lessons.draw(care, &mut stream)).collect::<Result<Vec<_>>>()?;
         let sequences: Vec<Sequence<'_>> =
             examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt }).collect();
         // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
@@ -59,10 +69,10 @@ pub fn train(
             }
             vec![-scale as f32; thoughts.len()]
         });
-        let progress = f64::from(step) / f64::from(config.steps);
         let rate = config.optimizer.rate(step, progress);
         if !core.step(&config.optimizer, rate).is_finite() {
-            let trouble = Trouble::new(format!("training came apart at step {}: its gradient is not finite", step + 1));
+            let trouble =
+                Trouble::new(format!("training came apart at step {}: its gradient is not finite", step + 1));
             return Err(trouble.hint("lower `training.optimizer.learning_rate`"));
         }
         loss += losses.into_inner().unwrap_or_default().iter().sum::<f64>();
@@ -86,7 +96,11 @@ fn fresh(shape: &Shape, run: u64) -> Vec<(String, Vec<f32>)> {
     let tensor = |(index, (name, dims)): (usize, (String, Vec<usize>))| {
         let count = dims.iter().product();
         let mut stream = Stream::new(seed::world(run, WEIGHTS, index as u64));
-        let deviation = if name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") { added } else { deviation };
+        let deviation = if name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") {
+            added
+        } else {
+            deviation
+        };
         let weights = if name.ends_with("norm.weight") {
             vec![1.0; count]
         } else {

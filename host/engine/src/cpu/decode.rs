@@ -7,43 +7,20 @@
 
 use std::sync::Arc;
 
-use allot_allocation::seed::Stream;
 use gemm::Parallelism;
 use rayon::prelude::*;
 
 use super::attention::attend_one;
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
-use super::head::{Head, thought};
+use super::head::Head;
 use super::kernels::{norm, rotate, swiglu};
 use super::lora::Place;
+use crate::core::{Answered, Request};
+use crate::draft::Draft;
 use crate::sampler::Sampling;
 
 /// Rows of a tile.
 pub const TILE: usize = 32;
-
-/// An answer that is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The prompt's tokens; at least one. Requests of one prompt that follow each other share it.
-    pub prompt: &'a [u32],
-    /// The seed of its draws.
-    pub seed: u64,
-    /// How tokens are drawn.
-    pub sampling: Sampling,
-}
-
-/// An answer.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answered {
-    /// Its tokens, with the one that stopped it.
-    pub tokens: Vec<u32>,
-    /// The log-probability of each at the sampling temperature, before top-k and top-p.
-    pub log_probs: Vec<f32>,
-    /// Mean entropy of the distributions that they were drawn from, in nats.
-    pub entropy: f32,
-    /// Whether it met the length limit.
-    pub truncated: bool,
-}
 
 /// What was read of a prompt.
 struct Prefix {
@@ -54,6 +31,9 @@ struct Prefix {
     last: Vec<f32>,
 }
 
+/// Keys and values of an answer, `[blocks, room, KV]` each.
+type Caches = (Vec<f32>, Vec<f32>);
+
 /// A row of a tile: an answer on its way.
 struct Row {
     number: usize,
@@ -61,11 +41,7 @@ struct Row {
     /// Keys and values of the answer so far, `[blocks, room, KV]` each.
     keys: Vec<f32>,
     values: Vec<f32>,
-    sampling: Sampling,
-    stream: Stream,
-    entropy: f64,
-    answer: Answered,
-    done: bool,
+    draft: Draft,
 }
 
 /// Room for a tile's numbers.
@@ -99,7 +75,7 @@ impl Decode<'_> {
     pub fn run(&self, requests: &[Request<'_>]) -> Vec<Answered> {
         let mut answers = vec![Answered::default(); requests.len()];
         let mut rows: Vec<Row> = Vec::new();
-        let mut free: Vec<(Vec<f32>, Vec<f32>)> = Vec::new();
+        let mut free: Vec<Caches> = Vec::new();
         let mut next = 0;
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
         loop {
@@ -111,20 +87,19 @@ impl Decode<'_> {
                 return answers;
             }
             // Each fresh row has its first token by now; one that is done at once is not read on.
-            self.retire(&mut rows, &mut answers, &mut free);
+            Self::retire(&mut rows, &mut answers, &mut free);
             self.advance(&mut rows);
-            self.retire(&mut rows, &mut answers, &mut free);
+            Self::retire(&mut rows, &mut answers, &mut free);
         }
     }
 
-    fn retire(&self, rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<(Vec<f32>, Vec<f32>)>) {
+    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Caches>) {
         let mut at = 0;
         while at < rows.len() {
-            if rows[at].done {
-                let mut row = rows.swap_remove(at);
-                row.answer.entropy = (row.entropy / row.answer.tokens.len() as f64) as f32;
+            if rows[at].draft.done() {
+                let row = rows.swap_remove(at);
                 free.push((row.keys, row.values));
-                answers[row.number] = row.answer;
+                answers[row.number] = row.draft.finish();
             } else {
                 at += 1;
             }
@@ -137,7 +112,7 @@ impl Decode<'_> {
         requests: &[Request<'r>],
         first: usize,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
-        free: &mut Vec<(Vec<f32>, Vec<f32>)>,
+        free: &mut Vec<Caches>,
     ) -> Vec<Row> {
         // One read for each run of one prompt; the last prompt may go on from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
@@ -175,16 +150,12 @@ impl Decode<'_> {
                     prefix: Arc::clone(&read[which]),
                     keys,
                     values,
-                    sampling: request.sampling,
-                    stream: Stream::new(request.seed),
-                    entropy: 0.0,
-                    answer: Answered::default(),
-                    done: false,
+                    draft: Draft::new(request),
                 };
                 let mut logits = vec![0.0; shape.vocabulary];
                 let last = row.prefix.last.clone();
-                self.head(row.sampling).logits(&last, &mut logits);
-                row.take(&logits, self.stops);
+                self.head(row.draft.sampling()).logits(&last, &mut logits);
+                row.draft.take(&logits, self.stops);
                 row
             })
             .collect()
@@ -201,12 +172,12 @@ impl Decode<'_> {
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
-            let whole = [0..prompt.len()];
+            let whole: &[std::ops::Range<usize>] = &[std::ops::Range { start: 0, end: prompt.len() }];
             let block = Block {
                 weights: self.weights,
                 layer,
                 rotations: self.rotations,
-                sequences: &whole,
+                sequences: whole,
                 threads: Parallelism::None,
             };
             block.forward(&mut x, &mut kept, &mut scratch);
@@ -238,7 +209,7 @@ impl Decode<'_> {
         // Rows past the tile's own are computed along, and looked at by no one.
         let x = sized(&mut room.x, TILE * d);
         for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
-            x.copy_from_slice(&embedding[row.newest() as usize * d..][..d]);
+            x.copy_from_slice(&embedding[row.draft.newest() as usize * d..][..d]);
         }
         for (layer, block) in arena.blocks.iter().enumerate() {
             let normed = sized(&mut room.normed, TILE * d);
@@ -254,10 +225,10 @@ impl Decode<'_> {
                     norm(&raw[..q], part(query), epsilon, &mut qkv[..q], scales);
                     norm(&raw[q..], part(key), epsilon, &mut qkv[q..q + kv], scales);
                 }
-                let before = row.answer.tokens.len() - 1;
+                let before = row.draft.len() - 1;
                 let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
                 rotate(&mut qkv[..q + kv], cos, sin);
-                let own = layer * row.sampling.max_tokens as usize * kv;
+                let own = layer * row.draft.sampling().max_tokens as usize * kv;
                 row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
                 row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
                 let past = own..own + (before + 1) * kv;
@@ -280,35 +251,12 @@ impl Decode<'_> {
         // Rows of one tile may have temperatures of their own.
         self.head(Sampling::default()).logits(normed, logits);
         for (row, logits) in tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)) {
-            let divisor = row.sampling.divisor();
-            if divisor != 1.0 {
-                let scale = 1.0 / divisor;
-                logits.iter_mut().for_each(|l| *l *= scale);
-            }
-            row.take(logits, self.stops);
+            row.draft.cool(logits);
+            row.draft.take(logits, self.stops);
         }
     }
 
     fn head(&self, sampling: Sampling) -> Head<'_> {
         Head { weights: self.weights, temperature: sampling.divisor(), threads: Parallelism::None }
-    }
-}
-
-impl Row {
-    fn newest(&self) -> u32 {
-        self.answer.tokens[self.answer.tokens.len() - 1]
-    }
-
-    /// Draws a token from logits that are divided by the temperature.
-    fn take(&mut self, logits: &[f32], stops: &[u32]) {
-        let token = self.sampling.draw(logits, self.stream.unit());
-        let thought = thought(logits, token as usize);
-        self.entropy += f64::from(thought.entropy);
-        self.answer.tokens.push(token);
-        self.answer.log_probs.push(thought.log_prob);
-        let stopped = stops.contains(&token);
-        let full = self.answer.tokens.len() >= self.sampling.max_tokens as usize;
-        self.answer.truncated = full && !stopped;
-        self.done = stopped || full;
     }
 }

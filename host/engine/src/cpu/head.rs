@@ -5,6 +5,7 @@ use gemm::Parallelism;
 
 use super::block::{Gradients, Weights, sized};
 use super::kernels::{Mat, exp, largest, product, sum, wide};
+use crate::core::Thought;
 
 /// Logits at a time: rows times vocabulary.
 const AT_ONCE: usize = 1 << 22;
@@ -18,15 +19,6 @@ pub struct Head<'a> {
     pub temperature: f32,
     /// Threads of each matrix product.
     pub threads: Parallelism,
-}
-
-/// What the model thought of a token that came.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Thought {
-    /// Its log-probability.
-    pub log_prob: f32,
-    /// The entropy of the distribution that it was drawn from, in nats.
-    pub entropy: f32,
 }
 
 impl Head<'_> {

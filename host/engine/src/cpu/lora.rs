@@ -129,7 +129,9 @@ impl Adapters {
         let mut h = vec![0.0; n * self.rank];
         let a = Mat::of(&all[pair.a.clone()], self.rank, linear.cols);
         product(&mut h, self.rank, false, Mat::of(x, n, linear.cols), a.t(), Parallelism::None);
-        h.iter_mut().for_each(|h| *h *= self.scale);
+        for h in &mut h {
+            *h *= self.scale;
+        }
         h
     }
 
@@ -149,7 +151,9 @@ impl Adapters {
             product(&mut gradients[pair.b.clone()], r, true, dy.t(), Mat::of(&h, n, r), none);
             let mut dh = vec![0.0; n * r];
             product(&mut dh, r, false, dy, Mat::of(&all[pair.b.clone()], pair.rows.len(), r), none);
-            dh.iter_mut().for_each(|h| *h *= self.scale);
+            for h in &mut dh {
+                *h *= self.scale;
+            }
             product(
                 &mut gradients[pair.a.clone()],
                 cols,

@@ -6,29 +6,9 @@ use std::ops::Range;
 use gemm::Parallelism;
 
 use super::block::{Block, Gradients, Kept, Rotations, Scratch, Weights, sized};
-use super::head::{Head, Thought};
+use super::head::Head;
 use super::kernels::{norm, norm_back};
-
-/// A prompt and the answer that was given.
-#[derive(Clone, Copy, Debug)]
-pub struct Sequence<'a> {
-    /// Prompt and answer, in tokens.
-    pub tokens: &'a [u32],
-    /// How many of them are the prompt. At least 1.
-    pub prompt: usize,
-}
-
-impl Sequence<'_> {
-    /// Tokens of the answer.
-    pub fn answer(&self) -> usize {
-        self.tokens.len() - self.prompt
-    }
-
-    /// Tokens that the model reads: the last one is only foretold.
-    pub fn read(&self) -> usize {
-        self.tokens.len() - 1
-    }
-}
+use crate::core::{Sequence, Thought};
 
 /// How a pass computes.
 #[derive(Clone, Copy)]

@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn units_are_dropped() {
+        let units = "degrees cm centimeter meters miles second minutes hours days weeks month years foot feet \
+                     inches yards^2";
+        for unit in units.split(' ') {
+            assert_eq!(prm800k(&format!("3 {unit}")).as_deref(), Ok("3"), "{unit}");
+        }
+    }
+
+    #[test]
     fn tuples_are_split_and_numbers_are_not() {
         assert_eq!(split_tuple("(1,000,2]"), ["1000", "2"]);
         assert_eq!(split_tuple("1,2"), ["1,2"]);

@@ -1,0 +1,138 @@
+//! A core: a model with what training it needs, on some device. The engine asks nothing else of it, and
+//! knows neither where the numbers are nor how they are computed.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::cpu::Arena;
+use crate::model::{Checkpoint, ModelError, Shape};
+use crate::{OptimizerConfig, Sampling};
+
+/// From a sequence's number and what the model thinks of its answer to the gradient of the loss by each
+/// log-probability. It may be called from several threads, and in any order.
+pub type Loss<'a> = dyn Fn(usize, &[Thought]) -> Vec<f32> + Sync + 'a;
+
+/// A model that samples, scores and learns.
+pub trait Core {
+    /// The layout in which this core's numbers are told.
+    fn arena(&self) -> &Arena;
+
+    /// The model's shape.
+    fn shape(&self) -> &Shape {
+        &self.arena().shape
+    }
+
+    /// Samples all answers, in the order of the requests; `rows` at a time.
+    fn sample(
+        &self,
+        requests: &[Request<'_>],
+        stops: &[u32],
+        rows: usize,
+    ) -> Result<Vec<Answered>, ModelError>;
+
+    /// What the model thinks of each answer's tokens; under the reference if that is asked for.
+    fn score(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        reference: bool,
+    ) -> Result<Vec<Vec<Thought>>, ModelError>;
+
+    /// Adds a micro-batch to the gradients. Without sequences there is nothing to add, and a step that
+    /// follows is made all the same.
+    fn learn(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        loss: &Loss<'_>,
+    ) -> Result<(), ModelError>;
+
+    /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their norm
+    /// before it was cut. Where that is not finite nothing changes.
+    fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError>;
+
+    /// Steps that the optimizer has made.
+    fn steps(&self) -> u32;
+
+    /// Whether every number that is trained is finite.
+    fn finite(&self) -> Result<bool, ModelError>;
+
+    /// All weights but adapters, in the arena's layout.
+    fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError>;
+
+    /// The gradients gathered so far, in the layout of what is trained.
+    fn gathered(&self) -> Result<Vec<f32>, ModelError>;
+
+    /// The weights as others should see them, on the host: with the adapters merged, if there are any.
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError>;
+
+    /// Writes into a folder what a checkpoint keeps beside the weights.
+    fn save_training(&self, folder: &Path) -> Result<(), ModelError>;
+
+    /// Takes up training where a checkpoint left it, after this many steps of the optimizer: what
+    /// [`Core::save_training`] wrote, and the weights in `model`.
+    fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError>;
+}
+
+/// An answer that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The prompt's tokens; at least one. Requests of one prompt that follow each other share it.
+    pub prompt: &'a [u32],
+    /// The seed of its draws.
+    pub seed: u64,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answered {
+    /// Its tokens, with the one that stopped it.
+    pub tokens: Vec<u32>,
+    /// The log-probability of each at the sampling temperature, before top-k and top-p.
+    pub log_probs: Vec<f32>,
+    /// Mean entropy of the distributions that they were drawn from, in nats.
+    pub entropy: f32,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+}
+
+/// A prompt and the answer that was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence<'a> {
+    /// Prompt and answer, in tokens.
+    pub tokens: &'a [u32],
+    /// How many of them are the prompt. At least 1.
+    pub prompt: usize,
+}
+
+impl Sequence<'_> {
+    /// Tokens of the answer.
+    pub fn answer(&self) -> usize {
+        self.tokens.len() - self.prompt
+    }
+
+    /// Tokens that the model reads: the last one is only foretold.
+    pub fn read(&self) -> usize {
+        self.tokens.len() - 1
+    }
+}
+
+/// How a batch is learned from or scored.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// What logits are divided by.
+    pub temperature: f32,
+    /// Whether activations are made again in the backward pass.
+    pub recompute: bool,
+}
+
+/// What the model thought of a token that came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thought {
+    /// Its log-probability.
+    pub log_prob: f32,
+    /// The entropy of the distribution that it was drawn from, in nats.
+    pub entropy: f32,
+}

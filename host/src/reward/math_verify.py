@@ -1,0 +1,40 @@
+"""The judge of grader `math-verify`: math-verify 0.8.0 as verl configures it (math_verify.py there, by
+math_metric): gold answers in a box and read as LaTeX, answers read as expressions or LaTeX, six decimals.
+
+It departs in one thing. math-verify's own timers make a wrong answer of one that takes too long; here they
+are off, since whoever asks has a timer, and such an answer is unscorable."""
+
+import json
+import logging
+import sys
+
+from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+GOLD = (LatexExtractionConfig(),)
+ANSWER = (ExprExtractionConfig(), LatexExtractionConfig())
+
+
+def judge(golds, answer):
+    read = [parse("\\boxed{" + gold + "}", GOLD, parsing_timeout=None) for gold in golds]
+    for gold, found in zip(golds, read):
+        if not found:
+            raise ValueError(f"math-verify reads nothing out of the gold answer {gold[:80]!r}")
+    found = parse(answer, ANSWER, parsing_timeout=None)
+    return any(verify(gold, found, 6, timeout_seconds=None) for gold in read)
+
+
+def main():
+    # What libraries print is no answer.
+    out, sys.stdout = sys.stdout, sys.stderr
+    logging.disable(logging.WARNING)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        said = {"id": asked["id"]}
+        try:
+            said["correct"] = judge(asked["gold"], asked["answer"])
+        except Exception as e:
+            said["error"] = f"{type(e).__name__}: {e}"
+        print(json.dumps(said), file=out, flush=True)
+
+
+main()

@@ -1,0 +1,542 @@
+//! Judges that are processes: right, wrong, slow, dying, babbling; and a run that is judged by one.
+//! `math-verify` is held to recorded verdicts where `python3` has it; `ALLOT_VERIFIER_CASES` names another
+//! file of those. What needs a program that this machine lacks is skipped, and says so.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod scratch;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use allot::config::reward::JudgeConfig;
+use allot::config::train::TrainConfig;
+use allot::reward::pool::{Judge, Pool};
+use allot::reward::process::{Opinion, Question};
+use allot::trouble::Trouble;
+use scratch::Scratch;
+use serde_json::Value;
+
+/// Does with each answer what it says, in plain sh.
+const PUPPET: &str = r#"
+n=0
+while read -r line; do
+  n=$((n+1))
+  case "$line" in
+    *'"answer":"right"'*) echo "{\"id\":$n,\"correct\":true}" ;;
+    *'"answer":"wrong"'*) echo "{\"id\":$n,\"correct\":false}" ;;
+    *'"answer":"later"'*) sleep 0.2; echo "{\"id\":$n,\"correct\":true}" ;;
+    *'"answer":"hang"'*) sleep 600 & echo $! >>pids; wait ;;
+    *'"answer":"die"'*) echo 'first words' >&2; echo 'last words' >&2; exit 3 ;;
+    *'"answer":"crash"'*) kill -SEGV $$ ;;
+    *'"answer":"babble"'*) echo 'I think so.' ;;
+    *'"answer":"other"'*) echo '{"id":999,"correct":true}' ;;
+    *'"answer":"anonymous"'*) echo '{"correct":true}' ;;
+    *'"answer":"flood"'*) yes | tr -d '\n' ;;
+    *'"answer":"close"'*) exec 1>&-; sleep 600 ;;
+    *'"answer":"unsure"'*) echo "{\"id\":$n,\"error\":\"no idea\"}" ;;
+    *'"answer":"chatty"'*) yes chat | head -n 100000 >&2; echo "{\"id\":$n,\"correct\":true}" ;;
+    *'"answer":"leave"'*) echo "{\"id\":$n,\"correct\":true}"; exit 0 ;;
+    *) echo "{\"id\":$n,\"correct\":false}" ;;
+  esac
+done
+"#;
+
+fn question(answer: &str) -> Question {
+    Question { gold: vec!["5".to_owned(), "five".to_owned()], answer: answer.to_owned() }
+}
+
+/// A judge of these words that runs in a folder.
+fn judge(folder: &Path, script: &str) -> Judge {
+    let script = format!("cd '{}'\n{script}", folder.display());
+    let command = Some(vec!["sh".to_owned(), "-c".to_owned(), script]);
+    let config = JudgeConfig { command, processes: 2, seconds: 20.0 };
+    Judge { name: "puppet".to_owned(), ..Judge::command(&config, question("hello")) }
+}
+
+fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Trouble> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let opinions = runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()));
+    // Processes belong to the runtime that they were started in.
+    runtime.block_on(async { *pool = Pool::new(judge(Path::new("/"), "exit 1")) });
+    opinions
+}
+
+fn unsure(why: &str) -> Opinion {
+    Err(format!("the judge {why}"))
+}
+
+#[test]
+fn a_judge_that_fails_costs_its_own_answer_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = Duration::from_secs(2);
+    let all = [
+        ("right", Ok(true)),
+        ("wrong", Ok(false)),
+        ("hang", unsure("gave no answer within 2 s")),
+        ("right", Ok(true)),
+        ("die", unsure("ended with exit status 3, and last said `last words`")),
+        ("later", Ok(true)),
+        ("crash", unsure("ended with signal 11 (SIGSEGV)")),
+        ("babble", unsure("said `I think so.`, which does not answer what it was asked")),
+        ("right", Ok(true)),
+        ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer what it was asked"#)),
+        ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer what it was asked"#)),
+        ("close", unsure("closed its input or output")),
+        ("flood", unsure(&format!("said `{}…`, which does not answer what it was asked", "y".repeat(200)))),
+        ("unsure", unsure("says: no idea")),
+        ("chatty", Ok(true)),
+        ("leave", Ok(true)),
+        ("\"\\\n\u{1b}é", Ok(false)),
+        ("right", Ok(true)),
+    ];
+    // Nothing depends on how many judge.
+    for processes in [1, 3, 40] {
+        let mut pool = Pool::new(Judge { processes, limit, ..judge(folder.path(), PUPPET) });
+        let got = ask(&mut pool, &all.clone().map(|(answer, _)| answer)).unwrap();
+        for ((answer, expected), got) in all.iter().zip(got) {
+            assert_eq!(got, *expected, "{answer}, {processes} processes");
+        }
+    }
+    // What hung is gone, with the processes that it had started.
+    for pid in std::fs::read_to_string(folder.path().join("pids")).unwrap().split_whitespace() {
+        assert!(gone(pid), "{pid} still runs");
+    }
+}
+
+/// Whether a process is no more, or no more than a line in a table.
+fn gone(pid: &str) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        if stat.map_or(true, |s| s.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))) {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn verdicts_come_in_the_order_of_the_answers_whoever_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers: Vec<&str> = (0..60)
+        .map(|i| match i % 7 {
+            0 => "later",
+            1 | 4 => "right",
+            _ => "wrong",
+        })
+        .collect();
+    for processes in [1, 2, 5] {
+        let mut pool = Pool::new(Judge { processes, ..judge(folder.path(), PUPPET) });
+        let got = ask(&mut pool, &answers).unwrap();
+        let expected: Vec<Opinion> = answers.iter().map(|a| Ok(*a != "wrong")).collect();
+        assert_eq!(got, expected, "{processes} processes");
+    }
+    assert_eq!(ask(&mut Pool::new(judge(folder.path(), PUPPET)), &[]), Ok(Vec::new()));
+}
+
+#[test]
+fn a_judge_that_left_between_answers_is_no_fault_of_the_next_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), PUPPET) });
+    for _ in 0..3 {
+        let opinions = runtime.block_on(pool.ask(vec![question("leave")]));
+        assert_eq!(opinions, Ok(vec![Ok(true)]));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_judge_that_never_reads_is_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"read -r line; echo '{"id":1,"correct":true}'; exec sleep 600"#;
+    let limit = Duration::from_secs(1);
+    let mut pool = Pool::new(Judge { limit, ..judge(folder.path(), script) });
+    // More than fits into a pipe.
+    let long = "x".repeat(1 << 20);
+    let late = || unsure("gave no answer within 1 s");
+    assert_eq!(ask(&mut pool, &[&long, "short"]), Ok(vec![late(), late()]));
+}
+
+#[test]
+fn processes_end_with_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("echo $$ >>started\n{PUPPET}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut pool = Pool::new(judge(folder.path(), &script));
+    assert!(
+        runtime.block_on(pool.ask(vec![question("right"), question("right"), question("right")])).is_ok()
+    );
+    // As at the end of a run, where the runtime goes first.
+    drop(runtime);
+    drop(pool);
+    let started = std::fs::read_to_string(folder.path().join("started")).unwrap();
+    assert!((1..=2).contains(&started.split_whitespace().count()), "{started}");
+    for pid in started.split_whitespace() {
+        assert!(gone(pid), "{pid} still runs");
+    }
+}
+
+#[test]
+fn a_judge_that_does_not_start_is_told_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |judge: Judge| Pool::new(judge).check().unwrap_err();
+    let script = |script: &str| told(judge(folder.path(), script));
+    let config = |words: &[&str]| JudgeConfig {
+        command: Some(words.iter().map(|w| (*w).to_owned()).collect()),
+        ..JudgeConfig::default()
+    };
+    let by_hand = "try it by hand: echo '{\"id\":1,\"gold\":[\"5\",\"five\"],\"answer\":\"hello\"}' | ";
+    let protocol = "a judge answers each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"answer\":\"hello\"} \
+                    with a line like {\"id\":1,\"correct\":true}, or {\"id\":1,\"error\":\"why not\"}, and \
+                    prints nothing else";
+
+    let missing = told(Judge::command(&config(&["no-such-judge", "--fast"]), question("hello")));
+    let what = "the judge `no-such-judge --fast` could not be started: there is no such program";
+    assert_eq!(missing, Trouble::new(what).hint(format!("{by_hand}no-such-judge --fast")));
+
+    let ends = script("echo 'no module named x' >&2; exit 3");
+    assert_eq!(ends.what, "the judge `puppet` ended with exit status 3, and last said `no module named x`");
+    assert!(ends.hint.is_some_and(|h| h.starts_with(by_hand)));
+    assert_eq!(script("read -r line; exit 0").what, "the judge `puppet` ended with exit status 0");
+
+    let babbles = script("echo ready; cat");
+    let what = "the judge `puppet` said `ready`, which does not answer what it was asked";
+    assert_eq!(babbles, Trouble::new(what).hint(protocol));
+
+    let patience = Duration::from_secs(1);
+    let hangs = told(Judge { patience, ..judge(folder.path(), "exec sleep 600") });
+    assert_eq!(hangs, Trouble::new("the judge `puppet` gave no answer within 1 s").hint(protocol));
+
+    let python = told(Judge::math_verify(&config(&["no-such-python"]), question("5")));
+    assert!(python.what.starts_with("the judge `no-such-python math_verify.py` could not be started"));
+    assert!(python.hint.is_some_and(|h| h.contains("pip install math-verify==0.8.0")));
+
+    // It may be unsure: it works.
+    assert_eq!(Pool::new(judge(folder.path(), PUPPET)).check(), Ok(()));
+    let unsure = r#"read -r line; echo '{"id":1,"error":"a greeting?"}'"#;
+    assert_eq!(Pool::new(judge(folder.path(), unsure)).check(), Ok(()));
+}
+
+#[test]
+fn a_judge_that_does_not_come_up_again_ends_the_run_at_the_third_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        format!("echo up >>started\nif [ -e once ]; then echo full >&2; exit 4; fi\n: >once\n{PUPPET}");
+    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), &script) });
+    let trouble = ask(&mut pool, &["right", "die", "right"]).unwrap_err();
+    assert_eq!(trouble.what, "the judge `puppet` ended with exit status 4, and last said `full`");
+    assert_eq!(std::fs::read_to_string(folder.path().join("started")).unwrap(), "up\n".repeat(4));
+}
+
+// ---- The config
+
+const CONFIG: &str = r#"
+[run]
+seed = 1
+steps = 2
+groups = 4
+rollouts = 4
+
+[budget]
+rollouts = 100
+
+[policy]
+use = "uniform"
+
+[model]
+use = "tiny-sums"
+threads = 1
+
+[rollout]
+max_tokens = 8
+
+[evaluation]
+problems = 8
+
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 100
+held_out = 0.2
+levels = [{ digits = 2 }]
+"#;
+
+fn config(reward: &str) -> String {
+    format!("[reward]\n{reward}\n{CONFIG}")
+}
+
+#[test]
+fn a_config_says_who_judges_and_what_is_wrong_with_that() {
+    let read = |reward: &str| TrainConfig::parse(&config(reward), "run.toml");
+    for good in [
+        "grader = \"exact\"",
+        "grader = \"math-verify\"",
+        "grader = \"math-verify\"\n[reward.judge]\nprocesses = 4",
+        "grader = \"math-verify\"\n[reward.judge]\ncommand = [\"python3.12\"]",
+        "grader = \"command\"\n[reward.judge]\ncommand = [\"./judge\", \"-v\"]\nseconds = 0.5",
+    ] {
+        let config = read(good).unwrap();
+        let again = TrainConfig::parse(&toml::to_string(&config).unwrap(), "resolved.toml").unwrap();
+        assert_eq!(config, again);
+    }
+    let with_command =
+        |more: &str| format!("grader = \"command\"\n[reward.judge]\ncommand = [\"judge\"]\n{more}");
+    for (bad, what, hint) in [
+        (
+            "grader = \"command\"".to_owned(),
+            "`run.toml` has grader `command` and no command",
+            r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#,
+        ),
+        (
+            "grader = \"command\"\n[reward.judge]\nprocesses = 1".to_owned(),
+            "`run.toml` has grader `command` and no command",
+            r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#,
+        ),
+        (
+            "grader = \"exact\"\n[reward.judge]\nprocesses = 1".to_owned(),
+            "`run.toml` has a section [reward.judge], and grader `exact` has no processes",
+            "leave the section out, or take grader `command` or `math-verify`",
+        ),
+        (
+            "grader = \"command\"\n[reward.judge]\ncommand = []".to_owned(),
+            "`run.toml`: `reward.judge.command` is empty",
+            "it is a program and its arguments, each a text of its own",
+        ),
+        (
+            with_command("processes = 0"),
+            "`run.toml`: `reward.judge.processes` is 0; it is from 1 to 1024",
+            "",
+        ),
+        (
+            with_command("seconds = 0"),
+            "`run.toml`: `reward.judge.seconds` is 0; it is more than 0 and at most a day, 86400",
+            "",
+        ),
+        (
+            with_command("second = 5"),
+            "`run.toml` line 5, `second = 5`: unknown field `second`, expected one of `command`, `processes`, \
+             `seconds`",
+            "did you mean `seconds`?",
+        ),
+        (
+            "grader = \"math_verify\"".to_owned(),
+            "`run.toml` line 2, `grader = \"math_verify\"`: unknown variant `math_verify`, expected one of \
+             `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, \
+             `number`, `math-verify`, `command`",
+            "did you mean `math-verify`?",
+        ),
+    ] {
+        let hint = (!hint.is_empty()).then_some(hint);
+        assert_eq!(read(&bad).unwrap_err(), Trouble::told(what, hint), "{bad}");
+    }
+}
+
+// ---- Whole runs
+
+/// Whether a program runs here, said aloud where it does not.
+fn has(words: &[&str]) -> bool {
+    let quiet = Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let has = quiet.is_ok_and(|status| status.success());
+    if !has {
+        println!("SKIPPED: this machine has no `{}`", words.join(" "));
+    }
+    has
+}
+
+const STRICT: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"id": asked["id"], "correct": asked["answer"].strip() in asked["gold"]}))
+"#;
+
+/// The lines of a run's record after the first, which names the grader.
+fn record(scratch: &Scratch, run: &str) -> Vec<String> {
+    scratch.read(&format!("{run}/record.jsonl")).lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_that_a_process_judges_is_the_same_as_one_that_a_grader_judges() {
+    if !has(&["python3", "--version"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("judge.py", STRICT);
+    scratch.write("exact.toml", config("grader = \"exact\""));
+    let command = "grader = \"command\"\n[reward.judge]\ncommand = [\"python3\", \"judge.py\"]";
+    scratch.write("judged.toml", config(command));
+    for name in ["exact", "judged"] {
+        let said = scratch.allot(&["train", &format!("{name}.toml"), "--out", name]);
+        assert!(said.ends_with("exit code 0") && !said.contains("note:"), "{said}");
+    }
+    assert_eq!(record(&scratch, "exact"), record(&scratch, "judged"));
+    // The script's path is whole, so that the run can be taken up from anywhere.
+    let whole = scratch.path().canonicalize().unwrap().join("judge.py");
+    let resolved = scratch.read("judged/resolved.toml");
+    assert!(resolved.contains("judge.py") && resolved.contains(&*whole.to_string_lossy()), "{resolved}");
+}
+
+#[test]
+fn answers_without_a_verdict_are_left_out_counted_and_told_of() {
+    let scratch = Scratch::new();
+    // Of each three answers it dies at one, and does not know about one.
+    let script = r#"
+n=0
+while read -r line; do
+  n=$((n+1))
+  if [ $n = 1 ]; then echo "{\"id\":$n,\"correct\":true}"; continue; fi
+  echo x >>asked
+  case $(($(wc -l <asked) % 3)) in
+    0) echo 'out of paper' >&2; exit 1 ;;
+    1) echo "{\"id\":$n,\"error\":\"no idea\"}" ;;
+    2) echo "{\"id\":$n,\"correct\":false}" ;;
+  esac
+done
+"#;
+    scratch.write("judge.sh", script);
+    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
+    scratch.write("run.toml", config(command));
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let asked = scratch.read("asked").lines().count();
+    let unjudged = asked - (asked + 1) / 3;
+    let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("note: ")).collect();
+    assert!(
+        notes.len() >= 2 && notes[0].contains("could not be judged, the last because the judge "),
+        "{said}"
+    );
+    assert!(notes.last().unwrap().starts_with(&format!("note: {unjudged} answers could not")), "{said}");
+    assert!(said.contains("ended with exit status 1, and last said `out of paper`"), "{said}");
+
+    let mut counted = 0.0;
+    for line in scratch.read("run/metrics.jsonl").lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        counted += row["alloc/unscorable"].as_f64().unwrap();
+        assert_eq!(row["alloc/sampled"], 16.0);
+    }
+    let (mut rewards, mut unscorable) = (Vec::new(), 0);
+    for line in record(&scratch, "run") {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        for group in line["sampled"].as_array().into_iter().flatten() {
+            rewards.extend(group["rewards"].as_array().unwrap().clone());
+            unscorable += group["unscorable"].as_u64().unwrap_or(0);
+        }
+    }
+    assert_eq!(rewards.len() as u64 + unscorable, 32);
+    assert!(unscorable >= 20 && counted == unscorable as f64, "{counted} counted, {unscorable} recorded");
+    assert!(rewards.iter().all(|reward| *reward == 0.0), "an answer without a verdict is no wrong one");
+}
+
+#[test]
+fn a_run_without_its_judge_does_not_begin() {
+    let scratch = Scratch::new();
+    let command =
+        "grader = \"command\"\n[reward.judge]\ncommand = [\"sh\", \"-c\", \"echo broken >&2; exit 5\"]";
+    scratch.write("run.toml", config(command));
+    let dry = scratch.allot(&["train", "run.toml", "--dry-run"]);
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    for said in [dry, said] {
+        let what = "error: the judge `sh -c echo broken >&2; exit 5` ended with exit status 5, and last said `broken`";
+        assert!(
+            said.contains(what) && said.contains("\nhint: try it by hand") && said.ends_with("exit code 2"),
+            "{said}"
+        );
+    }
+    assert!(!scratch.path().join("run").exists(), "nothing was made");
+}
+
+#[test]
+fn a_judge_that_is_lost_in_the_middle_ends_the_run_in_a_sentence() {
+    let scratch = Scratch::new();
+    let script = format!("[ -e once ] && [ -e twice ] && exit 6; [ -e once ] && : >twice; : >once\n{PUPPET}");
+    // No answer of the model is known to the puppet: it dies at the tenth.
+    let script = script.replace("*) echo", "*) [ $n = 10 ] && exit 7; echo");
+    scratch.write("judge.sh", script);
+    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
+    scratch.write("run.toml", config(command));
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.contains("judge.sh` ended with exit status 6") && said.ends_with("exit code 2"), "{said}");
+    assert!(said.contains("hint: try it by hand"), "{said}");
+}
+
+// ---- math-verify
+
+fn recorded() -> PathBuf {
+    let own = || scratch::root().join("tests/cases/graders/math_verify_cases.jsonl");
+    std::env::var_os("ALLOT_VERIFIER_CASES").map_or_else(own, PathBuf::from)
+}
+
+#[test]
+fn math_verify_judges_as_recorded() {
+    if !has(&["python3", "-c", "import math_verify"]) {
+        return;
+    }
+    let text = std::fs::read_to_string(recorded()).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let slow = |row: &Value| row["slow"].as_array().is_some_and(|s| s.iter().any(|n| n == "math_verify"));
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["math_verify"].is_boolean() && !slow(row)).collect();
+    if rows.is_empty() {
+        println!("SKIPPED: `{}` has no verdicts of math-verify", recorded().display());
+        return;
+    }
+    let text = |row: &Value, column: &str| row[column].as_str().unwrap().to_owned();
+    let questions: Vec<Question> = rows
+        .iter()
+        .map(|row| Question { gold: vec![text(row, "gold")], answer: text(row, "prediction") })
+        .collect();
+    let config = JudgeConfig { seconds: 30.0, ..JudgeConfig::default() };
+    let mut pool = Pool::new(Judge::math_verify(&config, questions[0].clone()));
+    pool.check().unwrap();
+    let began = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let opinions = runtime.block_on(pool.ask(questions)).unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    let mut agree = 0;
+    for (row, opinion) in rows.iter().zip(&opinions) {
+        if opinion.as_ref().is_ok_and(|correct| row["math_verify"] == *correct) {
+            agree += 1;
+        } else {
+            println!("{}: expected {}, got {opinion:?}", row["id"], row["math_verify"]);
+        }
+    }
+    println!("math-verify agrees on {agree} of {} cases, in {seconds:.1} s", rows.len());
+    assert!(agree * 1000 >= rows.len() * 995, "{agree} of {}", rows.len());
+}
+
+#[test]
+fn math_verify_can_be_unsure_and_late() {
+    if !has(&["python3", "-c", "import math_verify"]) {
+        return;
+    }
+    let config = JudgeConfig { seconds: 3.0, processes: 1, ..JudgeConfig::default() };
+    let question = |gold: &[&str], answer: &str| Question {
+        gold: gold.iter().map(|g| (*g).to_owned()).collect(),
+        answer: answer.to_owned(),
+    };
+    let mut pool = Pool::new(Judge::math_verify(&config, question(&["5"], "5")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let asked = vec![
+        question(&["7", r"\frac{1}{2}"], "So it is $0.5$."),
+        question(&[""], "5"),
+        question(&["5"], r"\boxed{10^{10^{10}}!}"),
+        question(&["5"], r"\boxed{5}"),
+    ];
+    let got = runtime.block_on(pool.ask(asked)).unwrap();
+    assert_eq!((&got[0], &got[3]), (&Ok(true), &Ok(true)));
+    let said = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
+    assert_eq!(got[1], Err(said.to_owned()));
+    println!("{:?}", got[2]);
+    assert_ne!(got[2], Ok(true));
+}

@@ -1,0 +1,562 @@
+//! `allot train` as a user meets it: what a run leaves behind, and that one which was stopped anywhere and
+//! taken up again leaves the same behind. Numbers that were learned depend on the processor, so that none
+//! of them is written down here.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "training/input.rs"]
+mod input;
+mod scratch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use allot::commands::Screen;
+use allot::progress::Progress;
+use allot::record::{End, Line, Reader, StepEnd};
+use allot_allocation::Spent;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use scratch::Scratch;
+
+/// A run of half a second on a model that ships.
+const CONFIG: &str = include_str!("cases/training/short.toml");
+
+// ---- a run, and what it leaves
+
+/// A scratch folder with a config as `run.toml`.
+fn with(config: &str) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("run.toml", config);
+    scratch
+}
+
+/// Runs to the end; what was said on standard output.
+fn trained(scratch: &Scratch, args: &[&str]) -> String {
+    let done = scratch.command(&[&["train"], args].concat()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{args:?}: {said}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// What a command says with the scratch folder's path left out, and its exit code.
+fn told(scratch: &Scratch, args: &[&str]) -> String {
+    let path = scratch.path().display().to_string();
+    let said = scratch.allot(&[&["train"], args].concat());
+    said.replace(&path, "[scratch]").replace(env!("CARGO_TARGET_TMPDIR"), "[target]")
+}
+
+/// The same from the error on: what comes before has numbers that were learned.
+fn error(said: &str) -> &str {
+    &said[said.find("error: ").unwrap_or_default()..]
+}
+
+/// The rows of a run's table, each by column.
+fn rows(run: &Path) -> Vec<BTreeMap<String, String>> {
+    let mut parts: Vec<PathBuf> =
+        fs::read_dir(run.join("rollouts")).unwrap().map(|e| e.unwrap().path()).collect();
+    parts.sort();
+    let mut all = Vec::new();
+    for part in parts {
+        let reader = SerializedFileReader::new(fs::File::open(part).unwrap()).unwrap();
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            all.push(row.get_column_iter().map(|(name, field)| (name.clone(), field.to_string())).collect());
+        }
+    }
+    all
+}
+
+/// What a record says of its steps and its end.
+fn record(run: &Path) -> (Vec<StepEnd>, End) {
+    let (reader, _) = Reader::open(run).unwrap();
+    let (mut steps, mut last) = (Vec::new(), None);
+    for line in reader {
+        match line.unwrap() {
+            Line::Step(step) => steps.push(*step),
+            Line::End(end) => last = Some(end),
+            _ => {}
+        }
+    }
+    (steps, last.unwrap())
+}
+
+/// The newest of a run's checkpoints.
+fn newest(run: &Path) -> PathBuf {
+    checkpoints(run).pop().unwrap()
+}
+
+/// A run's checkpoints, the oldest first.
+fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(run.join("checkpoints")).unwrap().map(|e| e.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+/// Two runs are one to the last bit: record, weights, optimizer, every rollout.
+fn assert_same(a: &Path, b: &Path, what: &str) {
+    let record = |run: &Path| fs::read_to_string(run.join("record.jsonl")).unwrap();
+    assert_eq!(record(a), record(b), "{what}");
+    let (last, other) = (newest(a), newest(b));
+    assert_eq!(last.file_name(), other.file_name(), "{what}");
+    for file in ["model/model.safetensors", "optimizer.safetensors", "adapters.safetensors"] {
+        let bytes = |folder: &Path| fs::read(folder.join(file)).ok();
+        assert_eq!(bytes(&last), bytes(&other), "{what}: {file}");
+    }
+    let rows = |run: &Path| {
+        let mut all = rows(run);
+        all.iter_mut().for_each(|row| row.remove("run").map(drop).unwrap_or_default());
+        all
+    };
+    assert_eq!(rows(a), rows(b), "{what}");
+}
+
+/// A copy of a run's folder.
+fn copied(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-r").args([from, to]).status().unwrap();
+    assert!(done.success());
+}
+
+#[test]
+fn what_is_told_written_and_kept_is_the_same() {
+    let scratch = with(CONFIG);
+    for policy in ["uniform", "pilot-commit"] {
+        let said = trained(&scratch, &["run.toml", "--policy", policy, "--out", policy, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let run = scratch.path().join(policy);
+        let (steps, end) = record(&run);
+        let rows = rows(&run);
+        let is =
+            |row: &BTreeMap<String, String>, column: &str, value: &str| row[column] == format!("{value:?}");
+        let (held_out, train): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| is(row, "purpose", "evaluation"));
+
+        // The books, the table of rollouts and the closing table.
+        assert_eq!(train.len() as u64, end.spent.run_rollouts);
+        assert_eq!(json["rollouts"], end.spent.run_rollouts);
+        let tokens: u64 = train.iter().map(|row| row["tokens"].parse::<u64>().unwrap()).sum();
+        assert_eq!((tokens, &json["tokens"]), (end.spent.run_tokens, &tokens.into()));
+        let mut left = end.spent.run_rollouts;
+        for (fate, of_step) in [
+            ("trained", (|s: &StepEnd| s.trained) as fn(&StepEnd) -> u64),
+            ("released", |s| s.released),
+            ("stale", |s| s.stale),
+        ] {
+            let n = train.iter().filter(|row| is(row, "fate", fate)).count() as u64;
+            assert_eq!(n, steps.iter().map(of_step).sum::<u64>(), "{policy}: {fate}");
+            assert_eq!(json[fate], n, "{policy}: {fate}");
+            left -= n;
+        }
+        let last: Vec<_> =
+            train.iter().filter(|row| is(row, "fate", "held") || is(row, "fate", "unscorable")).collect();
+        assert_eq!(last.len() as u64, left, "{policy}");
+
+        // What is held out has a book of its own, and is never trained on.
+        assert_eq!(held_out.len() as u64, end.evaluated.unwrap().run_rollouts);
+        assert!(held_out.iter().all(|row| is(row, "fate", "evaluated") && is(row, "set", "held-out")));
+        let problems = |rows: &[&BTreeMap<String, String>]| -> BTreeSet<String> {
+            rows.iter().map(|row| row["problem"].clone()).collect()
+        };
+        assert!(problems(&held_out).is_disjoint(&problems(&train)));
+        // 30 problems, 2 rollouts each: at the start, and after steps 2, 4 and 6.
+        assert_eq!((held_out.len(), problems(&held_out).len()), (30 * 2 * 4, 30));
+        let names: Vec<&str> = end.scores.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names[..2], ["eval/held-out/avg@2", "eval/held-out/pass@2"]);
+        assert!(end.scores[0].1 <= end.scores[1].1, "{:?}", end.scores);
+
+        // The same config gives the same run.
+        let again = format!("{policy}-again");
+        trained(&scratch, &["run.toml", "--policy", policy, "--out", &again]);
+        assert_same(&run, &scratch.path().join(again), policy);
+        // And it is replayed like any other.
+        let replayed = scratch.allot(&["replay", policy, policy]);
+        assert!(replayed.contains("no difference"), "{replayed}");
+    }
+}
+
+#[test]
+fn a_run_goes_on_from_each_of_its_checkpoints_to_the_same_end() {
+    let short = CONFIG.replace("every = 2 # checkpoint", "every = 1");
+    // The budget ends in the middle of a step, with rollouts on hand; and before a step.
+    let spent = short.replace("rollouts = 4000", "rollouts = 1500");
+    let exact = short.replace("rollouts = 4000", "rollouts = 192");
+    for (name, config, policy) in [
+        ("whole", &short, "uniform"),
+        ("held", &short, "pilot-commit"),
+        ("spent", &spent, "pilot-commit"),
+        ("exact", &exact, "uniform"),
+    ] {
+        let scratch = with(config);
+        let table = trained(&scratch, &["run.toml", "--policy", policy, "--out", "whole"]);
+        let whole = scratch.path().join("whole");
+        let all = checkpoints(&whole).len();
+        for left in 0..=all {
+            let to = format!("from-{left}");
+            let run = scratch.path().join(&to);
+            copied(&whole, &run);
+            for late in checkpoints(&run).into_iter().skip(left) {
+                fs::remove_dir_all(late).unwrap();
+            }
+            // With none left it looks like a run of which somebody needed the room.
+            if left == 0 {
+                cut(&run.join("record.jsonl"), 30);
+            }
+            assert_eq!(trained(&scratch, &["--resume", &to]), table, "{name} {to}");
+            assert_same(&whole, &run, &format!("{name} {to}"));
+        }
+    }
+}
+
+/// Takes bytes off a file's end.
+fn cut(path: &Path, bytes: u64) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
+}
+
+#[test]
+fn a_run_that_is_over_shows_its_table_again() {
+    let scratch = with(&CONFIG.replace("steps = 6", "steps = 2"));
+    let args = ["run.toml", "--policy", "pilot-commit", "--out", "out"];
+    let table = trained(&scratch, &args);
+    let run = scratch.path().join("out");
+    // Stopped just before its last part was written, of what was still on hand.
+    let part = fs::read_dir(run.join("rollouts")).unwrap().map(|e| e.unwrap().path()).max().unwrap();
+    let bytes = fs::read(&part).unwrap();
+    assert!(rows(&run).iter().any(|row| row["fate"] == "\"held\""));
+    fs::remove_file(&part).unwrap();
+    assert_eq!(trained(&scratch, &["--resume", "out"]), table);
+    assert_eq!(fs::read(&part).unwrap(), bytes);
+    // Of a run that is over nothing else is needed, and nothing is lost.
+    fs::remove_dir_all(run.join("checkpoints")).unwrap();
+    assert_eq!(trained(&scratch, &["--resume", "out/."]), table);
+    insta::assert_snapshot!(told(&scratch, &args), @"");
+}
+
+#[test]
+fn a_terminal_shows_one_line_that_is_drawn_over_itself() {
+    let (mut out, mut drawn) = (Vec::new(), Vec::new());
+    let mut screen = Screen { out: &mut out, progress: &mut drawn, live: true, failed: None };
+    let mut progress = Progress::new(&mut screen, 10, 100, (0, 0, 0), 0.5, 0);
+    let spent = Spent { run_rollouts: 16, run_tokens: 64, ..Spent::default() };
+    progress.step(&StepEnd { effective: 8, reward: 0.25, spent, ..StepEnd::default() });
+    progress.tell("a note");
+    let said = String::from_utf8(drawn).unwrap();
+    let numbers = "step    1/10  reward 0.250  accuracy 0.500  waste 50 %  ";
+    assert!(said.starts_with(&format!("\r\x1b[2K\x1b[?7l{numbers}")), "{said:?}");
+    assert!(said.contains(" tokens/s  ") && said.contains(" left  rollouts 16/100\x1b[?7h"), "{said:?}");
+    assert!(said.ends_with("\r\x1b[2K\x1b[?7l\x1b[?7ha note\n") && !said.contains("\n\r"), "{said:?}");
+}
+
+// ---- stopped from outside
+
+/// Starts or goes on with the run in `out`.
+fn started(scratch: &Scratch) -> Child {
+    let begun = scratch.path().join("out/resolved.toml").exists();
+    let args: &[&str] =
+        if begun { &["train", "--resume", "out"] } else { &["train", "run.toml", "--out", "out"] };
+    let mut command = scratch.command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until something is so, or the program has ended.
+fn until(child: &mut Child, so: impl Fn() -> bool) {
+    while !so() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Bytes of the record by now.
+fn bytes(run: &Path) -> u64 {
+    fs::metadata(run.join("record.jsonl")).map_or(0, |m| m.len())
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_comes_to_the_same_end() {
+    let config = CONFIG.replace("every = 2 # checkpoint", "every = 1").replace("keep = 9", "keep = 1");
+    let scratch = with(&config.replace("\"uniform\"", "\"pilot-commit\""));
+    let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
+    let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+    let parts = 15;
+    let mut kills = 0;
+    // Wherever it is after so many milliseconds.
+    for late in [1, 5, 10, 20, 30, 40, 50, 60] {
+        let mut child = started(&scratch);
+        std::thread::sleep(Duration::from_millis(late));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // Once the record has come so far, which is in the middle of steps; and while a checkpoint is written.
+    let is_writing = || {
+        let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+        entries.into_iter().any(|e| e.file_name().to_string_lossy().starts_with(".writing"))
+    };
+    for n in 1.. {
+        let mut child = started(&scratch);
+        if n % 2 == 0 {
+            until(&mut child, || bytes(&run) > bytes(&whole) * n / parts);
+        } else {
+            until(&mut child, || n < parts && bytes(&run) > 2000 && is_writing());
+        }
+        child.kill().unwrap();
+        let done = child.wait_with_output().unwrap();
+        kills += usize::from(done.status.code().is_none());
+        if done.status.success() {
+            assert_eq!(String::from_utf8_lossy(&done.stdout), table);
+            break;
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code().is_none(), "{said}");
+    }
+    assert!(kills >= 5, "{kills}");
+    assert_same(&whole, &run, "killed");
+    assert_eq!(checkpoints(&run).len(), 1, "nothing is left over");
+}
+
+#[test]
+fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
+    let scratch = with(&CONFIG.replace("steps = 6", "steps = 60"));
+    let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
+    let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+    let mut child = started(&scratch);
+    until(&mut child, || bytes(&run) > bytes(&whole) / 10);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("the step at hand is finished first, and saved; again to stop at once"), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("paused after step ") && last.ends_with("; to go on: allot train --resume out"));
+    let step: usize = last.split([' ', ';']).nth(3).unwrap().parse().unwrap();
+    assert!(newest(&run).ends_with(format!("checkpoints/step-{step:06}")), "{said}");
+
+    let done = scratch.command(&["train", "--resume", "out"]).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains(&format!("goes on after step {step} of 60")), "{said}");
+    assert_eq!(String::from_utf8_lossy(&done.stdout), table);
+    assert_same_but_parts(&whole, &run);
+}
+
+/// As [`assert_same`], for a run that was saved at another step, too: its rows are in other parts.
+fn assert_same_but_parts(a: &Path, b: &Path) {
+    let sorted = |run: &Path| {
+        let mut all = rows(run);
+        all.iter_mut().for_each(|row| row.remove("run").map(drop).unwrap_or_default());
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(a), sorted(b));
+    for file in ["record.jsonl", "checkpoints/step-000060/model/model.safetensors"] {
+        assert_eq!(fs::read(a.join(file)).unwrap(), fs::read(b.join(file)).unwrap(), "{file}");
+    }
+}
+
+// ---- checkpoints that are not what they were
+
+#[test]
+fn a_damaged_checkpoint_is_told_and_an_earlier_one_is_taken() {
+    let scratch = with(CONFIG);
+    trained(&scratch, &["run.toml", "--out", "whole"]);
+    let whole = scratch.path().join("whole");
+    let flip = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).unwrap();
+    };
+    for (file, cuts) in [
+        ("state.json", false),
+        ("state.json", true),
+        ("model/model.safetensors", false),
+        ("model/model.safetensors", true),
+        ("optimizer.safetensors", true),
+        ("manifest.json", true),
+    ] {
+        let run = scratch.path().join("out");
+        copied(&whole, &run);
+        let damaged = newest(&run).join(file);
+        if cuts {
+            cut(&damaged, 9)
+        } else {
+            flip(&damaged)
+        }
+        fs::create_dir(run.join("checkpoints/.writing-step-000005")).unwrap();
+        let said = told(&scratch, &["--resume", "out"]);
+        let note = format!("note: `out/checkpoints/step-000006/{file}` is ");
+        assert!(said.contains(&note) && said.contains("; an earlier one is taken"), "{said}");
+        assert!(said.contains("goes on after step 4 of 6"), "{said}");
+        assert_same(&whole, &run, file);
+        assert_eq!(checkpoints(&run).len(), 3, "nothing is left over");
+        fs::remove_dir_all(run).unwrap();
+    }
+}
+
+#[test]
+fn without_a_whole_checkpoint_nothing_is_thrown_away() {
+    let scratch = with(CONFIG);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let run = scratch.path().join("out");
+    checkpoints(&run).iter().for_each(|c| fs::write(c.join("state.json"), "{}").unwrap());
+    let before = scratch.read("out/record.jsonl");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    assert_eq!(scratch.read("out/record.jsonl"), before);
+    assert_eq!(checkpoints(&run).len(), 3);
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused() {
+    let scratch = with(CONFIG);
+    model(&scratch);
+    scratch.write("mine.jsonl", r#"{"question": "1+1=", "answer": "2"}"#);
+    let data = "[[data]]\nfiles = \"mine.jsonl\"\n";
+    scratch.write("run.toml", CONFIG.replace("\"tiny-sums\"", "\"./mine\"") + data);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    fs::remove_dir_all(newest(&scratch.path().join("out"))).unwrap();
+    let resolved = scratch.read("out/resolved.toml");
+
+    scratch.write("out/resolved.toml", resolved.replace("max_tokens = 8", "max_tokens = 7"));
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    scratch.write("out/resolved.toml", resolved);
+    insta::assert_snapshot!(told(&scratch, &["run.toml", "--resume", "out", "--seed", "3"]), @"");
+    scratch.write("other.toml", CONFIG);
+    insta::assert_snapshot!(told(&scratch, &["other.toml", "--resume", "out"]), @"");
+
+    scratch.write("mine.jsonl", r#"{"question": "1+1=", "answer": "3"}"#);
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    let weights = scratch.path().join("mine/model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    fs::write(scratch.path().join("out/record.jsonl"), "").unwrap();
+    insta::assert_snapshot!(told(&scratch, &["--resume", "run.toml"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "nowhere"]), @"");
+}
+
+/// The model that ships, as a folder `mine`.
+fn model(scratch: &Scratch) {
+    copied(&scratch::root().join("host/models/tiny-sums"), &scratch.path().join("mine"));
+}
+
+#[test]
+fn a_disk_that_is_full_costs_no_checkpoint() {
+    let scratch = with(CONFIG);
+    let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+    let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
+    copied(&whole, &run);
+    checkpoints(&run).into_iter().skip(1).for_each(|late| fs::remove_dir_all(late).unwrap());
+    let left = checkpoints(&run);
+
+    // Room for the record and for the model, none for the optimizer.
+    let limited = "trap '' XFSZ; ulimit -f 800; exec \"$0\" train --resume out";
+    let mut command = Command::new("bash");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_allot")]).current_dir(scratch.path());
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"");
+    assert_eq!(checkpoints(&run), left);
+
+    // A device that is always full, where the next part of the table goes.
+    let passing = run.join("rollouts/.part-00002");
+    std::os::unix::fs::symlink("/dev/full", &passing).unwrap();
+    insta::assert_snapshot!(error(&told(&scratch, &["--resume", "out"])), @"");
+    assert_eq!(checkpoints(&run), left);
+
+    assert_eq!(trained(&scratch, &["--resume", "out"]), table);
+    assert_same(&whole, &run, "after full disks");
+}
+
+// ---- numbers that are none
+
+#[test]
+fn an_update_that_is_not_finite_is_refused_and_its_batch_is_told() {
+    let config = CONFIG.replace("every = 2 # checkpoint", "every = 1");
+    // At the first weights there is nothing to leave the reference for. After a step there is, and it
+    // counts more than a number of 32 bits can hold.
+    let scratch = with(&format!("{config}\n[update]\nloss = {{ kind = \"grpo\", kl = 1e300 }}\n"));
+    let said = told(&scratch, &["run.toml", "--out", "out"]);
+    insta::assert_snapshot!(error(&said), @"");
+    let run = scratch.path().join("out");
+    let saved = checkpoints(&run);
+    assert!(saved.len() == 1 && saved[0].ends_with("step-000001"), "{saved:?}");
+    let (_, end) = record(&run);
+    assert!(!end.normal && end.reason.contains("was refused"), "{}", end.reason);
+    // Taken up again it comes to the same.
+    assert_eq!(error(&told(&scratch, &["--resume", "out"])), error(&said));
+    assert_eq!(checkpoints(&run), saved);
+}
+
+#[test]
+fn a_model_whose_weights_are_not_finite_is_never_saved() {
+    let scratch = with(&CONFIG.replace("learning_rate = 2e-4", "learning_rate = 1e39"));
+    let said = told(&scratch, &["run.toml", "--out", "out"]);
+    assert!(said.contains("not finite: an earlier update has broken the model"), "{said}");
+    assert!(!scratch.path().join("out/checkpoints").exists());
+}
+
+// ---- ways to train
+
+#[test]
+fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
+    let short = CONFIG.replace("steps = 6", "steps = 2").replace("every = 2 # checkpoint", "every = 1");
+    let with_update = |update: &str| format!("{short}\n[update]\n{update}\n");
+    let lora = short.replace("[model]", "[model]\nlora = { rank = 4, alpha = 8.0 }");
+    let mut configs: Vec<String> = ["grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo"]
+        .map(|kind| with_update(&format!("loss = {{ kind = \"{kind}\" }}")))
+        .to_vec();
+    configs.push(with_update("loss = { kind = \"grpo\", kl = 0.05 }"));
+    configs.push(with_update("mini_batch = 24\nepochs = 2"));
+    configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
+    configs.push(with_update("old_log_probs = \"sampling\"\nmicro_batch_tokens = 64"));
+    configs.push(lora.clone());
+    configs.push(format!("{lora}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));
+    configs
+        .push(short.replace("max_tokens = 8", "max_tokens = 8\ntemperature = 0.7\ntop_k = 6\ntop_p = 0.9"));
+    configs.push(
+        short.replace("learning_rate = 2e-4", "learning_rate = 2e-4\nschedule = \"cosine\"\nwarmup = 1"),
+    );
+    for config in configs {
+        let scratch = with(&config);
+        let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+        let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
+        let (steps, _) = record(&whole);
+        assert!(steps.iter().all(|s| s.updated), "{config}");
+        let before = fs::read(scratch::root().join("host/models/tiny-sums/model.safetensors")).unwrap();
+        assert_ne!(fs::read(newest(&whole).join("model/model.safetensors")).unwrap(), before, "{config}");
+        copied(&whole, &run);
+        fs::remove_dir_all(newest(&run)).unwrap();
+        assert_eq!(trained(&scratch, &["--resume", "out"]), table, "{config}");
+        assert_same(&whole, &run, &config);
+    }
+}
+
+#[test]
+fn activations_made_again_change_nothing() {
+    let weights = |recompute: bool| {
+        let scratch = with(&format!("{CONFIG}\n[update]\nrecompute = {recompute}\n"));
+        trained(&scratch, &["run.toml", "--out", "out"]);
+        fs::read(newest(&scratch.path().join("out")).join("model/model.safetensors")).unwrap()
+    };
+    assert_eq!(weights(false), weights(true));
+}
+
+#[test]
+fn a_model_that_was_trained_is_trained_on() {
+    let scratch = with(CONFIG);
+    // Numbers of chance depend on the updates made, the likeliest answer does not.
+    let surest = "rollouts = 2\nsampling = { temperature = 0.0, max_tokens = 8 }";
+    let config = CONFIG.replace("rollouts = 2", surest);
+    scratch.write("run.toml", &config);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let config = config.replace("\"tiny-sums\"", "\"out/checkpoints/step-000006/model\"");
+    scratch.write("run.toml", config);
+    trained(&scratch, &["run.toml", "--out", "more"]);
+    let score = |run: &str| Reader::open(&scratch.path().join(run)).unwrap().1.accuracy.unwrap();
+    let (_, end) = record(&scratch.path().join("out"));
+    assert_eq!(score("more"), end.accuracy.unwrap(), "the same weights give the same score");
+}
