@@ -448,7 +448,8 @@ fn a_run_without_its_judge_does_not_begin() {
     let dry = scratch.allot(&["train", "run.toml", "--dry-run"]);
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     for said in [dry, said] {
-        let what = "error: the judge `sh -c echo broken >&2; exit 5` ended with exit status 5, and last said `broken`";
+        let what = "error: the judge `sh -c echo broken >&2; exit 5` ended with exit status 5, and last said \
+                    `broken`";
         assert!(
             said.contains(what) && said.contains("\nhint: try it by hand") && said.ends_with("exit code 2"),
             "{said}"

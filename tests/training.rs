@@ -109,7 +109,9 @@ fn assert_same(a: &Path, b: &Path, what: &str) {
     }
     let rows = |run: &Path| {
         let mut all = rows(run);
-        all.iter_mut().for_each(|row| row.remove("run").map(drop).unwrap_or_default());
+        for row in &mut all {
+            row.remove("run");
+        }
         all
     };
     assert_eq!(rows(a), rows(b), "{what}");
@@ -233,7 +235,12 @@ fn a_run_that_is_over_shows_its_table_again() {
     // Of a run that is over nothing else is needed, and nothing is lost.
     fs::remove_dir_all(run.join("checkpoints")).unwrap();
     assert_eq!(trained(&scratch, &["--resume", "out/."]), table);
-    insta::assert_snapshot!(told(&scratch, &args), @"");
+    insta::assert_snapshot!(told(&scratch, &args), @"
+    error: there is a run in `out` already
+
+    hint: give another folder, or go on with it: allot train --resume out
+    exit code 2
+    ");
 }
 
 #[test]
@@ -345,7 +352,9 @@ fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
 fn assert_same_but_parts(a: &Path, b: &Path) {
     let sorted = |run: &Path| {
         let mut all = rows(run);
-        all.iter_mut().for_each(|row| row.remove("run").map(drop).unwrap_or_default());
+        for row in &mut all {
+            row.remove("run");
+        }
         all.sort();
         all
     };
@@ -380,9 +389,9 @@ fn a_damaged_checkpoint_is_told_and_an_earlier_one_is_taken() {
         copied(&whole, &run);
         let damaged = newest(&run).join(file);
         if cuts {
-            cut(&damaged, 9)
+            cut(&damaged, 9);
         } else {
-            flip(&damaged)
+            flip(&damaged);
         }
         fs::create_dir(run.join("checkpoints/.writing-step-000005")).unwrap();
         let said = told(&scratch, &["--resume", "out"]);
@@ -400,9 +409,17 @@ fn without_a_whole_checkpoint_nothing_is_thrown_away() {
     let scratch = with(CONFIG);
     trained(&scratch, &["run.toml", "--out", "out"]);
     let run = scratch.path().join("out");
-    checkpoints(&run).iter().for_each(|c| fs::write(c.join("state.json"), "{}").unwrap());
+    for checkpoint in checkpoints(&run) {
+        fs::write(checkpoint.join("state.json"), "{}").unwrap();
+    }
     let before = scratch.read("out/record.jsonl");
-    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
+    policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
+    error: no checkpoint in `out/checkpoints` is whole: `out/checkpoints/step-000006/state.json` is not what its checkpoint's manifest says
+
+    hint: put back what was changed; without that folder the run starts anew
+    exit code 2
+    ");
     assert_eq!(scratch.read("out/record.jsonl"), before);
     assert_eq!(checkpoints(&run).len(), 3);
 }
@@ -419,23 +436,63 @@ fn a_checkpoint_of_another_run_is_refused() {
     let resolved = scratch.read("out/resolved.toml");
 
     scratch.write("out/resolved.toml", resolved.replace("max_tokens = 8", "max_tokens = 7"));
-    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
+    policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
+    error: the checkpoint `out/checkpoints/step-000004` is of a run with another config
+
+    hint: the run's `resolved.toml` was changed; put it back as it was
+    exit code 2
+    ");
     scratch.write("out/resolved.toml", resolved);
-    insta::assert_snapshot!(told(&scratch, &["run.toml", "--resume", "out", "--seed", "3"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["run.toml", "--resume", "out", "--seed", "3"]), @"
+    error: the argument '--resume <RUN>' cannot be used with '--seed <SEED>'
+
+    Usage: allot train --resume <RUN> <CONFIG>
+
+    For more information, try '--help'.
+    exit code 2
+    ");
     scratch.write("other.toml", CONFIG);
-    insta::assert_snapshot!(told(&scratch, &["other.toml", "--resume", "out"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["other.toml", "--resume", "out"]), @"
+    error: the run in `out` has another config than the one given
+
+    hint: leave the config out: a run goes on with its own
+    exit code 2
+    ");
 
     scratch.write("mine.jsonl", r#"{"question": "1+1=", "answer": "3"}"#);
-    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
+    policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
+    error: the checkpoint `out/checkpoints/step-000004` is of a run with other problems
+
+    hint: the data that the config names are not what they were at that time
+    exit code 2
+    ");
     let weights = scratch.path().join("mine/model.safetensors");
     let mut bytes = fs::read(&weights).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&weights, bytes).unwrap();
-    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
+    policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
+    error: the checkpoint `out/checkpoints/step-000004` is of a run with another model
+
+    hint: the weights that the config names are not the ones of that time
+    exit code 2
+    ");
     fs::write(scratch.path().join("out/record.jsonl"), "").unwrap();
-    insta::assert_snapshot!(told(&scratch, &["--resume", "run.toml"]), @"");
-    insta::assert_snapshot!(told(&scratch, &["--resume", "nowhere"]), @"");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "run.toml"]), @"
+    error: could not read `run.toml/resolved.toml`: part of its path is a file
+
+    hint: --resume takes the folder of a run
+    exit code 2
+    ");
+    insta::assert_snapshot!(told(&scratch, &["--resume", "nowhere"]), @"
+    error: could not read `nowhere/resolved.toml`: there is no such file or folder
+
+    hint: --resume takes the folder of a run
+    exit code 2
+    ");
 }
 
 /// The model that ships, as a folder `mine`.
@@ -458,13 +515,24 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     command.args(["-c", limited, env!("CARGO_BIN_EXE_allot")]).current_dir(scratch.path());
     let done = command.output().unwrap();
     assert_eq!(done.status.code(), Some(2));
-    insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"");
+    insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"
+    error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: I/O error: File too large (os error 27)
+
+    hint: all that was finished is in out/record.jsonl
+    hint: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    ");
     assert_eq!(checkpoints(&run), left);
 
     // A device that is always full, where the next part of the table goes.
     let passing = run.join("rollouts/.part-00002");
     std::os::unix::fs::symlink("/dev/full", &passing).unwrap();
-    insta::assert_snapshot!(error(&told(&scratch, &["--resume", "out"])), @"");
+    insta::assert_snapshot!(error(&told(&scratch, &["--resume", "out"])), @"
+    error: could not write `out/rollouts/part-00002.parquet`: the disk is full
+
+    hint: all that was finished is in out/record.jsonl
+    hint: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    exit code 2
+    ");
     assert_eq!(checkpoints(&run), left);
 
     assert_eq!(trained(&scratch, &["--resume", "out"]), table);
@@ -480,7 +548,14 @@ fn an_update_that_is_not_finite_is_refused_and_its_batch_is_told() {
     // counts more than a number of 32 bits can hold.
     let scratch = with(&format!("{config}\n[update]\nloss = {{ kind = \"grpo\", kl = 1e300 }}\n"));
     let said = told(&scratch, &["run.toml", "--out", "out"]);
-    insta::assert_snapshot!(error(&said), @"");
+    insta::assert_snapshot!(error(&said), @"
+    error: the update of step 1 was refused: the gradient is not finite; its batch was 8 of prompt 65, 8 of prompt 79, 8 of prompt 67, 8 of prompt 6, 8 of prompt 70, 8 of prompt 54, 8 of prompt 80, 8 of prompt 74
+
+    hint: lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint
+    hint: all that was finished is in out/record.jsonl
+    hint: the last good checkpoint is out/checkpoints/step-000001
+    exit code 2
+    ");
     let run = scratch.path().join("out");
     let saved = checkpoints(&run);
     assert!(saved.len() == 1 && saved[0].ends_with("step-000001"), "{saved:?}");

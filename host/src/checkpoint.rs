@@ -78,6 +78,9 @@ pub struct Manifest {
     pub files: BTreeMap<String, String>,
 }
 
+/// A checkpoint whose files are all as they were written: its folder, and its manifest.
+pub type Whole = (PathBuf, Manifest);
+
 /// Where a run's checkpoints are.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
@@ -174,7 +177,7 @@ impl Checkpoints {
 
     /// The newest checkpoint whose files are all as they were written, if there is one, and what is wrong
     /// with those that are newer.
-    pub fn newest(&self) -> Result<(Option<(PathBuf, Manifest)>, Vec<Trouble>)> {
+    pub fn newest(&self) -> Result<(Option<Whole>, Vec<Trouble>)> {
         self.clear()?;
         let mut broken = Vec::new();
         for folder in self.all()?.into_iter().rev() {

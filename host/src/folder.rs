@@ -51,7 +51,8 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             let what = "lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint";
             hints.push(what.to_owned());
         }
-        Stop::Engine { .. } | Stop::Books { .. } => {}
+        Stop::Engine { error, .. } => hints.extend(error.hint().map(str::to_owned)),
+        Stop::Books { .. } => {}
     }
     if let Some(folder) = folder {
         hints.push(format!("all that was finished is in {}", folder.join("record.jsonl").display()));

@@ -23,6 +23,7 @@ use crate::reward::graded::Graded;
 use crate::run::{Course, Go, Scores};
 use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
+use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble};
 
@@ -60,16 +61,6 @@ pub struct Place<'p> {
     pub config: String,
     /// The hash of the weights that it began with.
     pub model: String,
-}
-
-/// What a step's rollouts add up to.
-#[derive(Default)]
-struct Tally {
-    rewards: BTreeMap<PromptId, Vec<f32>>,
-    tokens: u64,
-    truncated: u64,
-    sampled: u64,
-    unscorable: u64,
 }
 
 /// How long things take, in seconds. No record holds them.
@@ -168,7 +159,8 @@ impl<'a, 's> Keeper<'a, 's> {
 
     fn save(&mut self, world: &Trained<'_>) -> Result<()> {
         let core = world.engine.core();
-        if !core.trained().iter().all(|w| w.is_finite()) {
+        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
+        if !core.finite().map_err(told)? {
             return Err(broken(&format!("the weights after step {} are", world.steps)));
         }
         self.table.close_part()?;
@@ -180,7 +172,7 @@ impl<'a, 's> Keeper<'a, 's> {
         let state = State {
             steps: world.steps,
             version: world.engine.version(),
-            optimizer_steps: core.moments().steps,
+            optimizer_steps: core.steps(),
             policy: hex(&world.state),
             pool: world.pool.clone(),
             shelf: world.shelf.clone(),
@@ -199,7 +191,6 @@ impl<'a, 's> Keeper<'a, 's> {
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
         let special: &SpecialIds = tokens.special();
         let written = self.checkpoints.write(&state, manifest, |folder| {
-            let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
             let model = folder.join("model");
             let weights = core.checkpoint().map_err(told)?;
             debug_assert_eq!(weights.shape, *shape);
@@ -218,44 +209,10 @@ impl<'a, 's> Keeper<'a, 's> {
 
     /// A step's numbers, by name.
     fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
-        let tally = std::mem::take(&mut self.step);
-        let all: Vec<f64> = tally.rewards.values().flatten().map(|r| f64::from(*r)).collect();
-        let n = all.len().max(1) as f64;
-        let mean = all.iter().sum::<f64>() / n;
-        let deviation = (all.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n).sqrt();
-        let flat = tally.rewards.values().filter(|g| g.iter().all(|r| *r == g[0])).count();
-        let sampled = tally.sampled.max(1) as f64;
         let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
-        self.clock.last = Instant::now();
-        self.clock.evaluating = 0.0;
-        let mut numbers = vec![
-            ("reward", mean),
-            ("reward_std", deviation),
-            ("frac_reward_zero_std", flat as f64 / tally.rewards.len().max(1) as f64),
-            ("completions/mean_length", tally.tokens as f64 / sampled),
-            ("completions/clipped_ratio", tally.truncated as f64 / sampled),
-            ("num_tokens", end.spent.run_tokens as f64),
-            ("step_time", seconds),
-            ("tokens_per_second", tally.tokens as f64 / seconds.max(1e-9)),
-            ("alloc/sampled", tally.sampled as f64),
-            ("alloc/unscorable", tally.unscorable as f64),
-            ("alloc/rollouts", end.spent.run_rollouts as f64),
-            ("alloc/groups", end.groups as f64),
-            ("alloc/trained", end.trained as f64),
-            ("alloc/effective", end.effective as f64),
-            ("alloc/released", end.released as f64),
-            ("alloc/flat", end.flat as f64),
-            ("alloc/stale", end.stale as f64),
-            ("alloc/held", end.held as f64),
-            ("alloc/age", end.mean_age),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect::<Vec<_>>();
-        numbers.extend(end.metrics.iter().cloned());
-        numbers.extend(end.accuracy.map(|a| ("accuracy".to_owned(), a)));
-        numbers.extend(end.scores.iter().cloned());
-        numbers
+        self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
+        let num_tokens = self.totals.prompt_tokens + end.spent.run_tokens;
+        std::mem::take(&mut self.step).numbers(end, seconds, num_tokens)
     }
 }
 
@@ -272,13 +229,8 @@ impl Watch<Answer> for Keeper<'_, '_> {
         }
         let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
-            self.step.sampled += 1;
-            self.step.tokens += u64::from(sample.tokens);
-            self.step.truncated += u64::from(sample.truncated);
-            match outcome.reward {
-                Some(reward) => self.step.rewards.entry(sample.prompt).or_default().push(reward),
-                None => self.step.unscorable += 1,
-            }
+            self.step.add(outcome);
+            self.totals.prompt_tokens += self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
             self.table.add(Row {
                 step: view.step,

@@ -27,6 +27,7 @@ pub mod shipped;
 pub mod simulation;
 pub mod step;
 pub mod summary;
+pub mod tally;
 pub mod tokens;
 pub mod training;
 pub mod trouble;

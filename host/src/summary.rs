@@ -26,6 +26,9 @@ pub struct Totals {
     pub flat: u64,
     /// Rollouts let go because they grew too old.
     pub stale: u64,
+    /// Tokens of prompts, each counted for each of its rollouts.
+    #[serde(default)]
+    pub prompt_tokens: u64,
 }
 
 impl Totals {
@@ -41,6 +44,7 @@ impl Totals {
             released: 0,
             flat: 0,
             stale: 0,
+            prompt_tokens: 0,
         }
     }
 

@@ -13,6 +13,7 @@ use allot_sandbox::{Line as LogLine, Policy};
 
 use crate::checkpoint::State;
 use crate::config::settings;
+use crate::config::reward::RewardConfig;
 use crate::config::train::TrainConfig;
 use crate::evaluation::Evaluation;
 use crate::models;
@@ -137,7 +138,7 @@ impl<'a> Prepared<'a> {
         let mut train = self.problems.prompts.clone();
         let held_out = train.split_off(self.problems.train);
         let lengths = train.iter().map(|p| p.len() as u32).collect();
-        let engine = Native::new(core, native, train, held_out);
+        let engine = Native::new(Box::new(core), native, train, held_out);
 
         let all = Rc::new(self.problems.all.clone());
         let longest = config.rollout.max_tokens;
@@ -167,6 +168,8 @@ impl<'a> Prepared<'a> {
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &crate::run::Scores) -> Head {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
+        // How answers are judged, but for where the judge lies on this machine.
+        let reward = RewardConfig { judge: None, ..config.reward.clone() };
         Head {
             format: FORMAT,
             allot: env!("CARGO_PKG_VERSION").to_owned(),
@@ -196,7 +199,7 @@ impl<'a> Prepared<'a> {
                 "update": config.update,
                 "optimizer": config.optimizer,
                 "advantage": config.advantage,
-                "reward": config.reward,
+                "reward": reward,
                 "problems": { "train": train, "sha256": self.problems.hash(0..train) },
                 "held_out": {
                     "problems": self.problems.all.len() - train,

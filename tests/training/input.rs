@@ -24,7 +24,34 @@ fn wrong(from: &str, to: &str) -> String {
 fn a_dry_run_says_what_would_run() {
     let scratch = with(CONFIG);
     let args = ["run.toml", "--dry-run", "--policy", "pilot-commit", "--set", "pilot=3"];
-    insta::assert_snapshot!(told(&scratch, &args), @"");
+    insta::assert_snapshot!(told(&scratch, &args), @r#"
+    model                 tiny-sums
+      parameters          152128
+      of them trained     152128
+    problems              90 to train on
+      held out            30 in `held-out`, 2 rollouts each
+    policy                pilot-commit 0.1.0
+                          pilot = 3
+                          commit = 24
+                          prompts = 0
+                          solved-at-least = 0.125
+                          failed-at-least = 0.25
+                          evict-at = 1.0
+                          sampling = "random"
+                          max-off = 4
+                          pilot-kept = 0
+                          epoch-end = "keep"
+                          ranks = 1
+    budget                4000 rollouts, at most 6 steps
+    answers               up to 8 tokens
+    memory                about 67.7 MiB
+      weights             0.6 MiB
+      optimizer           2.3 MiB
+      sampling            0.8 MiB
+      activations         64.0 MiB
+    threads               2
+    exit code 0
+    "#);
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing is made");
 }
 
@@ -36,17 +63,46 @@ fn a_dry_run_finds_what_a_run_would_refuse() {
     fs::remove_file(scratch.path().join("mine/model.safetensors")).unwrap();
     scratch.write("run.toml", CONFIG.replace("\"tiny-sums\"", "\"./mine\""));
     let refused = told(&scratch, &["run.toml", "--dry-run", "--policy", "pods", "--set", "keep=0"]);
-    insta::assert_snapshot!(refused, @"");
+    insta::assert_snapshot!(refused, @"
+    error: policy `pods` refused its setting `keep`: there must be a rollout to train on
+    exit code 2
+    ");
     assert_eq!(told(&scratch, &["run.toml", "--policy", "pods", "--set", "keep=0"]), refused);
 }
 
 #[test]
 fn keys_and_values_that_make_no_sense_are_told() {
-    insta::assert_snapshot!(wrong("learning_rate", "learning_rat"), @"");
-    insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"");
-    insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @"");
-    insta::assert_snapshot!(wrong("kind = \"sums\"", "kind = \"sum\""), @"");
-    insta::assert_snapshot!(wrong("\"tiny-sums\"", "\"tiny-sum\""), @"");
+    insta::assert_snapshot!(wrong("learning_rate", "learning_rat"), @"
+    error: `run.toml` line 27, `learning_rat = 2e-4`: unknown field `learning_rat`, expected one of `learning_rate`, `beta1`, `beta2`, `epsilon`, `weight_decay`, `max_norm`, `warmup`, `schedule`, `final_share`
+
+    hint: did you mean `learning_rate`?
+    exit code 2
+    ");
+    insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `model`, `rollout`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`
+
+    hint: did you mean `optimizer`?
+    exit code 2
+    ");
+    insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @r#"
+    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`
+
+    hint: did you mean `exact`?
+    exit code 2
+    "#);
+    insta::assert_snapshot!(wrong("kind = \"sums\"", "kind = \"sum\""), @r#"
+    error: `run.toml` line 38, `kind = "sum"`: unknown variant `sum`, expected one of `sums`, `products`, `chains`, `countdown`, `sorting`
+
+    hint: did you mean `sums`?
+    exit code 2
+    "#);
+    insta::assert_snapshot!(wrong("\"tiny-sums\"", "\"tiny-sum\""), @"
+    error: no model is called `tiny-sum`
+
+    hint: did you mean `tiny-sums`?
+    hint: a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`
+    exit code 2
+    ");
     let values = [
         ("every = 2", "every = 0"),
         ("rollouts = 2", "rollouts = 0"),
@@ -58,6 +114,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
         ("keep = 9", "keep = 0"),
         ("rows = 64", "rows = 0"),
         ("threads = 2", "threads = 0"),
+        ("threads = 2", "threads = 10_000_000"),
         ("rows = 64", "lora = { rank = 0, alpha = 8.0 }"),
         ("rows = 64", "lora = { rank = 4, alpha = -1.0 }"),
         ("max_tokens = 8", "max_tokens = 0"),
@@ -82,9 +139,14 @@ fn keys_and_values_that_make_no_sense_are_told() {
         .map(|(from, to)| wrong(from, to).lines().filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n"))
         .map(|said| said.replace("\nexit code 2", ""))
         .collect();
-    insta::assert_snapshot!(all.join("\n"));
+    insta::assert_snapshot!("values_that_make_no_sense", all.join("\n"));
     let nothing = CONFIG.split("[[tasks]]").next().unwrap();
-    insta::assert_snapshot!(refused(&Scratch::new(), nothing), @"");
+    insta::assert_snapshot!(refused(&Scratch::new(), nothing), @"
+    error: `run.toml` has no problems to train on
+
+    hint: add a [[tasks]] or a [[data]] section
+    exit code 2
+    ");
 }
 
 #[test]
@@ -122,7 +184,7 @@ fn a_model_that_can_not_be_loaded_is_told() {
         edit(mine.join("config.json"), "\"llama\"", "\"mamba\"");
     });
     see("another shape", &|mine| {
-        edit(mine.join("config.json"), "\"num_hidden_layers\": ", "\"num_hidden_layers\": 1")
+        edit(mine.join("config.json"), "\"num_hidden_layers\": ", "\"num_hidden_layers\": 1");
     });
     see("a config that is no JSON", &|mine| cut(&mine.join("config.json"), 9));
     see("a tokenizer that is no JSON", &|mine| cut(&mine.join("tokenizer.json"), 9));

@@ -8,11 +8,14 @@ mod attention;
 mod block;
 mod decode;
 mod head;
-mod kernels;
+pub(crate) mod kernels;
 mod lora;
 mod memory;
 mod pass;
 mod saved;
+
+use std::borrow::Cow;
+use std::path::Path;
 
 use gemm::Parallelism;
 use rayon::prelude::*;
@@ -27,6 +30,7 @@ pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
 
+use crate::core::{Core, Loss};
 pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, Rotations, Weights};
@@ -217,13 +221,13 @@ impl Cpu {
     }
 
     /// All weights as others should see them: with the adapters merged, if there are any.
-    pub fn merged(&self) -> std::borrow::Cow<'_, [f32]> {
+    pub fn merged(&self) -> Cow<'_, [f32]> {
         match &self.adapters {
-            None => std::borrow::Cow::Borrowed(&self.base),
+            None => Cow::Borrowed(&self.base),
             Some((adapters, numbers)) => {
                 let mut base = self.base.clone();
                 adapters.merge(numbers, &self.arena, &mut base);
-                std::borrow::Cow::Owned(base)
+                Cow::Owned(base)
             }
         }
     }
@@ -241,6 +245,72 @@ impl Cpu {
     /// Slices that a batch is cut into: one a thread, while their gradients fit.
     fn slices(&self) -> usize {
         self.threads.min(GRADIENTS / (4 * self.trained().len()).max(1)).max(1)
+    }
+}
+
+impl Core for Cpu {
+    fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    fn sample(
+        &self,
+        requests: &[Request<'_>],
+        stops: &[u32],
+        rows: usize,
+    ) -> Result<Vec<Answered>, ModelError> {
+        Ok(self.sample(requests, stops, rows))
+    }
+
+    fn score(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        reference: bool,
+    ) -> Result<Vec<Vec<Thought>>, ModelError> {
+        Ok(self.score(sequences, manner, reference))
+    }
+
+    fn learn(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        loss: &Loss<'_>,
+    ) -> Result<(), ModelError> {
+        self.learn(sequences, manner, loss);
+        Ok(())
+    }
+
+    fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {
+        Ok(self.step(config, rate))
+    }
+
+    fn steps(&self) -> u32 {
+        self.moments.steps
+    }
+
+    fn finite(&self) -> Result<bool, ModelError> {
+        Ok(self.trained().iter().all(|w| w.is_finite()))
+    }
+
+    fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError> {
+        Ok(Cow::Borrowed(self.weights()))
+    }
+
+    fn gathered(&self) -> Result<Vec<f32>, ModelError> {
+        Ok(self.gathered())
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        self.checkpoint()
+    }
+
+    fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
+        self.save_training(folder)
+    }
+
+    fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
+        self.load_training(folder, model, steps)
     }
 }
 

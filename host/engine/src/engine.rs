@@ -4,6 +4,8 @@ use allot_allocation::{Grant, PromptId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::model::ModelError;
+
 /// Something that samples rollouts and learns from them.
 pub trait Engine {
     /// What a rollout says: token ids, or whatever a reward can judge.
@@ -98,4 +100,17 @@ pub enum EngineError {
     /// An update that would have broken the weights.
     #[error("the update was refused: {0} is not finite")]
     NotFinite(&'static str),
+    /// The model could not be run.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl EngineError {
+    /// What to do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Model(error) => error.hint(),
+            Self::Setting { .. } | Self::NotFinite(_) => None,
+        }
+    }
 }

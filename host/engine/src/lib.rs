@@ -5,13 +5,16 @@
 //! crate knows nothing of policies and of the sandbox that they run in.
 
 mod coin;
+pub mod core;
 pub mod cpu;
+mod draft;
 mod engine;
 pub mod loss;
 pub mod model;
 mod native;
 mod optimizer;
 mod sampler;
+pub mod tensors;
 mod update;
 
 pub use coin::{Coin, CoinConfig};

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use checkpoint::{Checkpoint, Precision};
+pub(crate) use decoder::attend;
 pub use decoder::{Decoder, Input, Output};
 pub use gguf::Gguf;
 pub use loss::{Clip, clipped, token_log_probs};
@@ -101,6 +102,19 @@ pub enum ModelError {
     /// Threads could not be started.
     #[error("could not start threads: {0}")]
     Threads(String),
+    /// A device that is not there, or can't be used by this program.
+    #[error("`{device}` can't be used: {reason}")]
+    Device {
+        /// The device.
+        device: String,
+        /// Why not.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Adapters on a device that has none.
+    #[error("low-rank adapters are trained on the CPU alone")]
+    Adapters,
     /// The tensor library failed.
     #[error("{0}")]
     Tensor(#[from] candle_core::Error),
@@ -111,13 +125,17 @@ impl ModelError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Foreign { hint, .. } => Some(hint),
+            Self::Device { hint, .. } => Some(hint),
+            Self::Adapters => {
+                Some("leave out `model.lora`, or set `model.device` to \"cpu\" and `model.dtype` to \"f32\"")
+            }
             Self::In { error, .. } => error.hint(),
             _ => None,
         }
     }
 
     /// A file that could not be read or written.
-    fn file(path: &Path, error: &std::io::Error) -> Self {
+    pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
             _ => error.to_string(),

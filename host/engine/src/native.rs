@@ -5,7 +5,7 @@ use std::path::Path;
 use allot_allocation::{Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::{Cpu, Manner, Request, Sequence};
+use crate::core::{Answered, Core, Manner, Request, Sequence};
 use crate::model::ModelError;
 use crate::update::{Lesson, Terms, UpdateConfig, update};
 use crate::{Capabilities, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling};
@@ -47,7 +47,7 @@ pub struct NativeConfig {
 
 /// The engine.
 pub struct Native {
-    core: Cpu,
+    core: Box<dyn Core>,
     config: NativeConfig,
     /// The prompts to train on, then those held out, in tokens.
     prompts: Vec<Vec<u32>>,
@@ -57,7 +57,12 @@ pub struct Native {
 
 impl Native {
     /// An engine over a model and its prompts: those to train on, then those held out.
-    pub fn new(core: Cpu, config: NativeConfig, train: Vec<Vec<u32>>, held_out: Vec<Vec<u32>>) -> Self {
+    pub fn new(
+        core: Box<dyn Core>,
+        config: NativeConfig,
+        train: Vec<Vec<u32>>,
+        held_out: Vec<Vec<u32>>,
+    ) -> Self {
         let trained_on = train.len();
         let mut prompts = train;
         prompts.extend(held_out);
@@ -65,8 +70,8 @@ impl Native {
     }
 
     /// The model.
-    pub fn core(&self) -> &Cpu {
-        &self.core
+    pub fn core(&self) -> &dyn Core {
+        self.core.as_ref()
     }
 
     /// A prompt's tokens.
@@ -120,8 +125,8 @@ impl Engine for Native {
                 });
             }
         }
-        let answers = self.core.sample(&requests, &self.config.stops, self.config.rows);
-        let sample = |((prompt, position), answer): ((PromptId, u32), crate::cpu::Answered)| {
+        let answers = self.core.sample(&requests, &self.config.stops, self.config.rows)?;
+        let sample = |((prompt, position), answer): ((PromptId, u32), Answered)| {
             let log_prob: f64 = answer.log_probs.iter().map(|l| f64::from(*l)).sum();
             let signal = |name: &String| match name.as_str() {
                 "mean_log_prob" => (log_prob / answer.tokens.len() as f64) as f32,
@@ -149,7 +154,7 @@ impl Engine for Native {
             .map(|(tokens, s)| Sequence { tokens, prompt: tokens.len() - s.answer.tokens.len() })
             .collect();
         let manner = Manner { temperature: self.config.sampling.divisor(), recompute: false };
-        let thoughts = self.core.score(&sequences, manner, false);
+        let thoughts = self.core.score(&sequences, manner, false)?;
         Ok(thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
     }
 
@@ -175,7 +180,7 @@ impl Engine for Native {
             longest: self.config.sampling.max_tokens as usize,
             progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
         };
-        let report = update(&mut self.core, &lessons, terms)?;
+        let report = update(self.core.as_mut(), &lessons, terms)?;
         self.version += 1;
         Ok(report)
     }

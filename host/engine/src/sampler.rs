@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::kernels::{exp, largest, sum, wide};
+
 /// How tokens are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -37,12 +39,11 @@ impl Sampling {
         if self.temperature == 0.0 {
             return first_largest(logits);
         }
-        let top = logits.iter().copied().fold(f32::MIN, f32::max);
-        let weight = |l: f32| f64::from(l - top).exp();
         if self.top_k == 0 && self.top_p >= 1.0 {
-            let total: f64 = logits.iter().map(|l| weight(*l)).sum();
-            return share(logits.iter().enumerate().map(|(i, l)| (i, weight(*l))), unit * total);
+            return of_all(logits, unit);
         }
+        let top = largest(logits);
+        let weight = |l: f32| f64::from(l - top).exp();
         let mut order: Vec<usize> = (0..logits.len()).collect();
         order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
         if self.top_k > 0 {
@@ -61,6 +62,42 @@ impl Sampling {
         let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
         share(order.iter().map(|i| (*i, weight(logits[*i]))), unit * total)
     }
+}
+
+/// Tokens whose weights are added up at a time.
+const PART: usize = 512;
+
+/// A draw from all tokens. Vocabularies are large and this is done for every token, so the line is first
+/// measured in parts, with the machine's widest vectors, and only one part is walked along.
+fn of_all(logits: &[f32], unit: f64) -> u32 {
+    let top = wide(
+        #[inline(always)]
+        || largest(logits),
+    );
+    let mut weights = [0.0_f32; PART];
+    let mut weigh = |part: &[f32]| {
+        wide(
+            #[inline(always)]
+            || {
+                for (w, l) in weights.iter_mut().zip(part) {
+                    *w = exp(l - top);
+                }
+            },
+        );
+        weights
+    };
+    let sums: Vec<f64> =
+        logits.chunks(PART).map(|part| f64::from(sum(&weigh(part)[..part.len()]))).collect();
+    let mut point = unit * sums.iter().sum::<f64>();
+    let mut at = 0;
+    while at + 1 < sums.len() && point >= sums[at] {
+        point -= sums[at];
+        at += 1;
+    }
+    let part = &logits[at * PART..logits.len().min((at + 1) * PART)];
+    let weights = weigh(part);
+    let shares = weights[..part.len()].iter().enumerate().map(|(i, w)| (i, f64::from(*w)));
+    (at * PART) as u32 + share(shares, point)
 }
 
 /// The token whose share of the line holds this point.
@@ -105,6 +142,19 @@ mod tests {
     fn tokens_have_their_share_of_the_line() {
         let all = draws(Sampling::default());
         assert_eq!(all, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn a_large_vocabulary_is_drawn_from_like_a_small_one() {
+        // Only four tokens of many can come: those of the small case, far apart.
+        let places = [7, 600, 1300, 1999];
+        let mut many = vec![-80.0; 2000];
+        places.iter().zip(logits()).for_each(|(place, l)| many[*place] = l);
+        for i in 0..160 {
+            let unit = (f64::from(i) + 0.5) / 160.0;
+            let small = Sampling::default().draw(&logits(), unit) as usize;
+            assert_eq!(Sampling::default().draw(&many, unit) as usize, places[small], "{unit}");
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::{Cpu, Manner, Sequence, Thought};
+use crate::core::{Core, Manner, Sequence, Thought};
 use crate::loss::{LossConfig, Over, Part, Told, part};
+use crate::model::ModelError;
 use crate::{EngineError, LossKind, OptimizerConfig, Report};
 
 /// How updates are made.
@@ -85,7 +86,11 @@ pub struct Terms<'a> {
 }
 
 /// Makes one update.
-pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Result<Report, EngineError> {
+pub fn update(
+    core: &mut dyn Core,
+    lessons: &[Lesson<'_>],
+    terms: Terms<'_>,
+) -> Result<Report, EngineError> {
     let config = terms.update;
     let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
@@ -105,10 +110,10 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
         })
         .collect();
     let lessons: Vec<Lesson<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
-    let old = old(core, &lessons, config, manner);
+    let old = old(core, &lessons, config, manner)?;
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
         let all: Vec<&Lesson<'_>> = lessons.iter().collect();
-        log_probs(core, &all, config, manner, true)
+        log_probs(core, &all, config, manner, true)?
     } else {
         vec![Vec::new(); lessons.len()]
     };
@@ -120,12 +125,12 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
             let first = next;
             next += batch.len();
             // With nothing to learn from the optimizer still makes its step.
-            core.learn(&[], manner, |_, _| Vec::new());
+            core.learn(&[], manner, &|_, _| Vec::new())?;
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
                 let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
                 let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
-                core.learn(&sequences, manner, |j, thoughts| {
+                core.learn(&sequences, manner, &|j, thoughts| {
                     let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
                     let new: Vec<f32> = thoughts.iter().map(|t| t.log_prob).collect();
                     let sampled =
@@ -144,7 +149,7 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
                         parts[j] = (part, entropy);
                     }
                     gradient
-                });
+                })?;
                 // In the sequences' order, whatever order they were done in.
                 for (part, entropy) in parts.into_inner().unwrap_or_default() {
                     value += part.value;
@@ -154,8 +159,8 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
             if !value.is_finite() {
                 return Err(EngineError::NotFinite("the loss"));
             }
-            let rate = terms.optimizer.rate(core.moments().steps, terms.progress);
-            let norm = core.step(terms.optimizer, rate);
+            let rate = terms.optimizer.rate(core.steps(), terms.progress);
+            let norm = core.step(terms.optimizer, rate)?;
             if !norm.is_finite() {
                 return Err(EngineError::NotFinite("the gradient"));
             }
@@ -166,29 +171,34 @@ pub fn update(core: &mut Cpu, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Resul
 }
 
 /// The log-probabilities that each lesson's ratios are measured from.
-fn old(core: &mut Cpu, lessons: &[Lesson<'_>], config: &UpdateConfig, manner: Manner) -> Vec<Vec<f32>> {
+fn old(
+    core: &mut dyn Core,
+    lessons: &[Lesson<'_>],
+    config: &UpdateConfig,
+    manner: Manner,
+) -> Result<Vec<Vec<f32>>, ModelError> {
     let anew = |l: &Lesson<'_>| l.stale || config.old_log_probs == Old::Recomputed;
     let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
-    let mut computed = log_probs(core, &wanted, config, manner, false).into_iter();
+    let mut computed = log_probs(core, &wanted, config, manner, false)?.into_iter();
     let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };
-    lessons.iter().map(one).collect()
+    Ok(lessons.iter().map(one).collect())
 }
 
 fn log_probs(
-    core: &mut Cpu,
+    core: &mut dyn Core,
     lessons: &[&Lesson<'_>],
     config: &UpdateConfig,
     manner: Manner,
     reference: bool,
-) -> Vec<Vec<f32>> {
+) -> Result<Vec<Vec<f32>>, ModelError> {
     let all: Vec<Lesson<'_>> = lessons.iter().map(|l| **l).collect();
     let mut scored = Vec::with_capacity(all.len());
     for micro in micro_batches(&all, config.micro_batch_tokens) {
         let sequences: Vec<Sequence<'_>> = all[micro].iter().map(|l| l.sequence).collect();
-        let thoughts = core.score(&sequences, manner, reference);
+        let thoughts = core.score(&sequences, manner, reference)?;
         scored.extend(thoughts.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));
     }
-    scored
+    Ok(scored)
 }
 
 /// Runs of lessons of at most this many tokens, or of one that is longer.

@@ -286,7 +286,9 @@ fn last(
             None => Ok(None),
         };
     };
-    broken.iter().for_each(|t| screen.tell(format_args!("note: {}; an earlier one is taken", t.what)));
+    for trouble in &broken {
+        screen.tell(format_args!("note: {}; an earlier one is taken", trouble.what));
+    }
     of_this_run(run, place, prepared, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
 }

@@ -88,10 +88,25 @@ pub struct EvaluationConfig {
     pub rollouts: u32,
     /// Held-out problems of each set, at most.
     pub problems: usize,
-    /// How they are sampled; by default as the run's rollouts are.
-    pub sampling: Option<Sampling>,
+    /// How they are sampled, where that is not as the run's rollouts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<EvaluationSampling>,
     /// Further sets, all of whose problems are held out.
     pub sets: Vec<DatasetConfig>,
+}
+
+/// How held-out problems are answered: what is not given is as in `[rollout]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationSampling {
+    /// What logits are divided by. At 0 the likeliest token is taken.
+    pub temperature: Option<f32>,
+    /// Only this many of the likeliest tokens; 0 for all.
+    pub top_k: Option<usize>,
+    /// Only the likeliest tokens that together have this probability; 1 for all.
+    pub top_p: Option<f32>,
+    /// Longest answer, in tokens.
+    pub max_tokens: Option<u32>,
 }
 
 impl Default for EvaluationConfig {
@@ -117,6 +132,9 @@ impl Default for CheckpointConfig {
         Self { every: 20, keep: 2, text: true }
     }
 }
+
+/// Threads that any machine may start; far more of them would take it down.
+const MOST_THREADS: usize = 1024;
 
 fn rows() -> usize {
     64
@@ -167,7 +185,7 @@ impl TrainConfig {
         if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
             return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
         }
-        let evaluation = self.evaluation.sampling.unwrap_or(self.rollout);
+        let evaluation = self.evaluation_sampling();
         for (section, s) in [("rollout", self.rollout), ("evaluation.sampling", evaluation)] {
             // As it was written: 0.1 in 32 bits has a long tail in 64.
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
@@ -184,6 +202,10 @@ impl TrainConfig {
             }
         }
         self.reward.check(name, self.rollout.max_tokens)?;
+        if let Some(threads) = self.model.threads.filter(|t| *t > MOST_THREADS) {
+            let rule = format!("it is at most {MOST_THREADS}");
+            return wrong("model.threads".to_owned(), threads as f64, &rule);
+        }
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
@@ -221,7 +243,13 @@ impl TrainConfig {
 
     /// How held-out problems are answered.
     pub fn evaluation_sampling(&self) -> Sampling {
-        self.evaluation.sampling.unwrap_or(self.rollout)
+        let (own, run) = (self.evaluation.sampling.unwrap_or_default(), self.rollout);
+        Sampling {
+            temperature: own.temperature.unwrap_or(run.temperature),
+            top_k: own.top_k.unwrap_or(run.top_k),
+            top_p: own.top_p.unwrap_or(run.top_p),
+            max_tokens: own.max_tokens.unwrap_or(run.max_tokens),
+        }
     }
 }
 

@@ -8,7 +8,6 @@
 //! |---|---|---|
 //! | `reward` | mean reward of the batch, unscorable rollouts left out | the same, over the step's rollouts, trained on or not |
 //! | `reward_std` | standard deviation over the whole batch, not by group, divided by n - 1 | the same, over the step's rollouts |
-//! | `rewards/NAME/mean`, `rewards/NAME/std` | the two of one reward function, before weights | the same |
 //! | `frac_reward_zero_std` | fraction of rollouts, not of groups, whose group has no spread (below 1e-8) | the same, for rewards that are all equal |
 //! | `completions/mean_length`, `…/min_length`, `…/max_length` | generated tokens | the same |
 //! | `completions/mean_terminated_length`, `…/min_…`, `…/max_…` | those that ended by themselves; 0 where none did | the same |
@@ -25,7 +24,9 @@
 //! | | | `alloc/trained`, `alloc/released`, `alloc/stale`, `alloc/held`: what became of rollouts in the step |
 //! | | | `alloc/effective`: rollouts trained on whose advantage is not 0 |
 //! | | | `alloc/age`: mean age of the rollouts trained on, in model updates |
-//! | | | `accuracy`, `eval/SET/accuracy`: held-out scores, in the steps after which they were taken |
+//! | | | `alloc/sampled`, `alloc/unscorable`, `alloc/groups`, `alloc/flat`: the step's rollouts, groups trained on |
+//! | | | `accuracy`, `eval/SET/avg@K`, `eval/SET/pass@K`, `eval/SET/SOURCE`: held-out scores, in the steps after which they were taken |
+//! | | | `tokens_per_second`: generated tokens of the step over its seconds |
 
 use std::fs::File;
 use std::io::Write as _;

@@ -61,8 +61,8 @@ pub struct Head {
     /// What the score is made of, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(String, f64)>,
-    /// What was trained and on what, where it is a model: its source and the hashes of its files, the
-    /// data, the sampling, the loss.
+    /// What was trained and on what, where it is a model: hashes of its weights and of its problems, the
+    /// sampling, the loss, the optimizer. No path and no name of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<serde_json::Value>,
 }

@@ -78,6 +78,7 @@ impl Decode<'_> {
         let mut free: Vec<Caches> = Vec::new();
         let mut next = 0;
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
+        let mut rooms: Vec<Room> = Vec::new();
         loop {
             let taken = self.rows.saturating_sub(rows.len()).min(requests.len() - next);
             let fresh = self.admit(&requests[next..next + taken], next, &mut shared, &mut free);
@@ -88,7 +89,7 @@ impl Decode<'_> {
             }
             // Each fresh row has its first token by now; one that is done at once is not read on.
             Self::retire(&mut rows, &mut answers, &mut free);
-            self.advance(&mut rows);
+            self.advance(&mut rows, &mut rooms);
             Self::retire(&mut rows, &mut answers, &mut free);
         }
     }
@@ -193,8 +194,9 @@ impl Decode<'_> {
     }
 
     /// One more token for every row.
-    fn advance(&self, rows: &mut [Row]) {
-        rows.par_chunks_mut(TILE).for_each_init(Room::default, |room, tile| self.tile(tile, room));
+    fn advance(&self, rows: &mut [Row], rooms: &mut Vec<Room>) {
+        rooms.resize_with(rows.len().div_ceil(TILE).max(rooms.len()), Room::default);
+        rows.par_chunks_mut(TILE).zip(rooms.par_iter_mut()).for_each(|(tile, room)| self.tile(tile, room));
     }
 
     fn tile(&self, tile: &mut [Row], room: &mut Room) {

@@ -106,6 +106,22 @@ impl Adapters {
         self.tensors.iter().map(|(name, place, dims)| (name.as_str(), dims.as_slice(), &all[place.clone()]))
     }
 
+    /// PEFT's `adapter_config.json`, by which it finds where the matrices belong.
+    pub fn peft(&self) -> serde_json::Value {
+        let modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+        serde_json::json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": null,
+            "r": self.rank,
+            "lora_alpha": self.scale * self.rank as f32,
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "fan_in_fan_out": false,
+            "target_modules": modules,
+        })
+    }
+
     /// Adds the adapters of a matrix to what it gives: `y += scale · (x Aᵀ) Bᵀ` in the rows of each
     /// projection. `x` is `[N, cols]`, `y` `[N, rows]`.
     pub fn add(&self, all: &[f32], layer: usize, place: Place, linear: &Linear, x: &[f32], y: &mut [f32]) {

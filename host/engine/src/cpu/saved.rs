@@ -10,7 +10,10 @@ use super::{Cpu, Moments};
 use crate::model::{Checkpoint, ModelError};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
-const ADAPTERS: &str = "adapters.safetensors";
+/// As PEFT lays them out.
+const ADAPTER: &str = "adapter";
+const ADAPTERS: &str = "adapter/adapter_model.safetensors";
+const ADAPTER_CONFIG: &str = "adapter/adapter_config.json";
 
 impl Cpu {
     /// The weights, adapters merged.
@@ -25,17 +28,18 @@ impl Cpu {
 
     /// Writes moments and adapters into a folder; weights are not among them.
     pub fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
-        let whole = |name: &str, numbers: &[f32]| {
-            Ok::<_, ModelError>((name.to_owned(), Tensor::from_slice(numbers, numbers.len(), &Device::Cpu)?))
-        };
-        let moments = [whole("means", &self.moments.means)?, whole("squares", &self.moments.squares)?];
-        write(&folder.join(OPTIMIZER), moments.into_iter().collect())?;
+        write_moments(folder, &self.moments)?;
         if let Some((adapters, numbers)) = &self.adapters {
             let mut all = HashMap::new();
             for (name, shape, numbers) in adapters.tensors(numbers) {
                 all.insert(name.to_owned(), Tensor::from_slice(numbers, shape, &Device::Cpu)?);
             }
+            let adapter = folder.join(ADAPTER);
+            std::fs::create_dir_all(&adapter).map_err(|e| ModelError::file(&adapter, &e))?;
             write(&folder.join(ADAPTERS), all)?;
+            let config = folder.join(ADAPTER_CONFIG);
+            let text = format!("{:#}\n", adapters.peft());
+            std::fs::write(&config, text).map_err(|e| ModelError::file(&config, &e))?;
         }
         Ok(())
     }
@@ -66,16 +70,32 @@ impl Cpu {
                 all
             }
         };
-        let mut stored = read(&folder.join(OPTIMIZER))?;
-        let moments =
-            Moments { steps, means: take(&mut stored, "means")?, squares: take(&mut stored, "squares")? };
-        if steps > 0 && (moments.means.len() != trained.len() || moments.squares.len() != trained.len()) {
-            let (found, expected) = (vec![moments.means.len()], vec![trained.len()]);
-            return Err(ModelError::WrongShape { name: "means".to_owned(), found, expected });
-        }
+        let moments = read_moments(folder, steps, trained.len())?;
         self.restore(trained, moments);
         Ok(())
     }
+}
+
+/// Writes moments as every core keeps them: in the layout of what is trained, so that a run may be taken
+/// up again by another core.
+pub(crate) fn write_moments(folder: &Path, moments: &Moments) -> Result<(), ModelError> {
+    let whole = |name: &str, numbers: &[f32]| {
+        Ok::<_, ModelError>((name.to_owned(), Tensor::from_slice(numbers, numbers.len(), &Device::Cpu)?))
+    };
+    let moments = [whole("means", &moments.means)?, whole("squares", &moments.squares)?];
+    write(&folder.join(OPTIMIZER), moments.into_iter().collect())
+}
+
+/// Reads them back, after this many steps; `trained` is how many numbers are trained.
+pub(crate) fn read_moments(folder: &Path, steps: u32, trained: usize) -> Result<Moments, ModelError> {
+    let mut stored = read(&folder.join(OPTIMIZER))?;
+    let moments =
+        Moments { steps, means: take(&mut stored, "means")?, squares: take(&mut stored, "squares")? };
+    if steps > 0 && (moments.means.len() != trained || moments.squares.len() != trained) {
+        let (found, expected) = (vec![moments.means.len()], vec![trained]);
+        return Err(ModelError::WrongShape { name: "means".to_owned(), found, expected });
+    }
+    Ok(moments)
 }
 
 fn write(path: &Path, tensors: HashMap<String, Tensor>) -> Result<(), ModelError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::safetensors::SliceSafetensors;
 use candle_core::{DType, Device, Tensor, Var};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Gguf, ModelError, Shape, SpecialIds};
@@ -21,13 +21,25 @@ pub struct Checkpoint {
     pub weights: BTreeMap<String, Var>,
 }
 
-/// What numbers are written as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What numbers are written as, or computed in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// As they are.
+    #[default]
     F32,
     /// Rounded to bfloat16, ties to even: half the size, and what most models are published in.
     Bf16,
+}
+
+impl Precision {
+    /// candle's name for it.
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -129,8 +141,8 @@ impl Checkpoint {
     /// The safetensors format: the header's length, the header, then all numbers in the header's order.
     fn write(&self, path: &Path, precision: Precision) -> Result<(), ModelError> {
         let (kind, dtype) = match precision {
-            Precision::F32 => ("F32", DType::F32),
-            Precision::Bf16 => ("BF16", DType::BF16),
+            Precision::F32 => ("F32", precision.dtype()),
+            Precision::Bf16 => ("BF16", precision.dtype()),
         };
         let mut header = Map::new();
         // transformers refuses a file that does not say whose layout it is in.

@@ -1,7 +1,11 @@
 //! The decoder, in candle's own differentiable operations: the reference that every faster path is
-//! held against.
+//! held against, and what [`crate::tensors`] is made of.
 //!
-//! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
+//! It computes in the kind of number that its matrices are in. Norms, rotations, softmax and logits are
+//! in float32 all the same.
+//!
+//! Shapes: B sequences, T tokens, S tokens looked at, D hidden, H query heads, K key and value heads,
+//! E head, V vocabulary.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::{silu, softmax};
@@ -32,7 +36,11 @@ pub struct Output {
 /// A decoder over a checkpoint's weights: what it computes can be differentiated by each of them.
 pub struct Decoder<'a> {
     checkpoint: &'a Checkpoint,
+    frozen: bool,
 }
+
+/// Cosines and sines of each token's rotations, `[B, 1, T, E/2]` each.
+pub(crate) type Rotations = (Tensor, Tensor);
 
 impl Input {
     /// Sequences as they are, all of one length.
@@ -50,7 +58,12 @@ impl Input {
 impl<'a> Decoder<'a> {
     /// A decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint }
+        Self { checkpoint, frozen: false }
+    }
+
+    /// One whose results can't be differentiated by the weights: nothing of how they were made is kept.
+    pub(crate) fn frozen(checkpoint: &'a Checkpoint) -> Self {
+        Self { checkpoint, frozen: true }
     }
 
     /// One forward pass over whole sequences.
@@ -60,41 +73,58 @@ impl<'a> Decoder<'a> {
         if largest as usize >= shape.vocabulary {
             return Err(ModelError::Token { token: largest, vocabulary: shape.vocabulary });
         }
-        let (b, t) = input.tokens.dims2()?;
-        let embedding = self.weight("model.embed_tokens.weight")?;
-        let mut x_btd =
-            embedding.index_select(&input.tokens.flatten_all()?, 0)?.reshape((b, t, shape.hidden))?;
+        let mut x_btd = self.embed(&input.tokens)?;
         let rope = self.rope(&input.positions)?;
         let bias = attention_bias(&input.mask)?;
 
         let mut hidden = vec![x_btd.clone()];
         for layer in 0..shape.layers {
-            x_btd = self.block(layer, &x_btd, &rope, &bias)?;
+            x_btd = self.block(layer, &x_btd, &rope, |q, k, v| attend(q, k, v, &bias))?;
             if layer + 1 < shape.layers {
                 hidden.push(x_btd.clone());
             }
         }
-        let last = self.norm(&x_btd, "model.norm.weight")?;
+        let last = self.finish(&x_btd)?;
         hidden.push(last.clone());
-        let head = if shape.tied { embedding } else { self.weight("lm_head.weight")? };
-        Ok(Output { hidden, logits: linear(&last, &head, None)? })
+        let logits = linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
+        Ok(Output { hidden, logits })
     }
 
-    fn block(
+    /// Embeddings of tokens `[B, T]`: `[B, T, D]`.
+    pub(crate) fn embed(&self, tokens: &Tensor) -> std::result::Result<Tensor, ModelError> {
+        let (b, t) = tokens.dims2()?;
+        let embedding = self.weight("model.embed_tokens.weight")?;
+        let hidden = self.checkpoint.shape.hidden;
+        Ok(embedding.index_select(&tokens.flatten_all()?, 0)?.reshape((b, t, hidden))?)
+    }
+
+    /// The final norm.
+    pub(crate) fn finish(&self, x_btd: &Tensor) -> std::result::Result<Tensor, ModelError> {
+        self.norm(x_btd, "model.norm.weight")
+    }
+
+    /// The head's matrix, `[V, D]`.
+    pub(crate) fn head(&self) -> std::result::Result<Tensor, ModelError> {
+        self.weight(self.checkpoint.shape.head_name())
+    }
+
+    /// One block. `look` is given queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`, queries and
+    /// keys rotated; it answers with what each query head makes of the values that it looks at,
+    /// `[B, H, T, E]`: see [`attend`].
+    pub(crate) fn block(
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &(Tensor, Tensor),
-        bias: &Tensor,
+        rope: &Rotations,
+        look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
-        let attended =
-            self.attention(layer, &self.norm(x_btd, &name("input_layernorm.weight"))?, rope, bias)?;
-        let x_btd = (x_btd + attended)?;
+        let normed = self.norm(x_btd, &name("input_layernorm.weight"))?;
+        let x_btd = (x_btd + self.attention(layer, &normed, rope, look)?)?;
         let normed = self.norm(&x_btd, &name("post_attention_layernorm.weight"))?;
-        let gate = linear(&normed, &self.weight(&name("mlp.gate_proj.weight"))?, None)?;
-        let up = linear(&normed, &self.weight(&name("mlp.up_proj.weight"))?, None)?;
-        let down = linear(&(silu(&gate)? * up)?, &self.weight(&name("mlp.down_proj.weight"))?, None)?;
+        let gate = linear(&normed, &self.weight(&name("mlp.gate_proj.weight"))?)?;
+        let up = linear(&normed, &self.weight(&name("mlp.up_proj.weight"))?)?;
+        let down = linear(&(silu(&gate)? * up)?, &self.weight(&name("mlp.down_proj.weight"))?)?;
         Ok((x_btd + down)?)
     }
 
@@ -102,15 +132,19 @@ impl<'a> Decoder<'a> {
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &(Tensor, Tensor),
-        bias: &Tensor,
+        rope: &Rotations,
+        look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let shape = &self.checkpoint.shape;
         let (b, t, _) = x_btd.dims3()?;
         let project = |part: &str, heads: usize| -> std::result::Result<Tensor, ModelError> {
             let name = format!("model.layers.{layer}.self_attn.{part}_proj");
-            let bias = if shape.bias { Some(self.weight(&format!("{name}.bias"))?) } else { None };
-            let y = linear(x_btd, &self.weight(&format!("{name}.weight"))?, bias.as_ref())?;
+            let mut y = linear(x_btd, &self.weight(&format!("{name}.weight"))?)?;
+            if shape.bias {
+                // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
+                let bias = self.weight(&format!("{name}.bias"))?;
+                y = y.to_dtype(bias.dtype())?.broadcast_add(&bias)?.to_dtype(y.dtype())?;
+            }
             Ok(y.reshape((b, t, heads, shape.head))?)
         };
         let (mut q, mut k) = (project("q", shape.heads)?, project("k", shape.kv_heads)?);
@@ -123,22 +157,21 @@ impl<'a> Decoder<'a> {
         let k_bkte = rotate(&k.transpose(1, 2)?.contiguous()?, rope)?;
         let v_bkte = v.transpose(1, 2)?.contiguous()?;
 
-        let group = shape.heads / shape.kv_heads;
-        let (k_bhte, v_bhte) = (shared(&k_bkte, group)?, shared(&v_bkte, group)?);
-        let scores = (q_bhte.matmul(&k_bhte.transpose(2, 3)?.contiguous()?)? / (shape.head as f64).sqrt())?;
-        let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?;
-        let mixed = weights.matmul(&v_bhte)?.transpose(1, 2)?.reshape((b, t, shape.heads * shape.head))?;
-        Ok(linear(&mixed, &self.weight(&format!("model.layers.{layer}.self_attn.o_proj.weight"))?, None)?)
+        let mixed = look(&q_bhte, &k_bkte, &v_bkte)?;
+        let mixed = mixed.transpose(1, 2)?.reshape((b, t, shape.heads * shape.head))?;
+        Ok(linear(&mixed, &self.weight(&format!("model.layers.{layer}.self_attn.o_proj.weight"))?)?)
     }
 
     /// Root-mean-square norm over the last dimension.
     fn norm(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
+        let (weight, kind) = (self.weight(weight)?, x.dtype());
+        let x = x.to_dtype(weight.dtype())?;
         let scale = (x.sqr()?.mean_keepdim(D::Minus1)? + self.checkpoint.shape.epsilon)?.sqrt()?;
-        Ok(x.broadcast_div(&scale)?.broadcast_mul(&self.weight(weight)?)?)
+        Ok(x.broadcast_div(&scale)?.broadcast_mul(&weight)?.to_dtype(kind)?)
     }
 
-    /// Cosines and sines, `[B, 1, T, E/2]` each.
-    fn rope(&self, positions: &Tensor) -> std::result::Result<(Tensor, Tensor), ModelError> {
+    /// Rotations for positions `[B, T]`.
+    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<Rotations, ModelError> {
         let frequencies = self.checkpoint.shape.rope.frequencies(self.checkpoint.shape.head);
         let half = frequencies.len();
         let frequencies = Tensor::from_vec(frequencies, (1, 1, half), positions.device())?;
@@ -149,42 +182,45 @@ impl<'a> Decoder<'a> {
 
     fn weight(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
-        Ok(var.as_tensor().clone())
+        Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }
 }
 
-/// `x · wᵀ + b` over the last dimension.
-fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+/// `x · wᵀ` over the last dimension.
+fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let mut dims = x.dims().to_vec();
     let width = dims.pop().unwrap_or(0);
     let rows: usize = dims.iter().product();
     let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
-    let y = match bias {
-        Some(bias) => y.broadcast_add(bias)?,
-        None => y,
-    };
     dims.push(weight.dim(0)?);
     y.reshape(dims)
 }
 
 /// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
 /// its second.
-fn rotate(x_bhte: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
+fn rotate(x_bhte: &Tensor, (cos, sin): &Rotations) -> Result<Tensor> {
+    let kind = x_bhte.dtype();
+    let x_bhte = x_bhte.to_dtype(DType::F32)?;
     let half = x_bhte.dim(D::Minus1)? / 2;
     let (a, b) = (x_bhte.narrow(D::Minus1, 0, half)?, x_bhte.narrow(D::Minus1, half, half)?);
     let first = (a.broadcast_mul(cos)? - b.broadcast_mul(sin)?)?;
     let second = (b.broadcast_mul(cos)? + a.broadcast_mul(sin)?)?;
-    Tensor::cat(&[first, second], D::Minus1)
+    Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
 }
 
-/// Key or value heads, each repeated for the query heads that it serves: `[B, K, T, E]` to
-/// `[B, K · group, T, E]`.
-fn shared(x_bkte: &Tensor, group: usize) -> Result<Tensor> {
-    if group == 1 {
-        return Ok(x_bkte.clone());
-    }
-    let (b, k, t, e) = x_bkte.dims4()?;
-    x_bkte.unsqueeze(2)?.expand((b, k, group, t, e))?.contiguous()?.reshape((b, k * group, t, e))
+/// Attention: what each query head makes of the values that it looks at, `[B, H, T, E]`, from queries
+/// `[B, H, T, E]`, keys and values `[B, K, S, E]`, and what is added to the scores, `[1 or B, 1, 1 or T, S]`.
+///
+/// The query heads that share a key head are taken as more rows of its queries, so that keys and values
+/// are never repeated.
+pub(crate) fn attend(q_bhte: &Tensor, k_bkse: &Tensor, v_bkse: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    let (b, h, t, e) = q_bhte.dims4()?;
+    let (_, k, s, _) = k_bkse.dims4()?;
+    let rows = h / k * t;
+    let scores = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
+    let scores = (scores.reshape((b, h, t, s))?.to_dtype(DType::F32)? / (e as f64).sqrt())?;
+    let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
+    weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
 }
 
 /// What is added to attention scores, `[B, 1, T, T]`: 0 where a token may look, far below where it

@@ -109,6 +109,11 @@ struct Config {
 }
 
 impl Shape {
+    /// The name of the head's tensor.
+    pub(crate) fn head_name(&self) -> &'static str {
+        if self.tied { "model.embed_tokens.weight" } else { "lm_head.weight" }
+    }
+
     /// Reads a `config.json`.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let text = std::fs::read_to_string(path).map_err(|e| ModelError::file(path, &e))?;

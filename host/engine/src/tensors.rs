@@ -1,0 +1,233 @@
+//! The model in candle's tensors, on any device that candle has: the second core.
+//!
+//! Weights and the optimizer's moments are float32; the model computes with a copy of the matrices in a
+//! kind of number of its choice, made anew after each step. What the blocks are is told once, in
+//! [`crate::model::Decoder`], and candle differentiates it. It trains no adapters: that is the CPU core's.
+
+mod adamw;
+mod batch;
+mod decode;
+mod head;
+mod pass;
+mod place;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use candle_core::{DType, Device, Tensor, Var};
+
+pub use place::Place;
+
+use crate::OptimizerConfig;
+use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
+use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
+use crate::model::{Checkpoint, ModelError, Precision};
+use adamw::Moments;
+use batch::{Batch, batches};
+use decode::Decode;
+use pass::{Gradients, Pass};
+
+/// A model on a device, with what training it needs.
+pub struct Tensors {
+    arena: Arena,
+    device: Device,
+    /// The weights that are trained, f32.
+    masters: Checkpoint,
+    /// The copy to compute with, where it is not the masters themselves.
+    copy: Option<Checkpoint>,
+    /// The weights as they were, for a penalty on leaving them.
+    reference: Option<Checkpoint>,
+    /// None since the last step.
+    gradients: Option<Gradients>,
+    moments: Moments,
+}
+
+impl Tensors {
+    /// A model with these weights on a device, computing in this kind of number.
+    pub fn new(
+        checkpoint: &Checkpoint,
+        setup: Setup,
+        device: &Device,
+        precision: Precision,
+    ) -> Result<Self, ModelError> {
+        if setup.lora.is_some() {
+            return Err(ModelError::Adapters);
+        }
+        let masters = mapped(checkpoint, |_, weight| weight.to_device(device))?;
+        let kind = precision.dtype();
+        let fresh = || mapped(&masters, |name, weight| computing(name, weight, kind));
+        let copy = (precision != Precision::F32).then(fresh).transpose()?;
+        let reference = setup.reference.then(fresh).transpose()?;
+        Ok(Self {
+            arena: Arena::new(&checkpoint.shape),
+            device: device.clone(),
+            copy,
+            reference,
+            masters,
+            gradients: None,
+            moments: Moments::default(),
+        })
+    }
+
+    /// The weights to compute with.
+    fn computed(&self) -> &Checkpoint {
+        self.copy.as_ref().unwrap_or(&self.masters)
+    }
+
+    /// Makes the copy anew.
+    fn refresh(&self) -> Result<(), ModelError> {
+        if let Some(copy) = &self.copy {
+            for (name, weight) in &copy.weights {
+                weight.set(&self.masters.weights[name].as_detached_tensor().to_dtype(weight.dtype())?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tensors by the weights' names as one run of numbers on the host.
+    fn flat<'t>(
+        &self,
+        tensors: impl Iterator<Item = (&'t String, &'t Tensor)>,
+    ) -> Result<Vec<f32>, ModelError> {
+        let numbers = |(name, tensor): (&'t String, &Tensor)| {
+            Ok::<_, ModelError>((name.as_str(), tensor.flatten_all()?.to_vec1::<f32>()?))
+        };
+        self.arena.fill(tensors.map(numbers).collect::<Result<Vec<_>, _>>()?.into_iter())
+    }
+}
+
+impl Core for Tensors {
+    fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    fn sample(
+        &self,
+        requests: &[Request<'_>],
+        stops: &[u32],
+        rows: usize,
+    ) -> Result<Vec<Answered>, ModelError> {
+        Decode { weights: self.computed(), stops, rows }.run(requests)
+    }
+
+    fn score(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        reference: bool,
+    ) -> Result<Vec<Vec<Thought>>, ModelError> {
+        let frozen = self.reference.as_ref().filter(|_| reference);
+        let weights = frozen.unwrap_or(self.computed());
+        let mut all = vec![Vec::new(); sequences.len()];
+        for numbers in batches(sequences) {
+            let batch = Batch::new(sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            let mut thoughts = Pass::new(weights, &batch, manner)?.score()?.into_iter();
+            for i in &batch.numbers {
+                all[*i] = thoughts.by_ref().take(sequences[*i].answer()).collect();
+            }
+        }
+        Ok(all)
+    }
+
+    fn learn(
+        &mut self,
+        sequences: &[Sequence<'_>],
+        manner: Manner,
+        loss: &Loss<'_>,
+    ) -> Result<(), ModelError> {
+        let mut gradients = self.gradients.take().unwrap_or_default();
+        for numbers in batches(sequences) {
+            let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
+            let batch = Batch::new(sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            Pass::new(self.computed(), &batch, manner)?.learn(&answers, loss, &mut gradients)?;
+        }
+        self.gradients = Some(gradients);
+        Ok(())
+    }
+
+    fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {
+        let Some(gradients) = self.gradients.take() else { return Ok(0.0) };
+        let norm = self.moments.step(&self.masters.weights, gradients, config, rate)?;
+        self.refresh()?;
+        Ok(norm)
+    }
+
+    fn steps(&self) -> u32 {
+        self.moments.steps
+    }
+
+    fn finite(&self) -> Result<bool, ModelError> {
+        // Nothing times zero is zero, and a number that is none stays none.
+        let zero = |weight: &Var| (weight.as_detached_tensor() * 0.0)?.sum_all();
+        let all = self.masters.weights.values().map(zero).collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(Tensor::stack(&all, 0)?.to_vec1::<f32>()?.iter().all(|sum| *sum == 0.0))
+    }
+
+    fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError> {
+        let weights = self.masters.weights.iter().map(|(name, weight)| (name, weight.as_tensor()));
+        Ok(Cow::Owned(self.flat(weights)?))
+    }
+
+    fn gathered(&self) -> Result<Vec<f32>, ModelError> {
+        let Some(gradients) = self.gradients.as_ref().filter(|g| !g.is_empty()) else {
+            return Ok(vec![0.0; self.arena.len]);
+        };
+        self.flat(gradients.iter())
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        mapped(&self.masters, |_, weight| weight.to_device(&Device::Cpu))
+    }
+
+    fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
+        let mut moments = cpu::Moments { steps: self.moments.steps, ..cpu::Moments::default() };
+        if !self.moments.of.is_empty() {
+            moments.means = self.flat(self.moments.of.iter().map(|(name, (mean, _))| (name, mean)))?;
+            moments.squares = self.flat(self.moments.of.iter().map(|(name, (_, square))| (name, square)))?;
+        }
+        write_moments(folder, &moments)
+    }
+
+    fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
+        let loaded = Checkpoint::load(model, &self.device)?;
+        let stored = read_moments(folder, steps, self.arena.len)?;
+        for (name, weight) in &self.masters.weights {
+            let new = loaded.weights.get(name).ok_or_else(|| ModelError::Missing(name.clone()))?;
+            weight.set(new.as_tensor())?;
+        }
+        self.refresh()?;
+        let mut of = BTreeMap::new();
+        if steps > 0 {
+            let means = self.arena.tensors(&stored.means).zip(self.arena.tensors(&stored.squares));
+            for ((name, dims, mean), (_, _, square)) in means {
+                let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, dims, &self.device);
+                of.insert(name.to_owned(), (tensor(mean)?, tensor(square)?));
+            }
+        }
+        self.moments = Moments { steps, of };
+        self.gradients = None;
+        Ok(())
+    }
+}
+
+/// A weight as the model computes with it. Norms and biases stay float32: they are few numbers, and their
+/// gradients sums over all tokens.
+fn computing(name: &str, weight: &Tensor, kind: DType) -> candle_core::Result<Tensor> {
+    let single = name.ends_with("norm.weight") || name.ends_with(".bias");
+    weight.to_dtype(if single { DType::F32 } else { kind })
+}
+
+/// Other weights of the same model; those that are given can't be reached from them.
+fn mapped(
+    checkpoint: &Checkpoint,
+    other: impl Fn(&str, &Tensor) -> candle_core::Result<Tensor>,
+) -> Result<Checkpoint, ModelError> {
+    let mut weights = BTreeMap::new();
+    for (name, weight) in &checkpoint.weights {
+        let tensor = other(name, &weight.as_detached_tensor())?;
+        // A variable of its own: candle copies whatever is not a variable itself.
+        weights.insert(name.clone(), Var::from_tensor(&tensor.detach())?);
+    }
+    Ok(Checkpoint { shape: checkpoint.shape.clone(), weights })
+}

@@ -1,0 +1,133 @@
+//! Where a core computes: the CPU, or an NVIDIA GPU.
+
+use std::fmt;
+use std::str::FromStr;
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+
+/// A device by its name: `cpu`, `cuda` or, for one of several, `cuda:1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Place {
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+impl Place {
+    /// The device itself. Whatever keeps it from being used is one sentence.
+    pub fn open(self) -> Result<Device, ModelError> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(number) => cuda(number).map_err(|(reason, hint)| {
+                let device = self.to_string();
+                ModelError::Device { device, reason, hint }
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(0) => f.write_str("cuda"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => name
+                .strip_prefix("cuda:")
+                .and_then(|number| number.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`")),
+        }
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> Self {
+        place.to_string()
+    }
+}
+
+/// A reason and a hint.
+type Refusal = (String, &'static str);
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: usize) -> Result<Device, Refusal> {
+    let reason = "this program was built without CUDA".to_owned();
+    Err((reason, "build it with `--features cuda` (see docs/cuda.md), or set `model.device` to \"cpu\""))
+}
+
+/// A program that loads CUDA's libraries as it goes learns only now whether they are there, and cudarc
+/// panics where one is not: libcuda, but cuBLAS and cuRAND too. cudarc's own question for libcuda,
+/// `is_culib_present`, is not there to be asked in a program that is linked with the libraries, which is
+/// candle's default. So the panic is caught here, quietly, before there is anything that it could break.
+#[cfg(feature = "cuda")]
+fn cuda(number: usize) -> Result<Device, Refusal> {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let opened = std::panic::catch_unwind(|| Device::new_cuda(number));
+    std::panic::set_hook(told);
+    match opened {
+        Ok(Ok(device)) => Ok(device),
+        Ok(Err(error)) => {
+            let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+            Err((reason, "`nvidia-smi` lists the devices that there are; see docs/cuda.md"))
+        }
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map_or("", String::as_str);
+            // `Unable to dynamically load the "cuda" shared library - searched for …`
+            let library = words.split('"').nth(1).map_or_else(|| "CUDA".to_owned(), |name| format!("lib{name}"));
+            let reason = format!("its library {library} is not on this machine, or can't be loaded");
+            Err((reason, "add its folder to LD_LIBRARY_PATH (see docs/cuda.md), or set `model.device` to \"cpu\""))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_one_name() {
+        for name in ["cpu", "cuda", "cuda:3"] {
+            assert_eq!(name.parse::<Place>().map(|p| p.to_string()), Ok(name.to_owned()));
+        }
+        assert_eq!("cuda:0".parse(), Ok(Place::Cuda(0)));
+        for name in ["gpu", "cuda:", "cuda:x", "CPU", ""] {
+            assert!(name.parse::<Place>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn without_the_feature_a_gpu_is_one_sentence_and_a_hint() {
+        let error = Place::Cuda(1).open().err();
+        let error = error.as_ref().map(|e| (e.to_string(), e.hint().is_some_and(|h| h.contains("--features"))));
+        let sentence = "`cuda:1` can't be used: this program was built without CUDA".to_owned();
+        assert_eq!(error, Some((sentence, true)));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a step's rollouts add up to, under the names that [`crate::outputs::metrics`] explains.
+
+use std::collections::BTreeMap;
+
+use allot_allocation::{Outcome, PromptId};
+
+use crate::record::StepEnd;
+
+/// What a step's rollouts add up to.
+#[derive(Default)]
+pub struct Tally {
+    /// Rewards of each prompt, in the order they came.
+    rewards: BTreeMap<PromptId, Vec<f32>>,
+    /// Lengths of all, in generated tokens.
+    lengths: Vec<u32>,
+    /// Of those that ended by themselves.
+    ended: Vec<u32>,
+    unscorable: u64,
+}
+
+impl Tally {
+    /// Adds a rollout.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.lengths.push(outcome.tokens);
+        if !outcome.truncated {
+            self.ended.push(outcome.tokens);
+        }
+        match outcome.reward {
+            Some(reward) => self.rewards.entry(outcome.prompt).or_default().push(reward),
+            None => self.unscorable += 1,
+        }
+    }
+
+    /// The step's numbers, by name. It took `seconds`, and the run has read and written `num_tokens` so
+    /// far.
+    pub fn numbers(&self, end: &StepEnd, seconds: f64, num_tokens: u64) -> Vec<(String, f64)> {
+        let rewards: Vec<f64> = self.rewards.values().flatten().map(|r| f64::from(*r)).collect();
+        let (mean, deviation) = spread(&rewards);
+        let flat: usize =
+            self.rewards.values().filter(|g| g.iter().all(|r| *r == g[0])).map(Vec::len).sum();
+        let sampled = self.lengths.len() as f64;
+        let tokens: f64 = self.lengths.iter().map(|n| f64::from(*n)).sum();
+        let mut numbers: Vec<(&str, f64)> = vec![
+            ("reward", mean),
+            ("reward_std", deviation),
+            ("frac_reward_zero_std", share(flat as f64, rewards.len() as f64)),
+            ("completions/clipped_ratio", share(sampled - self.ended.len() as f64, sampled)),
+            ("num_tokens", num_tokens as f64),
+            ("step_time", seconds),
+            ("tokens_per_second", tokens / seconds.max(1e-9)),
+            ("budget/rollouts", end.spent.run_rollouts as f64),
+            ("budget/tokens", end.spent.run_tokens as f64),
+            ("alloc/sampled", sampled),
+            ("alloc/unscorable", self.unscorable as f64),
+            ("alloc/groups", end.groups as f64),
+            ("alloc/trained", end.trained as f64),
+            ("alloc/effective", end.effective as f64),
+            ("alloc/released", end.released as f64),
+            ("alloc/flat", end.flat as f64),
+            ("alloc/stale", end.stale as f64),
+            ("alloc/held", end.held as f64),
+            ("alloc/age", end.mean_age),
+        ];
+        for (names, lengths) in [
+            (
+                ["completions/mean_length", "completions/min_length", "completions/max_length"],
+                &self.lengths,
+            ),
+            (
+                [
+                    "completions/mean_terminated_length",
+                    "completions/min_terminated_length",
+                    "completions/max_terminated_length",
+                ],
+                &self.ended,
+            ),
+        ] {
+            let sum: f64 = lengths.iter().map(|n| f64::from(*n)).sum();
+            let end = |n: Option<&u32>| n.map_or(0.0, |n| f64::from(*n));
+            let three =
+                [share(sum, lengths.len() as f64), end(lengths.iter().min()), end(lengths.iter().max())];
+            numbers.extend(names.into_iter().zip(three));
+        }
+        let mut numbers: Vec<(String, f64)> =
+            numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        numbers.extend(end.metrics.iter().cloned());
+        numbers.extend(end.accuracy.map(|accuracy| ("accuracy".to_owned(), accuracy)));
+        numbers.extend(end.scores.iter().cloned());
+        numbers
+    }
+}
+
+/// Mean, and deviation divided by n - 1; 0 where there is none.
+fn spread(all: &[f64]) -> (f64, f64) {
+    let n = all.len() as f64;
+    let mean = share(all.iter().sum(), n);
+    let squares: f64 = all.iter().map(|r| (r - mean).powi(2)).sum();
+    (mean, share(squares, n - 1.0).sqrt())
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_mean_what_trl_means_by_them() {
+        let mut tally = Tally::default();
+        for (prompt, reward, tokens) in [(1, 1.0, 3), (1, 0.0, 5), (2, 1.0, 4), (2, 1.0, 4), (2, 1.0, 8)] {
+            let mut outcome = Outcome::of(PromptId(prompt), 0, reward, reward == 1.0);
+            outcome.tokens = tokens;
+            outcome.truncated = tokens == 8;
+            tally.add(&outcome);
+        }
+        let numbers = tally.numbers(&StepEnd::default(), 2.0, 100);
+        let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+        assert_eq!(of("reward"), Some(0.8));
+        // Over all rollouts, with n - 1.
+        assert!((of("reward_std").unwrap_or(0.0) - 0.2_f64.sqrt()).abs() < 1e-12);
+        // Of rollouts, not of groups.
+        assert_eq!(of("frac_reward_zero_std"), Some(0.6));
+        assert_eq!(of("completions/clipped_ratio"), Some(0.2));
+        assert_eq!(of("completions/mean_length"), Some(4.8));
+        assert_eq!(of("completions/mean_terminated_length"), Some(4.0));
+        assert_eq!(of("completions/max_terminated_length"), Some(5.0));
+        assert_eq!(of("tokens_per_second"), Some(12.0));
+    }
+}
