@@ -9,11 +9,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use allot_allocation::PromptId;
 use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
-use allot_engine::model::{Checkpoint, Decoder, Input, Precision};
-use allot_engine::tensors::{Place, Tensors};
-use allot_engine::{OptimizerConfig, Sampling};
+use allot_engine::model::{Checkpoint, Decoder, Input, Precision, SpecialIds};
+use allot_engine::tensors::{DeviceName, Tensors};
+use allot_engine::{
+    Answer, Engine as _, Example, LossConfig, LossKind, Native, NativeConfig, OptimizerConfig, Sample,
+    Sampling, UpdateConfig,
+};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
 const PLAIN: Manner = Manner { temperature: 1.0, recompute: false };
@@ -47,15 +51,16 @@ fn name(folder: &Path) -> String {
 struct Kind {
     name: &'static str,
     make: fn(&Checkpoint, Setup) -> Box<dyn Core>,
+    exact: bool,
     log_prob: f32,
     gradient: f32,
-    norm: f64,
-    stepped: f64,
+    /// How far what is said while sampling may be from what is said while scoring.
+    sampled: f32,
 }
 
 fn tensors(checkpoint: &Checkpoint, setup: Setup, precision: Precision) -> Box<dyn Core> {
     let place = std::env::var("ALLOT_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let device = place.parse::<Place>().unwrap().open().unwrap();
+    let device = place.parse::<DeviceName>().unwrap().open().unwrap();
     Box::new(Tensors::new(checkpoint, setup, &device, precision).unwrap())
 }
 
@@ -65,20 +70,19 @@ fn cores() -> [Kind; 3] {
     let exact = Kind {
         name: "cpu",
         make: |checkpoint, setup| Box::new(Cpu::new(checkpoint, setup).unwrap()),
+        exact: true,
         log_prob: 5e-5,
         gradient: 2e-4,
-        norm: 1e-4,
-        stepped: 5e-4,
+        sampled: 1e-4,
     };
-    let tensors_f32 =
-        Kind { name: "tensors", make: |c, setup| tensors(c, setup, Precision::F32), ..exact };
+    let tensors_f32 = Kind { name: "tensors", make: |c, setup| tensors(c, setup, Precision::F32), ..exact };
     let tensors_bf16 = Kind {
         name: "tensors in bf16",
         make: |c, setup| tensors(c, setup, Precision::Bf16),
-        log_prob: 1000.0,
-        gradient: 1000.0,
-        norm: 1000.0,
-        stepped: 1000.0,
+        exact: false,
+        log_prob: 0.25,
+        gradient: 0.2,
+        sampled: 0.05,
     };
     [exact, tensors_f32, tensors_bf16]
 }
@@ -142,6 +146,10 @@ fn the_cores_compute_and_learn_what_transformers_does() {
             assert!(worst < kind.log_prob, "{name}: log-probs differ by {worst:e}");
             let entropy = thoughts.iter().map(|t| f64::from(t.entropy)).sum::<f64>() / thoughts.len() as f64;
             println!("{name:<44} log-probs {worst:.1e}, entropy {entropy:.4}");
+            // In bfloat16 a ratio may fall on the other side of the clip, and has another gradient there.
+            if !kind.exact {
+                continue;
+            }
 
             core.learn(&sequences, manner, &case.loss()).unwrap();
             let gathered = core.gathered().unwrap();
@@ -151,7 +159,7 @@ fn the_cores_compute_and_learn_what_transformers_does() {
                 let norm = ours.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
                 let theirs = norms[weight].as_f64().unwrap();
                 let off = (norm - theirs).abs() / theirs.max(1e-3);
-                assert!(off < kind.norm, "{name}: {weight}: {norm} not {theirs}");
+                assert!(off < 1e-4, "{name}: {weight}: {norm} not {theirs}");
                 furthest = furthest.max(off);
                 if let Some(expected) = case.reference.get(&format!("grad.{weight}")) {
                     let expected = numbers(expected);
@@ -178,7 +186,7 @@ fn the_cores_compute_and_learn_what_transformers_does() {
             };
             let norm = core.step(&config, config.learning_rate).unwrap();
             let theirs = case.number("/grad_norm_total");
-            assert!((norm - theirs).abs() < kind.norm * theirs, "{name}: norm {norm}");
+            assert!((norm - theirs).abs() < 1e-4 * theirs, "{name}: norm {norm}");
             assert!(core.gathered().unwrap().iter().all(|g| *g == 0.0), "gradients are zero after a step");
             assert!(core.finite().unwrap() && core.steps() == 1, "{name}");
             let after = numbers(&case.reference["logits_after_step"].i(0).unwrap());
@@ -192,7 +200,7 @@ fn the_cores_compute_and_learn_what_transformers_does() {
             let worst = thoughts.iter().zip(expected).map(|(t, e)| (f64::from(t.log_prob) - e).abs());
             let worst = worst.fold(0.0, f64::max);
             println!("{name:<44} after a step {worst:.1e}");
-            assert!(worst < kind.stepped, "{name}: after a step log-probs differ by {worst:e}");
+            assert!(worst < 5e-4, "{name}: after a step log-probs differ by {worst:e}");
         }
     }
 }
@@ -211,7 +219,7 @@ fn greedy_answers_are_transformers_own() {
         let config: serde_json::Value = serde_json::from_str(&config).unwrap();
         let end = config["eos_token_id"].as_u64().unwrap() as u32;
         // In bfloat16 another token may be the likeliest.
-        for kind in &cores()[..2] {
+        for kind in cores().iter().filter(|k| k.exact) {
             let name = format!("{}, {}", name(&folder), kind.name);
             let core = (kind.make)(&case.checkpoint, setup(2));
             let wanted = [Request { prompt: &case.ids, seed: 0, sampling }];
@@ -224,7 +232,7 @@ fn greedy_answers_are_transformers_own() {
 }
 
 /// Requests for a mixed bag of prompts, in groups.
-fn requests<'a>(prompts: &'a [Vec<u32>], each: u64) -> Vec<Request<'a>> {
+fn requests(prompts: &[Vec<u32>], each: u64) -> Vec<Request<'_>> {
     let sampling = Sampling { max_tokens: 20, ..Sampling::default() };
     prompts
         .iter()
@@ -318,10 +326,10 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
                     worst = worst.max((log_prob - thought.log_prob).abs());
                 }
                 let entropy = thoughts.iter().map(|t| t.entropy).sum::<f32>() / thoughts.len() as f32;
-                assert!((answer.entropy - entropy).abs() < kind.log_prob.max(1e-4));
+                assert!((answer.entropy - entropy).abs() < kind.sampled);
             }
             println!("{:<28} {:<16} {worst:.1e}", name(&folder), kind.name);
-            assert!(worst < 2.0 * kind.log_prob, "{}, {}: {worst:e}", name(&folder), kind.name);
+            assert!(worst < kind.sampled, "{}, {}: {worst:e}", name(&folder), kind.name);
         }
     }
 }
@@ -403,7 +411,7 @@ fn a_run_goes_on_on_the_other_core() {
         let cores = cores();
         for (one, other) in [(&cores[0], &cores[1]), (&cores[1], &cores[0]), (&cores[0], &cores[2])] {
             let name = format!("{}, {} to {}", name(&folder), one.name, other.name);
-            let slack = other.log_prob.max(2e-4).min(0.2);
+            let slack = if other.exact { 2e-4 } else { other.log_prob };
             let scratch = tempfile::tempdir().unwrap();
             let (training, model) = (scratch.path(), scratch.path().join("model"));
             let referring = Setup { reference: true, ..setup(2) };
@@ -411,10 +419,10 @@ fn a_run_goes_on_on_the_other_core() {
             let begun = said(&mut first, false);
             step(&mut first);
             step(&mut first);
-            assert!(off(&said(&mut first, false), &begun) > 10.0 * slack, "{name}: nothing was learned");
+            assert!(off(&said(&mut first, false), &begun) > 1e-2, "{name}: nothing was learned");
             assert_eq!(off(&said(&mut first, true), &begun), 0.0, "{name}: the reference stays");
             first.save_training(training).unwrap();
-            first.checkpoint().unwrap().export(&model, Precision::F32, &Default::default()).unwrap();
+            first.checkpoint().unwrap().export(&model, Precision::F32, &SpecialIds::default()).unwrap();
 
             let mut second = (other.make)(&case.checkpoint, setup(2));
             second.load_training(training, &model, first.steps()).unwrap();
@@ -436,7 +444,7 @@ fn a_step_needs_gradients_that_are_finite() {
     let case = Case::read(&folders()[0]);
     let sequences = [Sequence { tokens: &case.ids, prompt: 4 }];
     let config = OptimizerConfig { weight_decay: 0.5, ..OptimizerConfig::default() };
-    for kind in &cores()[..2] {
+    for kind in cores().iter().filter(|k| k.exact) {
         let mut core = (kind.make)(&case.checkpoint, setup(1));
         let begun = core.weights().unwrap().into_owned();
         assert!(core.step(&config, 0.1).unwrap() == 0.0 && core.steps() == 0, "{}", kind.name);
@@ -477,7 +485,7 @@ fn adapters_learn_and_merge() {
         let bare = Cpu::new(&case.checkpoint, setup(1)).unwrap();
         assert!(core.merged() == bare.merged(), "fresh adapters change nothing");
 
-        // One step that makes both matrices other than zero, then gradients by finite differences.
+        // A few steps that make both matrices other than zero.
         let up = OptimizerConfig { weight_decay: 0.0, max_norm: 0.0, ..OptimizerConfig::default() };
         let all_up = |_: usize, thoughts: &[Thought]| vec![-1.0; thoughts.len()];
         for _ in 0..3 {
@@ -488,20 +496,29 @@ fn adapters_learn_and_merge() {
         assert!(after > before + 1.0, "{}: {before} to {after}", name(&folder));
         core.learn(&sequences, PLAIN, all_up);
         let gradient = core.gathered();
-        let trained = core.trained().to_vec();
-        let moments = core.moments().clone();
-        for at in (0..trained.len()).step_by(trained.len() / 23) {
-            let mut moved = |by: f32| {
-                let mut weights = trained.clone();
-                weights[at] += by;
-                core.restore(weights, moments.clone());
-                -sum(&mut core)
-            };
-            let slope = (moved(1e-3) - moved(-1e-3)) / 2e-3;
-            let g = f64::from(gradient[at]);
-            assert!((slope - g).abs() < 0.02 * g.abs().max(0.5), "{}: {slope} {g}", name(&folder));
+        // By the chain rule from the gradient of the merged weights: dA = s Bᵀ dW, dB = s dW Aᵀ.
+        let mut whole = Cpu::of(core.arena().clone(), core.merged().into_owned(), setup(1)).unwrap();
+        whole.learn(&sequences, PLAIN, all_up);
+        let full = whole.gathered();
+        let full: HashMap<&str, &[f32]> = whole.arena().tensors(&full).map(|(n, _, g)| (n, g)).collect();
+        let adapters = core.adapters().unwrap();
+        let numbers: Vec<_> = adapters.tensors(core.trained()).collect();
+        let ours: Vec<_> = adapters.tensors(&gradient).collect();
+        for (pair, ours) in numbers.chunks(2).zip(ours.chunks(2)) {
+            let ((name_a, dims_a, a), (_, dims_b, b)) = (pair[0], pair[1]);
+            let name = name_a.trim_start_matches("base_model.model.").replace(".lora_A", "");
+            let (dw, scale) = (full[name.as_str()], config.alpha / config.rank as f32);
+            let (rank, cols, rows) = (dims_a[0], dims_a[1], dims_b[0]);
+            let da = |r: usize, c: usize| (0..rows).map(|i| b[i * rank + r] * dw[i * cols + c]).sum::<f32>();
+            let db = |i: usize, r: usize| (0..cols).map(|c| dw[i * cols + c] * a[r * cols + c]).sum::<f32>();
+            let theirs_a: Vec<f32> = (0..rank * cols).map(|n| scale * da(n / cols, n % cols)).collect();
+            let theirs_b: Vec<f32> = (0..rows * rank).map(|n| scale * db(n / rank, n % rank)).collect();
+            for (ours, theirs) in [(ours[0].2, theirs_a), (ours[1].2, theirs_b)] {
+                let size = theirs.iter().fold(1e-2_f32, |m, g| m.max(g.abs()));
+                let worst = ours.iter().zip(&theirs).map(|(o, t)| (o - t).abs()).fold(0.0, f32::max) / size;
+                assert!(worst < 1e-3, "{}: {name} {worst:e}", folder.display());
+            }
         }
-        core.restore(trained, moments);
         let merged = core.merged().into_owned();
         let mut plain = Cpu::of(core.arena().clone(), merged, setup(1)).unwrap();
         assert!((sum(&mut plain) - sum(&mut core)).abs() < 1e-3, "{}", name(&folder));
@@ -511,5 +528,75 @@ fn adapters_learn_and_merge() {
                 .abs()
                 < 1e-3
         );
+    }
+}
+
+/// A whole update of the engine, with stale rollouts, a reference and micro-batches, says and leaves the
+/// same behind on both cores.
+#[test]
+fn an_update_is_the_same_on_both_cores() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for folder in folders() {
+        let case = Case::read(&folder);
+        let whole = ragged(&prompts());
+        let sampled: Vec<Sample<Answer>> = whole
+            .iter()
+            .enumerate()
+            .map(|(i, (tokens, prompt))| {
+                let tokens = tokens[*prompt..].to_vec();
+                let log_probs = vec![-5.5 - 0.1 * i as f32; tokens.len()];
+                Sample {
+                    prompt: PromptId(i as u32),
+                    position: 0,
+                    version: 0,
+                    tokens: tokens.len() as u32,
+                    truncated: false,
+                    log_prob: log_probs.iter().map(|l| f64::from(*l)).sum(),
+                    signals: Vec::new(),
+                    answer: Answer { tokens, log_probs },
+                }
+            })
+            .collect();
+        let batch: Vec<Example<'_, Answer>> = sampled
+            .iter()
+            .enumerate()
+            .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1) })
+            .collect();
+        let run = |kind: &Kind| {
+            let config = NativeConfig {
+                seed: 1,
+                sampling: Sampling::default(),
+                evaluation: Sampling::default(),
+                stops: vec![5],
+                rows: 8,
+                update: UpdateConfig {
+                    loss: LossConfig { kl: 0.1, ..LossConfig::of(LossKind::Dapo) },
+                    mini_batch: 5,
+                    micro_batch_tokens: 24,
+                    recompute: true,
+                    ..UpdateConfig::default()
+                },
+                optimizer: OptimizerConfig { learning_rate: 1e-4, ..OptimizerConfig::default() },
+                updates: 4,
+                signals: Vec::new(),
+            };
+            let core = (kind.make)(&case.checkpoint, Setup { reference: true, ..setup(2) });
+            let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
+            let mut engine = Native::new(core, config, prompts, Vec::new());
+            runtime.block_on(async {
+                let mut told = engine.update(&batch).await.unwrap().metrics;
+                // Now they are stale.
+                told.extend(engine.update(&batch).await.unwrap().metrics);
+                (told, engine.score(&sampled.iter().collect::<Vec<_>>()).await.unwrap())
+            })
+        };
+        let [one, other, _] = cores();
+        let ((told, scores), (other_told, other_scores)) = (run(&one), run(&other));
+        for ((name, a), (_, b)) in told.iter().zip(&other_told) {
+            assert!((a - b).abs() < 1e-3 * a.abs().max(0.1), "{}: {name}: {a} and {b}", folder.display());
+        }
+        let worst = scores.iter().zip(&other_scores).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        println!("{:<28} scores after two updates {worst:.1e}", name(&folder));
+        assert!(worst < 5e-3, "{}: {worst:e}", folder.display());
     }
 }

@@ -230,7 +230,8 @@ impl Watch<Answer> for Keeper<'_, '_> {
         let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
-            self.totals.prompt_tokens += self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
+            self.totals.prompt_tokens +=
+                self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
             self.table.add(Row {
                 step: view.step,

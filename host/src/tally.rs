@@ -36,8 +36,7 @@ impl Tally {
     pub fn numbers(&self, end: &StepEnd, seconds: f64, num_tokens: u64) -> Vec<(String, f64)> {
         let rewards: Vec<f64> = self.rewards.values().flatten().map(|r| f64::from(*r)).collect();
         let (mean, deviation) = spread(&rewards);
-        let flat: usize =
-            self.rewards.values().filter(|g| g.iter().all(|r| *r == g[0])).map(Vec::len).sum();
+        let flat: usize = self.rewards.values().filter(|g| g.iter().all(|r| *r == g[0])).map(Vec::len).sum();
         let sampled = self.lengths.len() as f64;
         let tokens: f64 = self.lengths.iter().map(|n| f64::from(*n)).sum();
         let mut numbers: Vec<(&str, f64)> = vec![
@@ -62,10 +61,7 @@ impl Tally {
             ("alloc/age", end.mean_age),
         ];
         for (names, lengths) in [
-            (
-                ["completions/mean_length", "completions/min_length", "completions/max_length"],
-                &self.lengths,
-            ),
+            (["completions/mean_length", "completions/min_length", "completions/max_length"], &self.lengths),
             (
                 [
                     "completions/mean_terminated_length",

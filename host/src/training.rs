@@ -6,14 +6,17 @@ use std::rc::Rc;
 
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_engine::core::Core;
 use allot_engine::cpu::{Cpu, Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
+use allot_engine::tensors::{self, DeviceName, Tensors};
 use allot_engine::{Engine as _, Native, NativeConfig, SIGNALS};
 use allot_sandbox::{Line as LogLine, Policy};
+use candle_core::Device;
 
 use crate::checkpoint::State;
-use crate::config::settings;
 use crate::config::reward::RewardConfig;
+use crate::config::settings;
 use crate::config::train::TrainConfig;
 use crate::evaluation::Evaluation;
 use crate::models;
@@ -47,6 +50,8 @@ pub struct Prepared<'a> {
     pub problems: Rc<Problems>,
     /// How the model is set up.
     pub setup: Setup,
+    /// Where it is.
+    device: Device,
     /// What the run will take.
     pub memory: Memory,
     /// What the policy begins with.
@@ -66,6 +71,9 @@ impl<'a> Prepared<'a> {
                 format!("policy `{name}` wants the signal `{missing}`, which engine `native` can't measure");
             return Err(Trouble::new(what).hint(format!("it measures {}", listed(SIGNALS))));
         }
+        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
+        // First of all: whatever else is wrong, without its device there is no run.
+        let device = config.model.device.open().map_err(told)?;
         let path = models::find(&config.model.source)?;
         let shape = models::shape(&path)?;
         let tokens = Tokens::read(&path)?;
@@ -107,11 +115,31 @@ impl<'a> Prepared<'a> {
             reference: config.update.loss.kl > 0.0,
             seed: config.run.seed,
         };
-        let u = &config.update;
-        let memory = Memory::of(&shape, &setup, config.model.rows, answer, u.micro_batch_tokens, u.recompute);
+        let (u, m) = (&config.update, &config.model);
+        let (rows, micro, longest) = (m.rows, u.micro_batch_tokens, setup.longest);
+        let memory = match m.device {
+            DeviceName::Cpu => Memory::of(&shape, &setup, rows, answer, micro, u.recompute),
+            DeviceName::Cuda(_) => {
+                tensors::memory(&shape, m.dtype, setup.reference, rows, longest, micro, u.recompute)
+            }
+        };
         let (tokens, problems) = (Rc::new(tokens), Rc::new(problems));
         let log = cost.log;
-        Ok(Self { config, policy, run, path, shape, tokens, stops, problems, setup, memory, state, log })
+        Ok(Self {
+            config,
+            policy,
+            run,
+            path,
+            shape,
+            tokens,
+            stops,
+            problems,
+            setup,
+            device,
+            memory,
+            state,
+            log,
+        })
     }
 
     /// Loads the weights and builds the world. It keeps no record yet. Also gives the evaluation and the
@@ -119,10 +147,16 @@ impl<'a> Prepared<'a> {
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
         let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
         let config = &self.config;
-        let checkpoint = Checkpoint::load(&self.path, &candle_core::Device::Cpu).map_err(told)?;
-        let core = Cpu::new(&checkpoint, self.setup).map_err(told)?;
+        let checkpoint = Checkpoint::load(&self.path, &Device::Cpu).map_err(told)?;
+        let core: Box<dyn Core> = match config.model.device {
+            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup).map_err(told)?),
+            DeviceName::Cuda(_) => {
+                let dtype = config.model.dtype;
+                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype).map_err(told)?)
+            }
+        };
         drop(checkpoint);
-        let fingerprint = models::fingerprint(core.arena(), core.weights());
+        let fingerprint = models::fingerprint(core.arena(), &core.weights().map_err(told)?);
 
         let native = NativeConfig {
             seed: config.run.seed,
@@ -138,7 +172,7 @@ impl<'a> Prepared<'a> {
         let mut train = self.problems.prompts.clone();
         let held_out = train.split_off(self.problems.train);
         let lengths = train.iter().map(|p| p.len() as u32).collect();
-        let engine = Native::new(Box::new(core), native, train, held_out);
+        let engine = Native::new(core, native, train, held_out);
 
         let all = Rc::new(self.problems.all.clone());
         let longest = config.rollout.max_tokens;
@@ -193,6 +227,8 @@ impl<'a> Prepared<'a> {
                 "weights": fingerprint,
                 "parameters": self.shape.parameters(),
                 "trained": self.memory.trained,
+                "device": config.model.device,
+                "dtype": config.model.dtype,
                 "threads": self.setup.threads,
                 "lora": config.model.lora,
                 "sampling": config.rollout,

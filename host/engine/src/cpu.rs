@@ -30,8 +30,8 @@ pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
 
-use crate::core::{Core, Loss};
 pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
+use crate::core::{Core, Loss};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, Rotations, Weights};
 use decode::Decode;

@@ -124,8 +124,7 @@ impl ModelError {
     /// What to do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Foreign { hint, .. } => Some(hint),
-            Self::Device { hint, .. } => Some(hint),
+            Self::Foreign { hint, .. } | Self::Device { hint, .. } => Some(hint),
             Self::Adapters => {
                 Some("leave out `model.lora`, or set `model.device` to \"cpu\" and `model.dtype` to \"f32\"")
             }

@@ -86,8 +86,7 @@ fn of_all(logits: &[f32], unit: f64) -> u32 {
         );
         weights
     };
-    let sums: Vec<f64> =
-        logits.chunks(PART).map(|part| f64::from(sum(&weigh(part)[..part.len()]))).collect();
+    let sums: Vec<f64> = logits.chunks(PART).map(|part| f64::from(sum(&weigh(part)[..part.len()]))).collect();
     let mut point = unit * sums.iter().sum::<f64>();
     let mut at = 0;
     while at + 1 < sums.len() && point >= sums[at] {

@@ -7,9 +7,10 @@
 mod adamw;
 mod batch;
 mod decode;
+mod device;
 mod head;
+mod memory;
 mod pass;
-mod place;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor, Var};
 
-pub use place::Place;
+pub use device::DeviceName;
+pub use memory::memory;
 
 use crate::OptimizerConfig;
 use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
@@ -54,9 +56,9 @@ impl Tensors {
         if setup.lora.is_some() {
             return Err(ModelError::Adapters);
         }
-        let masters = mapped(checkpoint, |_, weight| weight.to_device(device))?;
+        let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
         let kind = precision.dtype();
-        let fresh = || mapped(&masters, |name, weight| computing(name, weight, kind));
+        let fresh = || mapped(&masters, |weight| computing(weight, kind));
         let copy = (precision != Precision::F32).then(fresh).transpose()?;
         let reference = setup.reference.then(fresh).transpose()?;
         Ok(Self {
@@ -177,7 +179,7 @@ impl Core for Tensors {
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
-        mapped(&self.masters, |_, weight| weight.to_device(&Device::Cpu))
+        mapped(&self.masters, |weight| weight.to_device(&Device::Cpu))
     }
 
     fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
@@ -213,19 +215,18 @@ impl Core for Tensors {
 
 /// A weight as the model computes with it. Norms and biases stay float32: they are few numbers, and their
 /// gradients sums over all tokens.
-fn computing(name: &str, weight: &Tensor, kind: DType) -> candle_core::Result<Tensor> {
-    let single = name.ends_with("norm.weight") || name.ends_with(".bias");
-    weight.to_dtype(if single { DType::F32 } else { kind })
+fn computing(weight: &Tensor, kind: DType) -> candle_core::Result<Tensor> {
+    weight.to_dtype(if weight.rank() == 1 { DType::F32 } else { kind })
 }
 
 /// Other weights of the same model; those that are given can't be reached from them.
 fn mapped(
     checkpoint: &Checkpoint,
-    other: impl Fn(&str, &Tensor) -> candle_core::Result<Tensor>,
+    other: impl Fn(&Tensor) -> candle_core::Result<Tensor>,
 ) -> Result<Checkpoint, ModelError> {
     let mut weights = BTreeMap::new();
     for (name, weight) in &checkpoint.weights {
-        let tensor = other(name, &weight.as_detached_tensor())?;
+        let tensor = other(&weight.as_detached_tensor())?;
         // A variable of its own: candle copies whatever is not a variable itself.
         weights.insert(name.clone(), Var::from_tensor(&tensor.detach())?);
     }

@@ -86,11 +86,7 @@ pub struct Terms<'a> {
 }
 
 /// Makes one update.
-pub fn update(
-    core: &mut dyn Core,
-    lessons: &[Lesson<'_>],
-    terms: Terms<'_>,
-) -> Result<Report, EngineError> {
+pub fn update(core: &mut dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Result<Report, EngineError> {
     let config = terms.update;
     let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:

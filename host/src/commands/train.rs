@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use allot_engine::model::Precision;
+use allot_engine::tensors::DeviceName;
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
@@ -374,7 +376,12 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
     row("  activations", size(memory.activations));
-    row("threads", prepared.setup.threads.to_string());
+    if config.model.device == DeviceName::Cpu {
+        row("threads", prepared.setup.threads.to_string());
+    } else {
+        let dtype = if config.model.dtype == Precision::Bf16 { "bf16" } else { "f32" };
+        row("device", format!("{}, in {dtype}", config.model.device));
+    }
 }
 
 /// Waits for Ctrl-C on a thread of its own: the first one asks for a pause, a second one ends the

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_engine::cpu::LoraConfig;
+use allot_engine::model::Precision;
+use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
@@ -62,6 +64,12 @@ pub struct ModelConfig {
     /// or a hub id, as in `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
     #[serde(rename = "use")]
     pub source: String,
+    /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// What a GPU computes in: `f32`, or `bf16` with weights and moments kept in float32.
+    #[serde(default)]
+    pub dtype: Precision,
     /// Low-rank adapters to train, in place of all weights.
     pub lora: Option<LoraConfig>,
     /// Threads; by default one a core. Results are the same to the last bit for one number of
@@ -202,6 +210,16 @@ impl TrainConfig {
             }
         }
         self.reward.check(name, self.rollout.max_tokens)?;
+        if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
+            let trouble = Trouble::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
+            return Err(trouble.hint("leave it out, or set `model.device` to \"cuda\""));
+        }
+        if self.model.device != DeviceName::Cpu && self.model.lora.is_some() {
+            let device = self.model.device;
+            let what =
+                format!("`{name}`: `model.device` is `{device}`; adapters are trained on the CPU alone");
+            return Err(Trouble::new(what).hint("leave out `model.lora` or `model.device`"));
+        }
         if let Some(threads) = self.model.threads.filter(|t| *t > MOST_THREADS) {
             let rule = format!("it is at most {MOST_THREADS}");
             return wrong("model.threads".to_owned(), threads as f64, &rule);

@@ -121,7 +121,8 @@ impl Decode<'_> {
         let mut rest = &prompts[skip..];
         while !rest.is_empty() {
             let (mut count, mut longest) = (0, 0);
-            while count < rest.len() && (count == 0 || (count + 1) * longest.max(rest[count].len()) <= AT_ONCE)
+            while count < rest.len()
+                && (count == 0 || (count + 1) * longest.max(rest[count].len()) <= AT_ONCE)
             {
                 longest = longest.max(rest[count].len());
                 count += 1;
@@ -172,7 +173,7 @@ impl Decode<'_> {
         let last: Vec<u32> =
             prompts.iter().enumerate().map(|(i, p)| (i * longest + p.len() - 1) as u32).collect();
         let last = Tensor::from_vec(last, prompts.len(), &device)?;
-        let logits = self.logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
+        let logits = Self::logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
         let rows = logits.chunks_exact(self.weights.shape.vocabulary).zip(prompts).zip(blocks);
         let prefix = |((logits, prompt), blocks): ((&[f32], &&[u32]), _)| Prefix {
             blocks,
@@ -188,8 +189,10 @@ impl Decode<'_> {
         let (_, device) = self.kind()?;
         let shape = &self.weights.shape;
         let count = rows.owners.len();
-        let newest: Vec<u32> = rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
-        let places: Vec<u32> = rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.cached as u32)).collect();
+        let newest: Vec<u32> =
+            rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
+        let places: Vec<u32> =
+            rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.cached as u32)).collect();
         let seen = 1 + places.iter().max().copied().unwrap_or(0);
 
         let tokens = Tensor::from_vec(newest, (count, 1), &device)?;
@@ -198,7 +201,8 @@ impl Decode<'_> {
         let places = places.reshape((count, 1, 1, 1))?;
         // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
         let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
-        let ahead = Tensor::arange(0, seen, &device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
+        let ahead =
+            Tensor::arange(0, seen, &device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
         let bias = (ahead.to_dtype(DType::F32)? * -1e9)?;
 
         let mut x = decoder.embed(&tokens)?;
@@ -212,7 +216,7 @@ impl Decode<'_> {
         }
         // All logits go to the host, where every core draws alike. Drawing on the device would save the
         // copy, 4 bytes a row and token of the vocabulary.
-        let mut logits = self.logits(&decoder, &x.squeeze(1)?)?;
+        let mut logits = Self::logits(&decoder, &x.squeeze(1)?)?;
         let work = logits.par_chunks_exact_mut(shape.vocabulary).zip(rows.owners.par_iter_mut());
         work.for_each(|(logits, owner)| {
             if let Some(row) = owner {
@@ -225,7 +229,7 @@ impl Decode<'_> {
     }
 
     /// The final norm and the head, `[R, D]` to `[R, V]`, on the host.
-    fn logits(&self, decoder: &Decoder<'_>, x: &Tensor) -> Result<Vec<f32>, ModelError> {
+    fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Vec<f32>, ModelError> {
         let logits = decoder.finish(x)?.matmul(&decoder.head()?.t()?)?;
         Ok(logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }

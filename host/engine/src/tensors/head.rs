@@ -9,7 +9,7 @@ use candle_core::{D, DType, Result, Tensor};
 use crate::core::Thought;
 
 /// Logits at a time: rows times vocabulary. In float32 a quarter of a GiB, of which a few live at once.
-const AT_ONCE: usize = 1 << 26;
+pub const AT_ONCE: usize = 1 << 26;
 
 /// The head of a model at a sampling temperature.
 pub struct Head {

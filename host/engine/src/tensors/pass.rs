@@ -131,12 +131,11 @@ impl<'a> Pass<'a> {
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
         let dx = dx_btd.flatten(0, 1)?.to_dtype(DType::F32)?.contiguous()?;
-        let sum = match gradients.remove(NAME) {
-            Some(sum) => sum,
-            None => {
-                let shape = &self.weights.shape;
-                Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx.device())?
-            }
+        let sum = if let Some(sum) = gradients.remove(NAME) {
+            sum
+        } else {
+            let shape = &self.weights.shape;
+            Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx.device())?
         };
         gradients.insert(NAME.to_owned(), sum.index_add(&self.batch.tokens.flatten_all()?, &dx, 0)?);
         Ok(())

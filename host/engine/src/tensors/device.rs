@@ -11,7 +11,7 @@ use crate::model::ModelError;
 /// A device by its name: `cpu`, `cuda` or, for one of several, `cuda:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Place {
+pub enum DeviceName {
     /// The CPU.
     #[default]
     Cpu,
@@ -19,7 +19,7 @@ pub enum Place {
     Cuda(usize),
 }
 
-impl Place {
+impl DeviceName {
     /// The device itself. Whatever keeps it from being used is one sentence.
     pub fn open(self) -> Result<Device, ModelError> {
         match self {
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
@@ -42,23 +42,23 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for DeviceName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
-            _ => name
-                .strip_prefix("cuda:")
-                .and_then(|number| number.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`")),
+            _ => {
+                name.strip_prefix("cuda:").and_then(|number| number.parse().ok()).map(Self::Cuda).ok_or_else(
+                    || format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`"),
+                )
+            }
         }
     }
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for DeviceName {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
@@ -66,9 +66,9 @@ impl TryFrom<String> for Place {
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> Self {
-        place.to_string()
+impl From<DeviceName> for String {
+    fn from(name: DeviceName) -> Self {
+        name.to_string()
     }
 }
 
@@ -89,20 +89,26 @@ fn cuda(_: usize) -> Result<Device, Refusal> {
 fn cuda(number: usize) -> Result<Device, Refusal> {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let opened = std::panic::catch_unwind(|| Device::new_cuda(number));
+    // An error's words come from the library too.
+    let opened = std::panic::catch_unwind(|| Device::new_cuda(number).map_err(|e| e.to_string()));
     std::panic::set_hook(told);
+    let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     match opened {
         Ok(Ok(device)) => Ok(device),
-        Ok(Err(error)) => {
-            let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
-            Err((reason, "`nvidia-smi` lists the devices that there are; see docs/cuda.md"))
+        Ok(Err(words)) => {
+            Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/cuda.md"))
         }
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map_or("", String::as_str);
             // `Unable to dynamically load the "cuda" shared library - searched for …`
-            let library = words.split('"').nth(1).map_or_else(|| "CUDA".to_owned(), |name| format!("lib{name}"));
-            let reason = format!("its library {library} is not on this machine, or can't be loaded");
-            Err((reason, "add its folder to LD_LIBRARY_PATH (see docs/cuda.md), or set `model.device` to \"cpu\""))
+            let reason = match words.split('"').nth(1) {
+                Some(name) => format!("its library lib{name} is not on this machine, or can't be loaded"),
+                None => format!("CUDA's libraries are not what they should be ({})", first(words)),
+            };
+            Err((
+                reason,
+                "add its folder to LD_LIBRARY_PATH (see docs/cuda.md), or set `model.device` to \"cpu\"",
+            ))
         }
     }
 }
@@ -114,19 +120,20 @@ mod tests {
     #[test]
     fn a_device_has_one_name() {
         for name in ["cpu", "cuda", "cuda:3"] {
-            assert_eq!(name.parse::<Place>().map(|p| p.to_string()), Ok(name.to_owned()));
+            assert_eq!(name.parse::<DeviceName>().map(|p| p.to_string()), Ok(name.to_owned()));
         }
-        assert_eq!("cuda:0".parse(), Ok(Place::Cuda(0)));
+        assert_eq!("cuda:0".parse(), Ok(DeviceName::Cuda(0)));
         for name in ["gpu", "cuda:", "cuda:x", "CPU", ""] {
-            assert!(name.parse::<Place>().is_err(), "{name}");
+            assert!(name.parse::<DeviceName>().is_err(), "{name}");
         }
     }
 
     #[test]
     #[cfg(not(feature = "cuda"))]
     fn without_the_feature_a_gpu_is_one_sentence_and_a_hint() {
-        let error = Place::Cuda(1).open().err();
-        let error = error.as_ref().map(|e| (e.to_string(), e.hint().is_some_and(|h| h.contains("--features"))));
+        let error = DeviceName::Cuda(1).open().err();
+        let error =
+            error.as_ref().map(|e| (e.to_string(), e.hint().is_some_and(|h| h.contains("--features"))));
         let sentence = "`cuda:1` can't be used: this program was built without CUDA".to_owned();
         assert_eq!(error, Some((sentence, true)));
     }
