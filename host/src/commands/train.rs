@@ -121,37 +121,34 @@ fn go(
         None => None,
     };
     let (steps, budget) = (config.run.steps, config.budget.rollouts);
-    let mut keeper = match found {
-        Some(checkpoint) => {
-            let mut state = checkpoint::state(&checkpoint)?;
-            prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
-            screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
-            let spent = world.books.spent();
-            let done = (state.steps, spent.run_rollouts, spent.run_tokens);
-            let (accuracy, effective) = (state.totals.last, state.totals.effective);
-            let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
-            let kept = (checkpoint, state);
-            let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
-            world.record = record;
-            keeper
+    let mut keeper = if let Some(checkpoint) = found {
+        let mut state = checkpoint::state(&checkpoint)?;
+        prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
+        screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
+        let spent = world.books.spent();
+        let done = (state.steps, spent.run_rollouts, spent.run_tokens);
+        let (accuracy, effective) = (state.totals.last, state.totals.effective);
+        let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
+        let kept = (checkpoint, state);
+        let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
+        world.record = record;
+        keeper
+    } else {
+        if command.resume.is_some() {
+            screen.tell("it has no checkpoint yet, and starts anew");
+            clear(place.folder)?;
         }
-        None => {
-            if command.resume.is_some() {
-                screen.tell("it has no checkpoint yet, and starts anew");
-                clear(place.folder)?;
-            }
-            let progress = Progress::new(screen, steps, budget, (0, 0, 0), 0.0, 0);
-            let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
-            keeper.progress.screen.draw("taking the score at the start");
-            let scores = runtime
-                .block_on(keeper.score(&mut world))
-                .map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
-            keeper.started(&scores);
-            world.record = Record::create(&place.folder.join("record.jsonl"))?;
-            let head = prepared.head(&world, &place.model, &scores);
-            world.record.write(&Line::Head(Box::new(head)))?;
-            keeper
-        }
+        let progress = Progress::new(screen, steps, budget, (0, 0, 0), 0.0, 0);
+        let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
+        keeper.progress.screen.draw("taking the score at the start");
+        let scores = runtime
+            .block_on(keeper.score(&mut world))
+            .map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
+        keeper.started(&scores);
+        world.record = Record::create(&place.folder.join("record.jsonl"))?;
+        let head = prepared.head(&world, &place.model, &scores);
+        world.record.write(&Line::Head(Box::new(head)))?;
+        keeper
     };
 
     let rest = runtime.block_on(run::run(&prepared.run, &mut world, config.evaluation.every, &mut keeper));

@@ -16,7 +16,7 @@ use crate::trouble::{Result, Trouble};
 const MATH_VERIFY: &str = include_str!("math_verify.py");
 /// How long a process may take to come up and answer its greeting. Python with sympy on a slow disk takes
 /// many seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Processes that may fail at their greeting one after another, in the middle of a run.
 const TRIES: u32 = 3;
 
