@@ -120,7 +120,8 @@ impl Cpu {
 
     /// Samples all answers, in the order of the requests; `rows` at a time.
     pub fn sample(&self, requests: &[Request<'_>], stops: &[u32], rows: usize) -> Vec<Answered> {
-        let decode = Decode { weights: self.view(), rotations: &self.rotations, stops, rows };
+        let decode =
+            Decode { weights: self.view(), rotations: &self.rotations, stops, rows, threads: self.threads };
         self.pool.install(|| decode.run(requests))
     }
 

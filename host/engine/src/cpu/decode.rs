@@ -68,6 +68,8 @@ pub struct Decode<'a> {
     pub stops: &'a [u32],
     /// Answers at a time.
     pub rows: usize,
+    /// Threads that there are.
+    pub threads: usize,
 }
 
 impl Decode<'_> {
@@ -195,12 +197,21 @@ impl Decode<'_> {
 
     /// One more token for every row.
     fn advance(&self, rows: &mut [Row], rooms: &mut Vec<Room>) {
-        rooms.resize_with(rows.len().div_ceil(TILE).max(rooms.len()), Room::default);
-        rows.par_chunks_mut(TILE).zip(rooms.par_iter_mut()).for_each(|(tile, room)| self.tile(tile, room));
+        let tiles = rows.len().div_ceil(TILE);
+        rooms.resize_with(tiles.max(rooms.len()), Room::default);
+        if tiles >= self.threads {
+            let all = rows.par_chunks_mut(TILE).zip(rooms.par_iter_mut());
+            all.for_each(|(tile, room)| self.tile(tile, room, Parallelism::None));
+        } else {
+            // Too few tiles to keep all threads busy: they share each product, to the same last bit.
+            for (tile, room) in rows.chunks_mut(TILE).zip(rooms) {
+                self.tile(tile, room, Parallelism::Rayon(self.threads));
+            }
+        }
     }
 
-    fn tile(&self, tile: &mut [Row], room: &mut Room) {
-        let (w, none) = (self.weights, Parallelism::None);
+    fn tile(&self, tile: &mut [Row], room: &mut Room, threads: Parallelism) {
+        let w = self.weights;
         let (arena, heads) = (w.arena, w.heads());
         let shape = &arena.shape;
         let (d, epsilon) = (shape.hidden, shape.epsilon as f32);
@@ -218,7 +229,7 @@ impl Decode<'_> {
             let scales = sized(&mut room.scales, TILE * (heads.query + heads.kv));
             norm(x, part(&block.norm1), epsilon, normed, scales);
             let qkv = sized(&mut room.qkv, TILE * heads.row());
-            w.linear((layer, Place::Qkv, &block.qkv), normed, qkv, false, none);
+            w.linear((layer, Place::Qkv, &block.qkv), normed, qkv, false, threads);
             let mixed = sized(&mut room.mixed, TILE * q);
             let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row())).zip(mixed.chunks_exact_mut(q));
             for ((row, qkv), mixed) in rows {
@@ -238,20 +249,20 @@ impl Decode<'_> {
                 let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
                 attend_one(heads, &qkv[..q], segments, mixed, &mut room.scores);
             }
-            w.linear((layer, Place::Out, &block.out), mixed, x, true, none);
+            w.linear((layer, Place::Out, &block.out), mixed, x, true, threads);
             let normed = sized(&mut room.normed, TILE * d);
             norm(x, part(&block.norm2), epsilon, normed, sized(&mut room.scales, TILE));
             let gate_up = sized(&mut room.gate_up, TILE * 2 * shape.intermediate);
-            w.linear((layer, Place::GateUp, &block.gate_up), normed, gate_up, false, none);
+            w.linear((layer, Place::GateUp, &block.gate_up), normed, gate_up, false, threads);
             let activated = sized(&mut room.activated, TILE * shape.intermediate);
             swiglu(gate_up, shape.intermediate, activated);
-            w.linear((layer, Place::Down, &block.down), activated, x, true, none);
+            w.linear((layer, Place::Down, &block.down), activated, x, true, threads);
         }
         let normed = sized(&mut room.normed, TILE * d);
         norm(x, part(&arena.norm), epsilon, normed, sized(&mut room.scales, TILE));
         let logits = sized(&mut room.logits, TILE * shape.vocabulary);
         // Rows of one tile may have temperatures of their own.
-        self.head(Sampling::default()).logits(normed, logits);
+        Head { threads, ..self.head(Sampling::default()) }.logits(normed, logits);
         for (row, logits) in tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)) {
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
