@@ -103,7 +103,7 @@ fn assert_same(a: &Path, b: &Path, what: &str) {
     assert_eq!(record(a), record(b), "{what}");
     let (last, other) = (newest(a), newest(b));
     assert_eq!(last.file_name(), other.file_name(), "{what}");
-    for file in ["model/model.safetensors", "optimizer.safetensors", "adapters.safetensors"] {
+    for file in ["model/model.safetensors", "optimizer.safetensors", "adapter/adapter_model.safetensors"] {
         let bytes = |folder: &Path| fs::read(folder.join(file)).ok();
         assert_eq!(bytes(&last), bytes(&other), "{what}: {file}");
     }
