@@ -21,6 +21,7 @@ pub mod pretrain;
 pub mod problems;
 pub mod progress;
 pub mod record;
+pub mod resume;
 pub mod reward;
 pub mod run;
 pub mod shipped;

@@ -10,18 +10,17 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{Screen, Verdict};
-use crate::checkpoint::{self, Checkpoints, Manifest};
+use crate::checkpoint;
 use crate::config;
 use crate::config::train::TrainConfig;
-use crate::keeper::{self, Keeper, Place};
+use crate::keeper::{Keeper, Place};
 use crate::progress::Progress;
-use crate::record::{End, Head, Line, Reader, Record, hex};
+use crate::record::{Line, Record, hex};
 use crate::run::{self, Course as _, Rest};
 use crate::step::Stop;
-use crate::summary::Totals;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{folder, shipped};
+use crate::{folder, resume, shipped};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -56,7 +55,7 @@ pub struct Train {
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (config, text) = resolve(command)?;
     if let Some(run) = &command.resume
-        && over(run, &config, command.json, screen)?
+        && resume::over(run, &config, command.json, screen)?
     {
         return Ok(Verdict::Good);
     }
@@ -117,7 +116,7 @@ fn go(
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
     let stop = listen();
     let found = match &command.resume {
-        Some(run) => last(run, config, place, prepared, screen)?,
+        Some(run) => resume::last(run, config, place, prepared, screen)?,
         None => None,
     };
     let (steps, budget) = (config.run.steps, config.budget.rollouts);
@@ -136,7 +135,7 @@ fn go(
     } else {
         if command.resume.is_some() {
             screen.tell("it has no checkpoint yet, and starts anew");
-            clear(place.folder)?;
+            resume::clear(place.folder)?;
         }
         let progress = Progress::new(screen, steps, budget, (0, 0, 0), 0.0, 0);
         let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
@@ -218,128 +217,6 @@ fn resolve(command: &Train) -> Result<(TrainConfig, String)> {
         return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
     }
     Ok((kept, text))
-}
-
-/// Whether a run is over and all of it is on the disk; says so and shows its closing table again.
-fn over(run: &Path, config: &TrainConfig, json: bool, screen: &mut Screen<'_>) -> Result<bool> {
-    let Some((head, totals, end)) = ended(run) else { return Ok(false) };
-    let checkpoints = Checkpoints::of(run, config.checkpoint.keep);
-    // Stopped in the middle of its first and last checkpoint, it has to make that.
-    let interrupted = checkpoints.interrupted()?;
-    match checkpoints.newest()? {
-        (Some((checkpoint, _)), _) => {
-            let state = checkpoint::state(&checkpoint)?;
-            let record = run.join("record.jsonl");
-            let bytes = std::fs::metadata(&record).map_err(|e| Trouble::file("read", &record, &e))?.len();
-            // The end is written before the last checkpoint is.
-            if state.record != bytes {
-                return Ok(false);
-            }
-            keeper::complete(run, state)?;
-        }
-        (None, broken) if interrupted || !broken.is_empty() => return Ok(false),
-        // Somebody needed the room.
-        (None, _) => {}
-    }
-    screen.tell(format_args!("the run in {} is over", run.display()));
-    if json {
-        screen.say(totals.json(&end, &head.policy.name, &head.policy.sha256, head.seed));
-    } else {
-        totals.show(&end, screen);
-    }
-    Ok(true)
-}
-
-/// What a record says of a run's end, and what its steps add up to, if it came to one.
-fn ended(run: &Path) -> Option<(Head, Totals, End)> {
-    let (reader, head) = Reader::open(run).ok()?;
-    let mut totals = Totals::new(head.accuracy?);
-    for line in reader {
-        match line.ok()? {
-            Line::Step(step) => totals.add(&step),
-            Line::End(end) => return end.normal.then_some((head, totals, end)),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The last good checkpoint of a run that is to go on, if it has one.
-fn last(
-    run: &Path,
-    config: &TrainConfig,
-    place: &Place<'_>,
-    prepared: &Prepared<'_>,
-    screen: &mut Screen<'_>,
-) -> Result<Option<PathBuf>> {
-    let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
-    let Some((checkpoint, manifest)) = newest else {
-        return match broken.into_iter().next() {
-            // All that the run has would go away, for what somebody may still mend.
-            Some(first) => {
-                let all = run.join("checkpoints");
-                let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
-                let hint = "put back what was changed; without that folder the run starts anew";
-                Err(Trouble::new(what).hint(hint))
-            }
-            None => Ok(None),
-        };
-    };
-    for trouble in &broken {
-        screen.tell(format_args!("note: {}; an earlier one is taken", trouble.what));
-    }
-    of_this_run(run, place, prepared, (&checkpoint, &manifest))?;
-    Ok(Some(checkpoint))
-}
-
-/// Refuses a checkpoint of a run with other constants, another model or other data.
-fn of_this_run(
-    run: &Path,
-    place: &Place<'_>,
-    prepared: &Prepared<'_>,
-    (checkpoint, manifest): (&Path, &Manifest),
-) -> Result<()> {
-    let differs = |what: &str, hint: &str| {
-        let shown = checkpoint.display();
-        Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
-    };
-    if manifest.config != place.config {
-        return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
-    }
-    if manifest.policy != prepared.policy.sha256() {
-        return differs("another policy", "the component that the config names is not the one of that time");
-    }
-    if manifest.model != place.model {
-        return differs("another model", "the weights that the config names are not the ones of that time");
-    }
-    let (_, head): (_, Head) = Reader::open(run)?;
-    let (problems, train) = (&prepared.problems, prepared.problems.train);
-    for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
-        let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
-        if then != Some(problems.hash(now).as_str()) {
-            return differs(
-                "other problems",
-                "the data that the config names are not what they were at that time",
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Removes what a run left that stopped before its first checkpoint.
-fn clear(folder: &Path) -> Result<()> {
-    for name in ["record.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "checkpoints"] {
-        let path = folder.join(name);
-        let removed =
-            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        match removed {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Trouble::file("remove", &path, &e));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Says what would run.
