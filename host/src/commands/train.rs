@@ -250,6 +250,9 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
     row("  activations", size(memory.activations));
+    if memory.saving > 0 {
+        row("  saving", size(memory.saving));
+    }
     if config.model.device == DeviceName::Cpu {
         row("threads", prepared.setup.threads.to_string());
     } else {

@@ -18,6 +18,8 @@ pub struct Memory {
     pub rollouts: usize,
     /// Activations of a micro-batch.
     pub activations: usize,
+    /// Copies that are made where a checkpoint is written: the weights as others see them, the moments.
+    pub saving: usize,
 }
 
 impl Memory {
@@ -47,11 +49,12 @@ impl Memory {
             optimizer: 4 * trained * (slices + 2),
             rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest),
             activations: 4 * micro.max(setup.longest) * (blocks + scratch),
+            saving: 4 * (arena.len + 2 * trained),
         }
     }
 
     /// All of it.
     pub fn total(&self) -> usize {
-        self.weights + self.optimizer + self.rollouts + self.activations
+        self.weights + self.optimizer + self.rollouts + self.activations + self.saving
     }
 }

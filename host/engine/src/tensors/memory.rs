@@ -31,5 +31,7 @@ pub fn memory(
         optimizer: 3 * 4 * trained,
         rollouts: size * 2 * shape.layers * kv * rows * longest,
         activations: 4 * (micro.max(longest) * blocks + 4 * AT_ONCE),
+        // On the host, not on the device.
+        saving: 0,
     }
 }
