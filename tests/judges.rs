@@ -391,17 +391,16 @@ fn a_run_that_a_process_judges_is_the_same_as_one_that_a_grader_judges() {
 #[test]
 fn answers_without_a_verdict_are_left_out_counted_and_told_of() {
     let scratch = Scratch::new();
-    // Of each three answers it dies at one, and does not know about one.
+    // It dies at some answers, whoever asks. A process that has answered before is not believed: the answer
+    // is given to a fresh one, whose first it is after the greeting.
     let script = r#"
 n=0
 while read -r line; do
   n=$((n+1))
   if [ $n = 1 ]; then echo "{\"id\":$n,\"correct\":true}"; continue; fi
-  echo x >>asked
-  case $(($(wc -l <asked) % 3)) in
-    0) echo 'out of paper' >&2; exit 1 ;;
-    1) echo "{\"id\":$n,\"error\":\"no idea\"}" ;;
-    2) echo "{\"id\":$n,\"correct\":false}" ;;
+  case "${line##*answer}" in
+    *[1-4]*) if [ $n = 2 ]; then echo x >>lost; fi; echo 'out of paper' >&2; exit 1 ;;
+    *) echo x >>kept; echo "{\"id\":$n,\"correct\":false}" ;;
   esac
 done
 "#;
@@ -410,8 +409,8 @@ done
     scratch.write("run.toml", config(command));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     assert!(said.ends_with("exit code 0"), "{said}");
-    let asked = scratch.read("asked").lines().count();
-    let unjudged = asked - (asked + 1) / 3;
+    let unjudged = scratch.read("lost").lines().count();
+    assert!(scratch.read("kept").lines().count() > 3 && unjudged > 3, "some of both: {said}");
     let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("note: ")).collect();
     assert!(
         notes.len() >= 2 && notes[0].contains("could not be judged, the last because the judge "),
@@ -435,7 +434,10 @@ done
         }
     }
     assert_eq!(rewards.len() as u64 + unscorable, 32);
-    assert!(unscorable >= 20 && counted == unscorable as f64, "{counted} counted, {unscorable} recorded");
+    assert!(
+        unscorable > 3 && rewards.len() > 3 && counted == unscorable as f64,
+        "{counted} counted, {unscorable} recorded"
+    );
     assert!(rewards.iter().all(|reward| *reward == 0.0), "an answer without a verdict is no wrong one");
 }
 

@@ -177,11 +177,22 @@ async fn sit(
         let place = queue.next.fetch_add(1, Ordering::Relaxed);
         let Some(question) = queue.questions.get(place) else { return Ok((seat, said)) };
         // One that ended by itself since has nothing to do with this answer.
-        let mut process = match seat.take().map(|mut process| (process.runs(), process)) {
-            Some((true, process)) => process,
-            _ => judge.start(TRIES).await?,
+        let (mut process, mut fresh) = match seat.take().map(|mut process| (process.runs(), process)) {
+            Some((true, process)) => (process, false),
+            _ => (judge.start(TRIES).await?, true),
         };
-        match process.ask(question, judge.limit).await {
+        let answered = loop {
+            match process.ask(question, judge.limit).await {
+                // Whether it was about to leave after the answer before, or this one ended it, nobody can
+                // tell: a fresh process is asked again, and what that does is this answer's own.
+                Err(Failure::Ended(_)) if !fresh => {
+                    process.end().await;
+                    (process, fresh) = (judge.start(TRIES).await?, true);
+                }
+                answered => break answered,
+            }
+        };
+        match answered {
             Ok(opinion) => {
                 said.push((place, opinion.map_err(|why| format!("the judge says: {why}"))));
                 seat = Some(process);
