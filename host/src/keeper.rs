@@ -159,8 +159,7 @@ impl<'a, 's> Keeper<'a, 's> {
 
     fn save(&mut self, world: &Trained<'_>) -> Result<()> {
         let core = world.engine.core();
-        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
-        if !core.finite().map_err(told)? {
+        if !core.finite()? {
             return Err(broken(&format!("the weights after step {} are", world.steps)));
         }
         self.table.close_part()?;
@@ -192,11 +191,11 @@ impl<'a, 's> Keeper<'a, 's> {
         let special: &SpecialIds = tokens.special();
         let written = self.checkpoints.write(&state, manifest, |folder| {
             let model = folder.join("model");
-            let weights = core.checkpoint().map_err(told)?;
+            let weights = core.checkpoint()?;
             debug_assert_eq!(weights.shape, *shape);
-            weights.export(&model, Precision::F32, special).map_err(told)?;
+            weights.export(&model, Precision::F32, special)?;
             tokens.write(&model)?;
-            core.save_training(folder).map_err(told)
+            Ok(core.save_training(folder)?)
         })?;
         self.saved = Some(written);
         Ok(())

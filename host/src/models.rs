@@ -44,7 +44,7 @@ pub fn shape(path: &Path) -> Result<Shape> {
     } else {
         Shape::read(&path.join("config.json"))
     };
-    shape.map_err(|e| Trouble::told(e.to_string(), e.hint()))
+    Ok(shape?)
 }
 
 /// A hash of a model's weights as they were loaded, by which a resumed run knows its own.

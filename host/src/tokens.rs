@@ -77,7 +77,7 @@ impl Tokens {
 
     /// Reads a GGUF file's metadata.
     pub fn of_gguf(path: &Path) -> Result<Self> {
-        let gguf = Gguf::open(path).map_err(|e| Trouble::told(e.to_string(), e.hint()))?;
+        let gguf = Gguf::open(path)?;
         let source = path.display().to_string();
         let size = gguf.texts("tokenizer.ggml.tokens").map_or(0, |tokens| tokens.len() as u64);
         // Some files say "none" by a number past the vocabulary.

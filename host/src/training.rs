@@ -71,9 +71,8 @@ impl<'a> Prepared<'a> {
                 format!("policy `{name}` wants the signal `{missing}`, which engine `native` can't measure");
             return Err(Trouble::new(what).hint(format!("it measures {}", listed(SIGNALS))));
         }
-        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
         // First of all: whatever else is wrong, without its device there is no run.
-        let device = config.model.device.open().map_err(told)?;
+        let device = config.model.device.open()?;
         let path = models::find(&config.model.source)?;
         let shape = models::shape(&path)?;
         let tokens = Tokens::read(&path)?;
@@ -145,18 +144,17 @@ impl<'a> Prepared<'a> {
     /// Loads the weights and builds the world. It keeps no record yet. Also gives the evaluation and the
     /// hash of the weights.
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
-        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
         let config = &self.config;
-        let checkpoint = Checkpoint::load(&self.path, &Device::Cpu).map_err(told)?;
+        let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
         let core: Box<dyn Core> = match config.model.device {
-            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup).map_err(told)?),
+            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup)?),
             DeviceName::Cuda(_) => {
                 let dtype = config.model.dtype;
-                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype).map_err(told)?)
+                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype)?)
             }
         };
         drop(checkpoint);
-        let fingerprint = models::fingerprint(core.arena(), &core.weights().map_err(told)?);
+        let fingerprint = models::fingerprint(core.arena(), &core.weights()?);
 
         let native = NativeConfig {
             seed: config.run.seed,
@@ -255,9 +253,8 @@ impl<'a> Prepared<'a> {
         folder: &Path,
         state: &mut State,
     ) -> Result<()> {
-        let told = |e: allot_engine::model::ModelError| Trouble::told(e.to_string(), e.hint());
         let model = folder.join("model");
-        world.engine.restore(folder, &model, state.version, state.optimizer_steps).map_err(told)?;
+        world.engine.restore(folder, &model, state.version, state.optimizer_steps)?;
         world.state = crate::record::unhex(&state.policy)
             .ok_or_else(|| Trouble::new(format!("`{}` is no state of a run", folder.display())))?;
         world.pool = state.pool.clone();

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::Path;
 
+use allot_engine::model::ModelError;
+
 /// The result of whatever can end a command.
 pub type Result<T> = std::result::Result<T, Trouble>;
 
@@ -59,6 +61,12 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+impl From<ModelError> for Trouble {
+    fn from(error: ModelError) -> Self {
+        Self::told(error.to_string(), error.hint())
+    }
+}
 
 /// The name nearest to one that is unknown, if any is near.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

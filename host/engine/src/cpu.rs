@@ -320,8 +320,8 @@ fn inner(threads: usize, slices: usize) -> Parallelism {
     if slices >= threads { Parallelism::None } else { Parallelism::Rayon(threads / slices) }
 }
 
-/// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences and the number of
-/// slices alone, so that sums come out the same each time.
+/// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences
+/// and the number of slices alone, so that sums come out the same each time.
 fn split(sequences: &[Sequence<'_>], slices: usize) -> Vec<std::ops::Range<usize>> {
     let total: usize = sequences.iter().map(Sequence::read).sum();
     let (mut parts, mut from, mut seen) = (Vec::with_capacity(slices), 0, 0);
