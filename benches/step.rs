@@ -6,15 +6,16 @@
 
 use std::path::Path;
 
-use allot::record::Record;
 use allot::reward::{Reward, Verdict};
 use allot::step::{Decide, World, step};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{
-    Action, Advantage, Batch, Books, Grant, Limits, Order, Pick, Plan, Pool, Request, Run, Shelf, View,
+    Action, Advantage, Batch, Books, Ceilings, Compute, Grant, Limits, Order, Pick, Plan, Pool, Request, Run,
+    Shelf, View,
 };
 use allot_engine::{Capabilities, Engine, EngineError, Example, Report, Sample};
+use allot_record::Record;
 use allot_sandbox::{Fault, Line};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -59,6 +60,10 @@ impl Engine for Fake {
     async fn update(&mut self, _batch: &[Example<'_, ()>]) -> Result<Report, EngineError> {
         self.version += 1;
         Ok(Report::default())
+    }
+
+    fn computed(&mut self) -> Compute {
+        Compute::default()
     }
 }
 
@@ -112,6 +117,7 @@ fn world(prompts: u32, pool: u32) -> World<Fake, EveryThird, All> {
         shelf: Shelf::new(0),
         samples: std::collections::HashMap::new(),
         books: Books::new(limits),
+        meter: Meter::new(Ceilings::default()),
         record: Record::to(Box::new(std::io::sink()), Path::new("nowhere")),
         log: |_| {},
         scale: Scale::default(),

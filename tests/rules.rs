@@ -10,13 +10,13 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use allot::config::simulate::SimulateConfig;
-use allot::record::{Line, Reader, Record, Views};
-use allot::run::{self, Rest};
+use allot::run::{self, Every, Rest};
 use allot::simulation::Simulation;
 use allot::step::{Decide, Stop};
 use allot_allocation::rules::Rule;
 use allot_allocation::seed::Stream;
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, Run, View};
+use allot_record::{Line, Reader, Record, Views};
 use allot_sandbox::{Fault, Line as LogLine};
 use proptest::prelude::*;
 
@@ -150,7 +150,7 @@ proptest! {
     fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
-        config.budget.rollouts = rollouts;
+        config.budget.rollouts = Some(rollouts);
         config.budget.tokens = Some(tokens);
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
@@ -161,7 +161,7 @@ proptest! {
         simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, 10, &mut ()));
+        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, Every::Steps(10), &mut ()));
         let broke = match &end {
             Ok(Rest::Over(end)) => { prop_assert!(end.normal); false }
             Ok(Rest::Paused) => return Err(TestCaseError::fail("it was paused")),
@@ -211,15 +211,16 @@ proptest! {
     }
 }
 
-fn head(config: &SimulateConfig, run: &Run) -> allot::record::Head {
-    let stamp = allot::record::PolicyStamp {
+fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
+    let stamp = allot_record::PolicyStamp {
         name: "dice".to_owned(),
         version: String::new(),
         contract: String::new(),
         sha256: String::new(),
     };
-    allot::record::Head {
-        format: allot::record::FORMAT,
+    allot_record::Head {
+        format: allot_record::FORMAT,
+        name: None,
         allot: String::new(),
         policy: stamp,
         engine: String::new(),
@@ -228,7 +229,8 @@ fn head(config: &SimulateConfig, run: &Run) -> allot::record::Head {
         order: config.run.order,
         run: run.clone(),
         limits: config.budget.limits(config.world.longest),
-        caps: config.policy.caps.caps().into(),
+        ceilings: config.budget.ceilings(),
+        caps: allot::shipped::stamp(config.policy.caps.caps()),
         state: String::new(),
         accuracy: None,
         scores: Vec::new(),

@@ -269,7 +269,7 @@ fn a_config_that_is_not_there_or_not_text_is_told() {
 #[test]
 fn an_unknown_key_is_told_with_the_nearest_name() {
     insta::assert_snapshot!(with(&CONFIG.replace("steps =", "stepps ="), &["simulate", "run.toml"]), @"
-    error: `run.toml` line 5, `stepps = 30`: unknown field `stepps`, expected one of `seed`, `steps`, `groups`, `rollouts`, `pool`, `max_age`, `order`
+    error: `run.toml` line 5, `stepps = 30`: unknown field `stepps`, expected one of `name`, `seed`, `steps`, `groups`, `rollouts`, `pool`, `max_age`, `order`
 
     hint: did you mean `steps`?
     exit code 2
@@ -304,9 +304,59 @@ fn a_value_of_the_wrong_type_is_told_with_its_line() {
 
 #[test]
 fn a_missing_key_is_told() {
-    insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", ""), &["simulate", "run.toml"]), @"
-    error: `run.toml` line 9, `[budget]`: missing field `rollouts`
+    insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", ""), &["simulate", "run.toml"]), @"
+    error: `run.toml` line 3, `[run]`: missing field `groups`
     exit code 2
+    ");
+}
+
+#[test]
+fn a_budget_that_limits_nothing_is_refused() {
+    insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", ""), &["simulate", "run.toml"]), @"
+    error: `run.toml`: [budget] limits nothing
+
+    hint: set `rollouts`, `tokens`, `flops` or `seconds`
+    exit code 2
+    ");
+    insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", "flops = -1.0"), &["simulate", "run.toml"]), @"
+    error: `run.toml`: `budget.flops` is -1; it is finite and more than 0
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_run_is_scored_by_one_measure() {
+    let twice = format!("{CONFIG}\n[evaluation]\nevery = 5\nevery_rollouts = 100\n");
+    insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
+    error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
+
+    hint: the score is taken by one measure
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_run_is_scored_wherever_its_rollouts_pass_a_multiple() {
+    let config = format!("{CONFIG}\n[evaluation]\nevery_rollouts = 300\n");
+    insta::assert_snapshot!(with(&config, &["simulate", "run.toml"]), @"
+    all steps are done
+      rollouts sampled                         960  100.0 %
+        trained on                             960  100.0 %
+          with an advantage                    504   52.5 %
+        let go                                   0    0.0 %
+          of groups with one reward              0    0.0 %
+        grown too old                            0    0.0 %
+        on hand at the end, or unscorable         0    0.0 %
+      generated tokens                      215947
+      model updates                             30
+      held-out accuracy                     0.5551
+        at the start                        0.3558
+    policy uniform 0.1.0, sha256 HASH, seed 3
+    step    10/30  rollouts      320/1200  accuracy 0.4041  effective  50.0 %
+    step    19/30  rollouts      608/1200  accuracy 0.4696  effective  25.0 %
+    step    29/30  rollouts      928/1200  accuracy 0.5514  effective  25.0 %
+    record in runs/run-001/record.jsonl
+    exit code 0
     ");
 }
 

@@ -16,9 +16,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use allot::commands::Screen;
-use allot::progress::Progress;
-use allot::record::{End, Line, Reader, StepEnd};
+use allot::config::BudgetConfig;
+use allot::meter::Measured;
+use allot::progress::{Done, Progress};
 use allot_allocation::Spent;
+use allot_record::{End, Line, Reader, StepEnd};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use scratch::Scratch;
 
@@ -247,9 +249,10 @@ fn a_run_that_is_over_shows_its_table_again() {
 fn a_terminal_shows_one_line_that_is_drawn_over_itself() {
     let (mut out, mut drawn) = (Vec::new(), Vec::new());
     let mut screen = Screen { out: &mut out, progress: &mut drawn, live: true, failed: None };
-    let mut progress = Progress::new(&mut screen, 10, 100, (0, 0, 0), 0.5, 0);
+    let budget: BudgetConfig = toml::from_str("rollouts = 100").unwrap();
+    let mut progress = Progress::new(&mut screen, 10, budget, Done::default(), 0.5, 0);
     let spent = Spent { run_rollouts: 16, run_tokens: 64, ..Spent::default() };
-    progress.step(&StepEnd { effective: 8, reward: 0.25, spent, ..StepEnd::default() });
+    progress.step(&StepEnd { effective: 8, reward: 0.25, spent, ..StepEnd::default() }, Measured::default());
     progress.tell("a note");
     let said = String::from_utf8(drawn).unwrap();
     let numbers = "step    1/10  reward 0.250  accuracy 0.500  waste 50 %  ";

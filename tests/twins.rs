@@ -11,7 +11,7 @@ mod scratch;
 use std::path::PathBuf;
 
 use allot::config::simulate::SimulateConfig;
-use allot::run::Rest;
+use allot::run::{Every, Rest};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::step::Decide;
@@ -97,7 +97,7 @@ impl Decide for Both<'_> {
 fn a_component_plans_as_its_native_twin_over_whole_runs() {
     let config = std::fs::read_to_string(scratch::root().join("configs/simulate.toml")).unwrap();
     let mut config = SimulateConfig::parse(&config, "configs/simulate.toml").unwrap();
-    config.budget.rollouts = 30_000;
+    config.budget.rollouts = Some(30_000);
     config.world.prompts = 300;
     config.policy.settings.clear();
     for (native, policy) in components() {
@@ -109,7 +109,7 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
             let mut simulation = Simulation::with(&config, run, both, state).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut nobody = ();
-            let end = run::run(&simulation.run, &mut simulation.world, 1000, &mut nobody);
+            let end = run::run(&simulation.run, &mut simulation.world, Every::Steps(1000), &mut nobody);
             let Rest::Over(end) = runtime.block_on(end).unwrap() else { panic!("it was paused") };
             assert!(end.normal && simulation.world.policy.calls > 40, "{}: {end:?}", native.name);
         }

@@ -10,11 +10,12 @@ use allot_engine::{Answer, Sample};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::meter::Measured;
 use crate::outputs::rollouts::Row;
-use crate::record::hex;
 use crate::run::Scores;
 use crate::summary::Totals;
 use crate::trouble::{Result, Trouble};
+use allot_record::hex;
 
 /// The version of this layout.
 pub const FORMAT: u32 = 1;
@@ -43,6 +44,9 @@ pub struct State {
     pub samples: Vec<(RolloutId, Sample<Answer>)>,
     /// What was spent: books, which nobody can copy.
     pub books: serde_json::Value,
+    /// What was computed, and how long it took.
+    #[serde(default)]
+    pub measured: Measured,
     /// What evaluation spent.
     pub evaluation: serde_json::Value,
     /// What the closing table is made of.
@@ -51,6 +55,9 @@ pub struct State {
     pub scored: Option<(u32, Scores)>,
     /// Bytes of the record by then.
     pub record: u64,
+    /// Bytes of the times.
+    #[serde(default)]
+    pub times: u64,
     /// Bytes of the metrics.
     pub metrics: u64,
     /// Bytes of the TensorBoard events.

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use wasi_preview1_component_adapter_provider as adapter;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
-use crate::record::hex;
 use crate::trouble::{Result, Trouble};
+use allot_record::hex;
 
 /// The contract that components are made for.
 pub const CONTRACT: &str = include_str!("../../wit/allocation.wit");

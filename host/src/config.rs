@@ -10,16 +10,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Limits, Order, Run, Value};
+use allot_allocation::{Ceilings, Limits, Order, Run, Spent, Value};
 use allot_sandbox::{Caps, Description};
 use serde::{Deserialize, Serialize};
 
+use crate::meter::Measured;
+use crate::run::Every;
 use crate::trouble::{Result, Trouble, did_you_mean, nearest};
 
 /// The run's constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
+    /// What the run is called in a comparison. By default a report calls it by its policy, and by the
+    /// settings that tell it from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// From this all chance grows.
     pub seed: u64,
     /// Steps at most; the budget may end the run before.
@@ -38,14 +44,19 @@ pub struct RunConfig {
     pub order: Order,
 }
 
-/// What a run may spend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a run may spend, by one measure at the least. It ends by the one that is reached first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetConfig {
-    /// Rollouts in the run.
-    pub rollouts: u64,
-    /// Generated tokens in the run.
+    /// Rollouts in the run. Never passed.
+    pub rollouts: Option<u64>,
+    /// Generated tokens in the run. Never passed.
     pub tokens: Option<u64>,
+    /// Floating-point operations in the run: of reading prompts, of generating, of learning. The last
+    /// sampling or update may pass it.
+    pub flops: Option<f64>,
+    /// Seconds of the run's steps. The last sampling or update may pass it.
+    pub seconds: Option<f64>,
     /// Rollouts in a step: a bound on what a policy can ask this machine to hold at once.
     #[serde(default = "million")]
     pub step_rollouts: u32,
@@ -99,6 +110,27 @@ fn shuffled() -> Order {
     Order::Shuffled
 }
 
+/// When the score is taken: one of these at most, every ten steps if none is given.
+pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Option<u64>) -> Result<Every> {
+    let given = [
+        steps.map(|n| ("every", Every::Steps(n), n == 0)),
+        rollouts.map(|n| ("every_rollouts", Every::Rollouts(n), n == 0)),
+        tokens.map(|n| ("every_tokens", Every::Tokens(n), n == 0)),
+    ];
+    let given: Vec<_> = given.into_iter().flatten().collect();
+    if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
+        return Err(Trouble::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+    }
+    match given[..] {
+        [] => Ok(Every::Steps(10)),
+        [(_, every, _)] => Ok(every),
+        [(one, ..), (other, ..), ..] => {
+            let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
+            Err(Trouble::new(what).hint("the score is taken by one measure"))
+        }
+    }
+}
+
 /// Reads a config file's text.
 pub fn read(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
@@ -128,7 +160,7 @@ fn check(
         ("run.groups", u64::from(run.groups)),
         ("run.rollouts", u64::from(run.rollouts)),
         ("run.pool", run.pool.map_or(1, u64::from)),
-        ("budget.rollouts", budget.rollouts),
+        ("budget.rollouts", budget.rollouts.unwrap_or(1)),
         ("budget.tokens", budget.tokens.unwrap_or(1)),
         ("budget.step_rollouts", u64::from(budget.step_rollouts)),
         ("budget.rounds", u64::from(budget.rounds)),
@@ -136,6 +168,7 @@ fn check(
     if let Some((key, _)) = positive.iter().chain(more).find(|(_, value)| *value == 0) {
         return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
     }
+    budget.check(name)?;
     policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
@@ -147,12 +180,55 @@ fn check(
 }
 
 impl BudgetConfig {
+    fn check(&self, name: &str) -> Result<()> {
+        for (key, value) in [("flops", self.flops), ("seconds", self.seconds)] {
+            if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
+                let what = format!("`{name}`: `budget.{key}` is {value}; it is finite and more than 0");
+                return Err(Trouble::new(what));
+            }
+        }
+        let limits = [self.rollouts.is_some(), self.tokens.is_some(), !self.ceilings().are_none()];
+        if limits.contains(&true) {
+            return Ok(());
+        }
+        let trouble = Trouble::new(format!("`{name}`: [budget] limits nothing"));
+        Err(trouble.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
+    }
+
+    /// What the books do not know.
+    pub fn ceilings(&self) -> Ceilings {
+        Ceilings { flops: self.flops, seconds: self.seconds }
+    }
+
+    /// The share of it that is spent, by the measure that is nearest to its end: from 0 to 1.
+    pub fn share(&self, spent: Spent, measured: Measured) -> f64 {
+        let of = |done: f64, most: Option<f64>| most.map_or(0.0, |most| (done / most).min(1.0));
+        [
+            of(spent.run_rollouts as f64, self.rollouts.map(|n| n as f64)),
+            of(spent.run_tokens as f64, self.tokens.map(|n| n as f64)),
+            of(measured.compute.flops.total(), self.flops),
+            of(measured.seconds.of_steps(), self.seconds),
+        ]
+        .into_iter()
+        .fold(0.0, f64::max)
+    }
+
+    /// The budget in words, one for each measure.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.rollouts.map(|n| format!("{n} rollouts")));
+        words.extend(self.tokens.map(|n| format!("{n} generated tokens")));
+        words.extend(self.flops.map(|n| format!("{n:e} FLOPs")));
+        words.extend(self.seconds.map(|n| format!("{n} seconds")));
+        words
+    }
+
     /// What the books take as limits, for answers of at most this many tokens.
     pub fn limits(&self, longest: u32) -> Limits {
         Limits {
             rounds: self.rounds,
             step_rollouts: Some(self.step_rollouts),
-            run_rollouts: Some(self.rollouts),
+            run_rollouts: self.rollouts,
             run_tokens: self.tokens,
             longest,
         }

@@ -63,7 +63,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
 /// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
 fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -> Option<String> {
     let path = folder?.join(format!("view-{}.{}.json", view.step, view.round));
-    let kept = serde_json::json!({ "state": crate::record::hex(state), "view": view, "plan": plan });
+    let kept = serde_json::json!({ "state": allot_record::hex(state), "view": view, "plan": plan });
     std::fs::write(&path, kept.to_string()).ok()?;
     Some(format!("what it was shown is in {}", path.display()))
 }

@@ -18,7 +18,6 @@ use crate::outputs::metrics::Metrics;
 use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
 use crate::outputs::tensorboard::Events;
 use crate::progress::Progress;
-use crate::record::{Record, StepEnd, hex};
 use crate::reward::graded::Graded;
 use crate::run::{Course, Go, Scores};
 use crate::step::{Learned, Stop, Watch};
@@ -26,6 +25,7 @@ use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble};
+use allot_record::{Machine, Phase, Record, StepEnd, Time, Times, hex};
 
 /// The keeper of a run's folder.
 pub struct Keeper<'a, 's> {
@@ -35,6 +35,7 @@ pub struct Keeper<'a, 's> {
     /// Of the checkpoints to come, without their files.
     manifest: Manifest,
     table: Table,
+    times: Times,
     metrics: Metrics,
     events: Events,
     /// What the steps add up to.
@@ -80,10 +81,11 @@ impl<'a, 's> Keeper<'a, 's> {
     ) -> Result<Self> {
         let folder = place.folder;
         let table = Table::create(&folder.join("rollouts"), &name(folder))?;
+        let times = Times::create(&folder.join("times.jsonl"))?;
         let metrics = Metrics::create(&folder.join("metrics.jsonl"))?;
         let events = Events::create(&folder.join("tensorboard"))?;
         let totals = Totals::new(0.0);
-        Ok(Self::of(prepared, evaluation, place, progress, stop, (table, metrics, events, totals)))
+        Ok(Self::of(prepared, evaluation, place, progress, stop, (table, times, metrics, events, totals)))
     }
 
     /// The keeper of a run that goes on from a checkpoint and its state. Also gives its record.
@@ -98,9 +100,11 @@ impl<'a, 's> Keeper<'a, 's> {
         let folder = place.folder;
         let record = Record::resume(&folder.join("record.jsonl"), state.record)?;
         let table = Table::resume(&folder.join("rollouts"), &name(folder), state.parts, state.pending)?;
+        let mut times = Times::resume(&folder.join("times.jsonl"), state.times)?;
+        times.write(&Time::Machine(machine(prepared)))?;
         let metrics = Metrics::resume(&folder.join("metrics.jsonl"), state.metrics)?;
         let events = Events::resume(&folder.join("tensorboard"), state.events)?;
-        let kept = (table, metrics, events, state.totals);
+        let kept = (table, times, metrics, events, state.totals);
         let keeper = Self::of(prepared, evaluation, place, progress, stop, kept);
         let spent = State::books(&state.books)?.exhausted();
         Ok((Self { scored: state.scored, spent, saved: Some(checkpoint), ..keeper }, record))
@@ -112,7 +116,7 @@ impl<'a, 's> Keeper<'a, 's> {
         place: &Place<'_>,
         progress: Progress<'a, 's>,
         stop: Arc<AtomicBool>,
-        (table, metrics, events, totals): (Table, Metrics, Events, Totals),
+        (table, times, metrics, events, totals): (Table, Times, Metrics, Events, Totals),
     ) -> Self {
         let manifest = Manifest {
             format: checkpoint::FORMAT,
@@ -128,6 +132,7 @@ impl<'a, 's> Keeper<'a, 's> {
             checkpoints: Checkpoints::of(place.folder, prepared.config.checkpoint.keep),
             manifest,
             table,
+            times,
             metrics,
             events,
             totals,
@@ -142,10 +147,13 @@ impl<'a, 's> Keeper<'a, 's> {
     }
 
     /// Takes down the score at the start.
-    pub fn started(&mut self, scores: &Scores) {
+    pub fn started(&mut self, world: &Trained<'_>, scores: &Scores) -> Result<()> {
+        self.times.write(&Time::Machine(machine(self.prepared)))?;
+        self.times.write(&Time::Step { steps: 0, seconds: world.meter.seconds })?;
         self.totals = Totals::new(scores.accuracy);
         self.progress.started(scores.accuracy);
         self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
+        Ok(())
     }
 
     /// Writes the last checkpoint of a run that is over, and ends its table. Gives what the closing table
@@ -164,6 +172,7 @@ impl<'a, 's> Keeper<'a, 's> {
         }
         self.table.close_part()?;
         world.record.sync()?;
+        self.times.sync()?;
         self.metrics.sync()?;
         self.events.sync()?;
         let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
@@ -177,10 +186,12 @@ impl<'a, 's> Keeper<'a, 's> {
             shelf: world.shelf.clone(),
             samples,
             books: State::of_books(&world.books)?,
+            measured: world.meter.measured(),
             evaluation: State::of_books(self.evaluation.books())?,
             totals: self.totals.clone(),
             scored: self.scored.clone(),
             record: world.record.bytes(),
+            times: self.times.bytes(),
             metrics: self.metrics.bytes(),
             events: self.events.bytes(),
             parts: self.table.parts(),
@@ -287,15 +298,17 @@ impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
     fn after(&mut self, world: &mut Trained<'p>, end: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(end);
         let numbers = self.numbers(end);
+        world.meter.start();
         // The step after the budget is the run's last one. Taken up from a checkpoint in between, a run
         // could not know that it is behind it.
         let last = std::mem::replace(&mut self.spent, world.books.exhausted());
         let mut keep = || -> Result<Go> {
+            self.times.write(&Time::Step { steps: end.step + 1, seconds: world.meter.seconds })?;
             self.metrics.write(end.step + 1, &numbers)?;
             for (name, value) in &numbers {
                 self.events.scalar(name, end.step + 1, *value)?;
             }
-            self.progress.step(end);
+            self.progress.step(end, world.meter.measured());
             self.progress.unjudged(world.reward.unjudged, world.reward.last_trouble.as_deref());
             let pause = self.stop.load(Ordering::SeqCst);
             if !last && (pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every)) {
@@ -303,7 +316,9 @@ impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
             }
             Ok(if pause { Go::Pause } else { Go::On })
         };
-        keep().map_err(Stop::Record)
+        let go = keep().map_err(Stop::Record)?;
+        world.meter.lap(Phase::Saving);
+        Ok(go)
     }
 }
 
@@ -315,6 +330,11 @@ pub fn complete(folder: &Path, state: State) -> Result<()> {
         return Ok(());
     }
     Table::resume(&rollouts, &name(folder), state.parts, state.pending)?.finish()
+}
+
+/// This machine, for the run's times.
+fn machine(prepared: &Prepared<'_>) -> Machine {
+    Machine::here(&prepared.config.model.device.to_string())
 }
 
 /// A model whose numbers have left all bounds.

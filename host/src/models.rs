@@ -7,8 +7,8 @@ use allot_engine::model::{Gguf, Shape};
 use include_dir::{Dir, include_dir};
 
 use crate::config::train::looks_like_a_path;
+use crate::hub;
 use crate::trouble::{Result, Trouble, did_you_mean};
-use crate::{hub, record};
 
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
@@ -59,7 +59,7 @@ pub fn fingerprint(arena: &Arena, weights: &[f32]) -> String {
             hash.update(&bytes);
         }
     }
-    record::hex(&hash.finalize())
+    allot_record::hex(&hash.finalize())
 }
 
 /// A shipped model as files: in the user's cache, or else in a folder for temporary files.
@@ -70,7 +70,7 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
         hash.update(file.path().to_string_lossy().as_bytes());
         hash.update(file.contents());
     }
-    let name = format!("{}-{}", dir.path().display(), &record::hex(&hash.finalize())[..12]);
+    let name = format!("{}-{}", dir.path().display(), &allot_record::hex(&hash.finalize())[..12]);
     let base = crate::shipped::cache("models").unwrap_or_else(|| std::env::temp_dir().join("allot-models"));
     let folder = base.join(&name);
     if folder.is_dir() {

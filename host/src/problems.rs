@@ -12,9 +12,9 @@ use sha2::{Digest as _, Sha256};
 use crate::config::train::TrainConfig;
 use crate::evaluation::Set;
 use crate::hub;
-use crate::record::hex;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble};
+use allot_record::hex;
 
 /// The name of the set that is held out of what is trained on.
 const HELD_OUT: &str = "held-out";

@@ -4,51 +4,50 @@
 use std::time::{Duration, Instant};
 
 use crate::commands::Screen;
-use crate::record::StepEnd;
+use crate::config::BudgetConfig;
+use crate::meter::Measured;
 use crate::summary::percent;
+use allot_allocation::Spent;
+use allot_record::StepEnd;
 
 /// The screen of a run.
 pub struct Progress<'a, 's> {
     /// The screen.
     pub screen: &'a mut Screen<'s>,
     steps: u32,
-    budget: u64,
+    budget: BudgetConfig,
     began: Instant,
-    /// Rollouts that were spent when this began, after a resume.
-    before: u64,
-    tokens_before: u64,
-    steps_before: u32,
+    /// What was over when this began, after a resume.
+    before: Done,
     accuracy: f64,
     effective: u64,
     /// Answers without a verdict that were told of.
     unjudged: u64,
 }
 
+/// What is behind a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Steps.
+    pub steps: u32,
+    /// What they spent.
+    pub spent: Spent,
+    /// What they computed, and how long they took.
+    pub measured: Measured,
+}
+
 impl<'a, 's> Progress<'a, 's> {
-    /// A screen for a run of so many steps and rollouts at most; `done` steps are behind it, in which so
-    /// much was spent.
+    /// A screen for a run of so many steps and such a budget at most.
     pub fn new(
         screen: &'a mut Screen<'s>,
         steps: u32,
-        budget: u64,
-        done: (u32, u64, u64),
+        budget: BudgetConfig,
+        before: Done,
         accuracy: f64,
         effective: u64,
     ) -> Self {
-        let (steps_before, before, tokens_before) = done;
         let began = Instant::now();
-        Self {
-            screen,
-            steps,
-            budget,
-            began,
-            before,
-            tokens_before,
-            steps_before,
-            accuracy,
-            effective,
-            unjudged: 0,
-        }
+        Self { screen, steps, budget, began, before, accuracy, effective, unjudged: 0 }
     }
 
     /// Takes down the score at the start, from which on time counts.
@@ -58,20 +57,27 @@ impl<'a, 's> Progress<'a, 's> {
     }
 
     /// Shows a step.
-    pub fn step(&mut self, step: &StepEnd) {
+    pub fn step(&mut self, step: &StepEnd, measured: Measured) {
         self.effective += step.effective;
         self.accuracy = step.accuracy.unwrap_or(self.accuracy);
         let spent = step.spent.run_rollouts;
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
-        let rate = (step.spent.run_tokens - self.tokens_before) as f64 / seconds;
+        let rate = (step.spent.run_tokens - self.before.spent.run_tokens) as f64 / seconds;
         // What ends first, the steps or the budget.
-        let share = |done: f64, before: f64, all: f64| (done - before) / (all - before).max(1e-9);
-        let over = share(f64::from(step.step + 1), f64::from(self.steps_before), f64::from(self.steps))
-            .max(share(spent as f64, self.before as f64, self.budget as f64));
+        let share = |done: &Done| {
+            let steps = f64::from(done.steps) / f64::from(self.steps);
+            steps.max(self.budget.share(done.spent, done.measured))
+        };
+        let before = share(&self.before);
+        let now = share(&Done { steps: step.step + 1, spent: step.spent, measured });
+        let over = (now - before) / (1.0 - before).max(1e-9);
         let left = Duration::from_secs_f64((seconds / over.max(1e-6) - seconds).clamp(0.0, 1e7));
         let waste = 100.0 - percent(self.effective, spent);
         let at = format!("step {:>4}/{}", step.step + 1, self.steps);
-        let budget = format!("rollouts {spent}/{}", self.budget);
+        let budget = match self.budget.rollouts {
+            Some(most) => format!("rollouts {spent}/{most}"),
+            None => format!("rollouts {spent}"),
+        };
         let (reward, accuracy) = (step.reward, self.accuracy);
         let numbers = format!("reward {reward:.3}  accuracy {accuracy:.3}  waste {waste:.0} %");
         if self.screen.live {

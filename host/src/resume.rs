@@ -7,10 +7,10 @@ use crate::checkpoint::{self, Checkpoints, Manifest};
 use crate::commands::Screen;
 use crate::config::train::TrainConfig;
 use crate::keeper::{self, Place};
-use crate::record::{End, Head, Line, Reader};
 use crate::summary::Totals;
 use crate::training::Prepared;
 use crate::trouble::{Result, Trouble};
+use allot_record::{End, Head, Line, Reader};
 
 /// Whether a run is over and all of it is on the disk; says so and shows its closing table again.
 pub fn over(run: &Path, config: &TrainConfig, json: bool, screen: &mut Screen<'_>) -> Result<bool> {
@@ -120,7 +120,7 @@ fn of_this_run(
 
 /// Removes what a run left that stopped before its first checkpoint.
 pub fn clear(folder: &Path) -> Result<()> {
-    for name in ["record.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "checkpoints"] {
+    for name in ["record.jsonl", "times.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "checkpoints"] {
         let path = folder.join(name);
         let removed =
             if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };

@@ -4,9 +4,9 @@ use allot_allocation::{Run, Spent};
 use allot_engine::Engine;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{End, Line, StepEnd};
 use crate::reward::Reward;
 use crate::step::{Decide, Ended, Stop, Watch, World, step};
+use allot_record::{End, Line, Phase, StepEnd};
 
 /// What goes along with a run: it takes the score, keeps what is to be kept, and may pause it.
 pub trait Course<E: Engine, R, P>: Watch<E::Answer> {
@@ -28,6 +28,28 @@ pub struct Scores {
     pub spent: Option<Spent>,
 }
 
+/// When the score is taken, beside the start and the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    /// After every so many steps.
+    Steps(u32),
+    /// After each step in which the run's rollouts pass a multiple of this.
+    Rollouts(u64),
+    /// After each step in which the run's generated tokens pass a multiple of this.
+    Tokens(u64),
+}
+
+impl Every {
+    /// Whether it is due after so many steps, between these two states of the books.
+    fn due(self, steps: u32, before: Spent, after: Spent) -> bool {
+        match self {
+            Self::Steps(n) => steps.is_multiple_of(n),
+            Self::Rollouts(n) => before.run_rollouts / n < after.run_rollouts / n,
+            Self::Tokens(n) => before.run_tokens / n < after.run_tokens / n,
+        }
+    }
+}
+
 /// Whether a run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Go {
@@ -46,11 +68,11 @@ pub enum Rest {
     Paused,
 }
 
-/// Runs all steps that are left. The score is taken after every so many of them, and at the end.
+/// Runs all steps that are left. The score is taken every now and then, and at the end.
 pub async fn run<E, R, P>(
     run: &Run,
     world: &mut World<E, R, P>,
-    every: u32,
+    every: Every,
     course: &mut impl Course<E, R, P>,
 ) -> Result<Rest, Stop>
 where
@@ -86,10 +108,10 @@ where
     }
     let last = match scored {
         Some((at, scores)) if at == world.steps => scores,
-        _ => course.score(world).await?,
+        _ => taken(world, course).await?,
     };
     let end = end(world, reason.unwrap_or("all steps are done"), true, Some(last));
-    world.record.write(&Line::End(end.clone())).map_err(Stop::Record)?;
+    world.record.write(&Line::End(end.clone()))?;
     Ok(Rest::Over(end))
 }
 
@@ -97,7 +119,7 @@ where
 async fn turn<E, R, P>(
     run: &Run,
     world: &mut World<E, R, P>,
-    every: u32,
+    every: Every,
     course: &mut impl Course<E, R, P>,
     scored: &mut Option<(u32, Scores)>,
 ) -> Result<Option<Go>, Stop>
@@ -106,16 +128,29 @@ where
     R: Reward<E::Answer>,
     P: Decide,
 {
+    let before = world.books.spent();
     let Ended::Trained(mut end) = step(run, world, course).await? else { return Ok(None) };
-    if world.steps.is_multiple_of(every) {
-        let scores = course.score(world).await?;
+    if every.due(world.steps, before, world.books.spent()) {
+        let scores = taken(world, course).await?;
         end.accuracy = Some(scores.accuracy);
         end.scores.clone_from(&scores.parts);
         end.evaluated = scores.spent;
         *scored = Some((world.steps, scores));
     }
-    world.record.write(&Line::Step(end.clone())).map_err(Stop::Record)?;
+    world.record.write(&Line::Step(end.clone()))?;
     course.after(world, &end).map(Some)
+}
+
+/// Takes the score. What it computes and how long it takes is no part of the run's steps.
+pub async fn taken<E: Engine, R, P>(
+    world: &mut World<E, R, P>,
+    course: &mut impl Course<E, R, P>,
+) -> Result<Scores, Stop> {
+    world.meter.start();
+    let scores = course.score(world).await?;
+    let _ = world.engine.computed();
+    world.meter.lap(Phase::Evaluating);
+    Ok(scores)
 }
 
 fn end<E: Engine, R, P>(world: &World<E, R, P>, reason: &str, normal: bool, scores: Option<Scores>) -> End {
@@ -124,6 +159,7 @@ fn end<E: Engine, R, P>(world: &World<E, R, P>, reason: &str, normal: bool, scor
         normal,
         steps: world.steps,
         spent: world.books.spent(),
+        compute: world.meter.compute,
         accuracy: scores.as_ref().map(|s| s.accuracy),
         scores: scores.as_ref().map(|s| s.parts.clone()).unwrap_or_default(),
         evaluated: scores.and_then(|s| s.spent),

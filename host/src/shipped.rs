@@ -3,7 +3,9 @@
 //! here.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use allot_record::CapsStamp;
 use allot_sandbox::{Caps, LoadError, Policy, Sandbox};
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
@@ -51,6 +53,17 @@ pub fn component(name: &str) -> Option<&'static [u8]> {
 /// The manifest of what ships.
 pub fn manifest() -> Option<Manifest> {
     serde_json::from_slice(PREBUILT.get_file("manifest.json")?.contents()).ok()
+}
+
+/// Limits as a record has them.
+pub fn stamp(caps: Caps) -> CapsStamp {
+    CapsStamp { fuel: caps.fuel, seconds: caps.time.as_secs_f64(), memory: caps.memory }
+}
+
+/// Limits from a record. Seconds that no config takes come from one that was edited: then the default's.
+pub fn caps(stamp: CapsStamp) -> Caps {
+    let time = Duration::try_from_secs_f64(stamp.seconds).unwrap_or(Caps::default().time);
+    Caps { fuel: stamp.fuel, time, memory: stamp.memory }
 }
 
 /// A sandbox with these limits, its compiled code kept in the user's cache folder.

@@ -9,11 +9,13 @@ use allot_sandbox::{Fault, Line as LogLine, Policy};
 
 use crate::config::settings;
 use crate::config::simulate::SimulateConfig;
-use crate::record::{FORMAT, Head, Line, PolicyStamp, Record, StepEnd, hex};
+use crate::meter::Meter;
 use crate::reward::RightOrWrong;
 use crate::run::{Course, Go, Scores};
+use crate::shipped;
 use crate::step::{Decide, Stop, World};
 use crate::trouble::{Result, Trouble, listed};
+use allot_record::{FORMAT, Head, Line, PolicyStamp, Record, StepEnd, hex};
 
 /// A run that is ready to start.
 pub struct Simulation<P> {
@@ -77,6 +79,7 @@ impl<'a> Simulation<&'a Policy> {
 
         let head = Head {
             format: FORMAT,
+            name: config.run.name.clone(),
             allot: env!("CARGO_PKG_VERSION").to_owned(),
             policy: PolicyStamp {
                 name: description.name.clone(),
@@ -90,7 +93,8 @@ impl<'a> Simulation<&'a Policy> {
             order: config.run.order,
             run: simulation.run.clone(),
             limits: config.budget.limits(config.world.longest),
-            caps: config.policy.caps.caps().into(),
+            ceilings: config.budget.ceilings(),
+            caps: shipped::stamp(config.policy.caps.caps()),
             state: first,
             accuracy: Some(simulation.world.engine.accuracy()),
             scores: Vec::new(),
@@ -104,7 +108,7 @@ impl<P: Decide> Simulation<P> {
     /// Starts a record in this folder.
     pub fn keep(&mut self, folder: &Path, head: Head) -> Result<()> {
         self.world.record = Record::create(&folder.join("record.jsonl"))?;
-        self.world.record.write(&Line::Head(Box::new(head)))
+        Ok(self.world.record.write(&Line::Head(Box::new(head)))?)
     }
 
     /// Builds the world around whoever decides. It keeps no record.
@@ -121,6 +125,7 @@ impl<P: Decide> Simulation<P> {
             shelf: Shelf::new(0),
             samples: std::collections::HashMap::new(),
             books: Books::new(config.budget.limits(config.world.longest)),
+            meter: Meter::new(config.budget.ceilings()),
             record: Record::none(),
             log: |_| {},
             scale: config.advantage,

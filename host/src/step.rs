@@ -13,9 +13,10 @@ use allot_engine::{Engine, EngineError, Example, Sample};
 use allot_sandbox::{Fault, Line as LogLine};
 use thiserror::Error;
 
-use crate::record::{Call, Line, Record, Rollouts, Sampled, StepEnd};
+use crate::meter::Meter;
 use crate::reward::{Reward, UNSCORABLE};
 use crate::trouble::Trouble;
+use allot_record::{Call, Line, Phase, Record, RecordError, Rollouts, Sampled, StepEnd};
 
 /// Whoever decides: a component in its sandbox, or a function in a test.
 pub trait Decide {
@@ -76,6 +77,8 @@ pub struct World<E: Engine, R, P> {
     pub samples: HashMap<RolloutId, Sample<E::Answer>>,
     /// What may be spent, and what was.
     pub books: Books,
+    /// What is computed, and how long it takes.
+    pub meter: Meter,
     /// Where every call and step is written.
     pub record: Record,
     /// Where the policy's own words go.
@@ -154,6 +157,12 @@ pub enum Stop {
     Record(Trouble),
 }
 
+impl From<RecordError> for Stop {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error.into())
+    }
+}
+
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
@@ -176,6 +185,8 @@ where
 {
     world.books.open_step();
     world.shelf.open_step();
+    world.meter.close(&mut world.books);
+    world.meter.start();
     let mut rewards = Mean::default();
     let mut round = 0;
     loop {
@@ -194,6 +205,7 @@ where
                 let spent = world.books.grantable() == 0;
                 let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
                 world.note(&view, &plan, offered, grant.rollouts())?;
+                world.meter.lap(Phase::Deciding);
                 if spent {
                     return Ok(Ended::Spent);
                 }
@@ -201,14 +213,20 @@ where
                 let samples = world.engine.sample(grant).await.map_err(|error| world.failed(error))?;
                 let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
                 world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
+                world.measure(Phase::Sampling);
                 let outcomes = world.judge(&view, samples, watch).await?;
                 outcomes.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
+                world.meter.lap(Phase::Judging);
+                world.meter.close(&mut world.books);
             }
             Action::Train(batch) => {
                 world.note(&view, &plan, offered, 0)?;
+                world.meter.lap(Phase::Deciding);
                 let mut end = world.train(run, &view, batch, watch).await?;
                 end.reward = rewards.mean();
                 world.steps += 1;
+                world.meter.lap(Phase::Updating);
+                world.meter.close(&mut world.books);
                 return Ok(Ended::Trained(Box::new(end)));
             }
         }
@@ -217,6 +235,12 @@ where
 }
 
 impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
+    /// The engine is done with something that was no evaluation.
+    fn measure(&mut self, phase: Phase) {
+        self.meter.compute += self.engine.computed();
+        self.meter.lap(phase);
+    }
+
     /// The view of a round, and the prompts in it that the last one did not have.
     fn view(&mut self, round: u32) -> (View, Vec<Prompt>) {
         self.pool.top_up(&self.shelf);
@@ -248,7 +272,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             Action::Sample(order) => order.iter().map(|r| u64::from(r.count)).sum(),
             Action::Train(_) => 0,
         };
-        let state = (plan.state != self.state).then(|| crate::record::hex(&plan.state));
+        let state = (plan.state != self.state).then(|| allot_record::hex(&plan.state));
         self.state.clone_from(&plan.state);
         let call = Call {
             step: view.step,
@@ -262,7 +286,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             asked,
             granted,
         };
-        self.record.write(&Line::Call(Box::new(call))).map_err(Stop::Record)
+        Ok(self.record.write(&Line::Call(Box::new(call)))?)
     }
 
     /// Scores rollouts, writes them down and puts them on the shelf.
@@ -291,7 +315,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         if !outcomes.is_empty() {
             let sampled = Sampled::of(&outcomes, outcomes[0].signals.len());
             let line = Rollouts { step: view.step, round: view.round, sampled };
-            self.record.write(&Line::Rollouts(Box::new(line))).map_err(Stop::Record)?;
+            self.record.write(&Line::Rollouts(Box::new(line)))?;
         }
         let first = self.shelf.add(outcomes.iter().cloned());
         watch.sampled(view, first, &samples, &outcomes).map_err(Stop::Record)?;
@@ -341,6 +365,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
                 return Err(refused(name));
             }
+            self.measure(Phase::Updating);
             end.metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
         }
 
@@ -363,6 +388,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         end.held = settled.held;
         end.mean_age = ages.mean();
         end.spent = self.books.spent();
+        end.compute = self.meter.compute;
         Ok(end)
     }
 

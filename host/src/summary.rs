@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::commands::Screen;
-use crate::record::{End, StepEnd};
+use allot_record::{End, StepEnd};
 
 /// What the steps add up to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::{Outcome, PromptId};
 
-use crate::record::StepEnd;
+use allot_record::StepEnd;
 
 /// What a step's rollouts add up to.
 #[derive(Default)]

@@ -19,13 +19,15 @@ use crate::config::reward::RewardConfig;
 use crate::config::settings;
 use crate::config::train::TrainConfig;
 use crate::evaluation::Evaluation;
+use crate::meter::Meter;
 use crate::models;
 use crate::problems::Problems;
-use crate::record::{FORMAT, Head, PolicyStamp, Record, hex};
 use crate::reward::graded::{self, Graded};
+use crate::shipped;
 use crate::step::World;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble, listed};
+use allot_record::{FORMAT, Head, PolicyStamp, Record, hex};
 
 /// A training run's world.
 pub type Trained<'a> = World<Native, Graded, &'a Policy>;
@@ -186,6 +188,7 @@ impl<'a> Prepared<'a> {
             shelf: Shelf::new(self.policy.description().signals.len()),
             samples: HashMap::new(),
             books: Books::new(config.budget.limits(longest)),
+            meter: Meter::new(config.budget.ceilings()),
             record: Record::none(),
             log,
             scale: config.advantage,
@@ -204,6 +207,7 @@ impl<'a> Prepared<'a> {
         let reward = RewardConfig { judge: None, ..config.reward.clone() };
         Head {
             format: FORMAT,
+            name: config.run.name.clone(),
             allot: env!("CARGO_PKG_VERSION").to_owned(),
             policy: PolicyStamp {
                 name: description.name.clone(),
@@ -217,7 +221,8 @@ impl<'a> Prepared<'a> {
             order: config.run.order,
             run: self.run.clone(),
             limits: config.budget.limits(config.rollout.max_tokens),
-            caps: config.policy.caps.caps().into(),
+            ceilings: config.budget.ceilings(),
+            caps: shipped::stamp(config.policy.caps.caps()),
             state: hex(&world.state),
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
@@ -255,12 +260,13 @@ impl<'a> Prepared<'a> {
     ) -> Result<()> {
         let model = folder.join("model");
         world.engine.restore(folder, &model, state.version, state.optimizer_steps)?;
-        world.state = crate::record::unhex(&state.policy)
+        world.state = allot_record::unhex(&state.policy)
             .ok_or_else(|| Trouble::new(format!("`{}` is no state of a run", folder.display())))?;
         world.pool = state.pool.clone();
         world.shelf = state.shelf.clone();
         world.samples = std::mem::take(&mut state.samples).into_iter().collect();
         world.books = State::books(&state.books)?;
+        world.meter.restore(state.measured);
         evaluation.restore(State::books(&state.evaluation)?);
         world.steps = state.steps;
         Ok(())

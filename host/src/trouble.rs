@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use allot_engine::model::ModelError;
+use allot_record::RecordError;
 
 /// The result of whatever can end a command.
 pub type Result<T> = std::result::Result<T, Trouble>;
@@ -65,6 +66,15 @@ impl std::error::Error for Trouble {}
 impl From<ModelError> for Trouble {
     fn from(error: ModelError) -> Self {
         Self::told(error.to_string(), error.hint())
+    }
+}
+
+impl From<RecordError> for Trouble {
+    fn from(error: RecordError) -> Self {
+        match &error {
+            RecordError::File { verb, path, error } => Self::file(verb, path, error),
+            _ => Self::told(error.to_string(), error.hint()),
+        }
     }
 }
 

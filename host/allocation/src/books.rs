@@ -114,12 +114,15 @@ pub struct Books {
     spent: Spent,
     /// What was granted last and is not charged yet.
     open: Vec<Line>,
+    /// Whether nothing is granted any more, because a ceiling that the books do not know was reached.
+    #[serde(default)]
+    closed: bool,
 }
 
 impl Books {
     /// Fresh books.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, spent: Spent::default(), open: Vec::new() }
+        Self { limits, spent: Spent::default(), open: Vec::new(), closed: false }
     }
 
     /// What was spent so far.
@@ -136,6 +139,11 @@ impl Books {
     pub fn open_step(&mut self) {
         self.spent.rounds = 0;
         self.spent.step_rollouts = 0;
+    }
+
+    /// Closes the books for good: the run's budget is spent by a measure that is not theirs.
+    pub fn close(&mut self) {
+        self.closed = true;
     }
 
     /// What is left, as a policy sees it.
@@ -157,6 +165,9 @@ impl Books {
 
     /// Rollouts left in the run, if limited: by their number, or by the tokens of the longest answers.
     fn run_left(&self) -> Option<u64> {
+        if self.closed {
+            return Some(0);
+        }
         let by_number = left(self.limits.run_rollouts, self.spent.run_rollouts);
         let tokens = left(self.limits.run_tokens, self.spent.run_tokens);
         let by_tokens = tokens.map(|tokens| tokens / u64::from(self.limits.longest.max(1)));
@@ -283,6 +294,15 @@ mod tests {
         assert_eq!((books.grantable(), books.exhausted()), (0, false));
         books.open_step();
         assert_eq!((books.grantable(), books.budget().rounds), (10, 3));
+    }
+
+    #[test]
+    fn closed_books_grant_nothing_and_show_that_nothing_is_left() {
+        let mut books = books(1000);
+        books.close();
+        assert!(books.exhausted());
+        assert_eq!((books.grantable(), books.budget().run_rollouts), (0, 0));
+        assert!(books.grant(&[ask(1, 10)], |_| 0).is_empty());
     }
 
     #[test]

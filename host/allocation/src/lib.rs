@@ -9,6 +9,7 @@
 
 pub mod advantage;
 mod books;
+mod compute;
 mod plan;
 mod pool;
 pub mod rules;
@@ -18,6 +19,7 @@ mod shelf;
 mod view;
 
 pub use books::{Books, Fault, Grant, Limits, Line, Spent};
+pub use compute::{Ceilings, Compute, Flops};
 pub use plan::{Action, Advantage, Batch, Pick, Plan, Request};
 pub use pool::{Order, Pool};
 pub use run::{Run, Value};

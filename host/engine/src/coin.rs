@@ -14,9 +14,9 @@
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
 //! - Its exponentials are a library's and not the system's, so that a run gives the same bytes on
 //!   every machine.
-//! - Sampling takes no time, so nothing here says anything about seconds.
+//! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
 
-use allot_allocation::{Grant, PromptId, seed};
+use allot_allocation::{Compute, Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Engine, EngineError, Example, Report, Sample};
@@ -71,6 +71,8 @@ pub struct Coin {
     skill: Vec<f64>,
     difficulty: Vec<f64>,
     held_out: Vec<f64>,
+    /// Since it was told of last.
+    computed: Compute,
 }
 
 impl Coin {
@@ -113,6 +115,7 @@ impl Coin {
             skill: vec![0.0; config.prompts as usize],
             difficulty: draw(0, config.prompts),
             held_out: draw(1, config.held_out),
+            computed: Compute::default(),
             config,
         })
     }
@@ -177,6 +180,9 @@ impl Engine for Coin {
 
     async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
         let n = batch.len() as f64;
+        self.computed.optimizer_steps += 1;
+        let learned = batch.iter().filter(|e| e.advantage != 0.0);
+        self.computed.trained_tokens += learned.map(|e| u64::from(e.sample.tokens)).sum::<u64>();
         let mut shared = 0.0;
         let mut own: Vec<(usize, f64)> = Vec::with_capacity(batch.len());
         for example in batch {
@@ -195,6 +201,10 @@ impl Engine for Coin {
         }
         self.version += 1;
         Ok(Report { metrics: vec![("gradient", shared), ("ability", self.ability)] })
+    }
+
+    fn computed(&mut self) -> Compute {
+        std::mem::take(&mut self.computed)
     }
 }
 

@@ -22,6 +22,11 @@ pub trait Core {
         &self.arena().shape
     }
 
+    /// Whether adapters are trained, and the weights are not.
+    fn adapted(&self) -> bool {
+        false
+    }
+
     /// Samples all answers, in the order of the requests; `rows` at a time.
     fn sample(
         &self,

@@ -254,6 +254,10 @@ impl Core for Cpu {
         &self.arena
     }
 
+    fn adapted(&self) -> bool {
+        self.adapters.is_some()
+    }
+
     fn sample(
         &self,
         requests: &[Request<'_>],

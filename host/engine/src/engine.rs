@@ -1,6 +1,6 @@
 //! The engine's three verbs: sample, score, update.
 
-use allot_allocation::{Grant, PromptId};
+use allot_allocation::{Compute, Grant, PromptId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -36,6 +36,9 @@ pub trait Engine {
         &mut self,
         batch: &[Example<'_, Self::Answer>],
     ) -> impl Future<Output = Result<Report, EngineError>>;
+
+    /// What was computed since this was asked last.
+    fn computed(&mut self) -> Compute;
 }
 
 /// What an engine can do.

@@ -9,6 +9,7 @@ pub mod core;
 pub mod cpu;
 mod draft;
 mod engine;
+mod flops;
 pub mod loss;
 pub mod model;
 mod native;

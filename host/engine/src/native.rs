@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Grant, PromptId, seed};
+use allot_allocation::{Compute, Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Manner, Request, Sequence};
@@ -53,6 +53,8 @@ pub struct Native {
     prompts: Vec<Vec<u32>>,
     trained_on: usize,
     version: u32,
+    /// Since it was told of last.
+    computed: Compute,
 }
 
 impl Native {
@@ -66,7 +68,7 @@ impl Native {
         let trained_on = train.len();
         let mut prompts = train;
         prompts.extend(held_out);
-        Self { core, config, prompts, trained_on, version: 0 }
+        Self { core, config, prompts, trained_on, version: 0, computed: Compute::default() }
     }
 
     /// The model.
@@ -126,6 +128,16 @@ impl Engine for Native {
             }
         }
         let answers = self.core.sample(&requests, &self.config.stops, self.config.rows)?;
+        // A prompt is read once for all the answers that a line grants.
+        for line in grant.lines() {
+            let prompt = self.prompts[line.prompt.0 as usize].len();
+            self.computed.prompt_tokens += prompt as u64;
+            self.computed.flops.prefill += self.core.shape().prefill_flops(prompt);
+        }
+        for ((prompt, _), answer) in places.iter().zip(&answers) {
+            let prompt = self.prompts[prompt.0 as usize].len();
+            self.computed.flops.decode += self.core.shape().decode_flops(prompt, answer.tokens.len());
+        }
         let sample = |((prompt, position), answer): ((PromptId, u32), Answered)| {
             let log_prob: f64 = answer.log_probs.iter().map(|l| f64::from(*l)).sum();
             let signal = |name: &String| match name.as_str() {
@@ -180,8 +192,13 @@ impl Engine for Native {
             longest: self.config.sampling.max_tokens as usize,
             progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
         };
-        let report = update(self.core.as_mut(), &lessons, terms)?;
+        let (report, computed) = update(self.core.as_mut(), &lessons, terms)?;
+        self.computed += computed;
         self.version += 1;
         Ok(report)
+    }
+
+    fn computed(&mut self) -> Compute {
+        std::mem::take(&mut self.computed)
     }
 }

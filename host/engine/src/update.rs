@@ -1,6 +1,7 @@
 //! One model update: mini-batches of rollouts, a few passes over them, micro-batches that fit into
 //! memory, and the optimizer's steps.
 
+use allot_allocation::{Compute, Flops};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, Manner, Sequence, Thought};
@@ -85,8 +86,12 @@ pub struct Terms<'a> {
     pub progress: f64,
 }
 
-/// Makes one update.
-pub fn update(core: &mut dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>) -> Result<Report, EngineError> {
+/// Makes one update. Also gives what it computed.
+pub fn update(
+    core: &mut dyn Core,
+    lessons: &[Lesson<'_>],
+    terms: Terms<'_>,
+) -> Result<(Report, Compute), EngineError> {
     let config = terms.update;
     let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
@@ -163,7 +168,35 @@ pub fn update(core: &mut dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>) -> 
             sums.step(value, norm, rate, batch.iter().map(|l| l.sequence.answer()).sum());
         }
     }
-    Ok(sums.report(config.loss.kl > 0.0))
+    let report = sums.report(config.loss.kl > 0.0);
+    Ok((report, computed(core, &lessons, config, sums.steps as u64)))
+}
+
+/// What an update over these lessons computed.
+fn computed(core: &dyn Core, lessons: &[Lesson<'_>], config: &UpdateConfig, optimizer_steps: u64) -> Compute {
+    let (shape, epochs) = (core.shape(), f64::from(config.epochs));
+    let one = |lesson: &Lesson<'_>| {
+        let pass = shape.pass_flops(&lesson.sequence);
+        // Backward there is a product for the inputs and one for the weights, where these are trained.
+        let mut learned = if core.adapted() { 2.0 * pass } else { 3.0 * pass };
+        if config.recompute {
+            learned += shape.blocks_flops(0..lesson.sequence.read());
+        }
+        let scored = f64::from(u8::from(anew(lesson, config))) + f64::from(u8::from(config.loss.kl > 0.0));
+        epochs * learned + scored * pass
+    };
+    let tokens: u64 = lessons.iter().map(|l| l.sequence.answer() as u64).sum();
+    Compute {
+        trained_tokens: tokens * u64::from(config.epochs),
+        optimizer_steps,
+        flops: Flops { training: lessons.iter().map(one).sum(), ..Flops::default() },
+        ..Compute::default()
+    }
+}
+
+/// Whether a rollout's old log-probabilities are computed, and not those of its sampling.
+fn anew(lesson: &Lesson<'_>, config: &UpdateConfig) -> bool {
+    lesson.stale || config.old_log_probs == Old::Recomputed
 }
 
 /// The log-probabilities that each lesson's ratios are measured from.
@@ -173,7 +206,7 @@ fn old(
     config: &UpdateConfig,
     manner: Manner,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let anew = |l: &Lesson<'_>| l.stale || config.old_log_probs == Old::Recomputed;
+    let anew = |l: &Lesson<'_>| anew(l, config);
     let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
     let mut computed = log_probs(core, &wanted, config, manner, false)?.into_iter();
     let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };

@@ -12,7 +12,7 @@ use super::{Screen, Verdict, policies};
 use crate::config::simulate::SimulateConfig;
 use crate::config::{self, CapsConfig};
 use crate::made::{self, Made};
-use crate::run::Rest;
+use crate::run::{Every, Rest};
 use crate::simulation::Simulation;
 use crate::trouble::Result;
 use crate::{run, shipped};
@@ -134,7 +134,7 @@ fn simulate(policy: &Policy, typed: &BTreeMap<String, toml::Value>) -> std::resu
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
     let mut nobody = ();
-    let run = run::run(&simulation.run, &mut simulation.world, u32::MAX, &mut nobody);
+    let run = run::run(&simulation.run, &mut simulation.world, Every::Steps(u32::MAX), &mut nobody);
     let rest = runtime.block_on(run).map_err(|stop| stop.to_string())?;
     let Rest::Over(end) = rest else { return Err("it was paused".to_owned()) };
     Ok(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason))

@@ -7,9 +7,9 @@ use allot_sandbox::Policy;
 use clap::Args;
 
 use super::{Screen, Verdict};
-use crate::record::{Head, Line, Reader, Views};
 use crate::trouble::{Result, Trouble, listed};
 use crate::{config, diff, shipped};
+use allot_record::{Head, Line, Reader, Views};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ struct Tally {
 /// Replays it.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (mut reader, head) = Reader::open(&command.record)?;
-    let sandbox = shipped::sandbox(head.caps.into())?;
+    let sandbox = shipped::sandbox(shipped::caps(head.caps))?;
     let policy = shipped::load(&sandbox, &command.policy, None)?;
     if policy.description().signals != head.signals {
         let list = |signals: &[String]| listed(signals.iter().map(String::as_str));

@@ -7,14 +7,15 @@ use clap::Args;
 
 use super::{Screen, Verdict};
 use crate::config;
+use crate::config::BudgetConfig;
 use crate::config::simulate::SimulateConfig;
-use crate::record::StepEnd;
 use crate::run::{Course, Go, Rest, Scores};
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::trouble::{Result, Trouble};
 use crate::{folder, run, shipped};
+use allot_record::StepEnd;
 
 /// Run a policy in the coin-flip world, in seconds
 #[derive(Debug, Args)]
@@ -67,11 +68,12 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     ));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
+    let every = config.evaluation.when("the config")?;
     let totals = Totals::new(simulation.world.engine.accuracy());
-    let (steps, budget) = (config.run.steps, config.budget.rollouts);
+    let (steps, budget) = (config.run.steps, config.budget);
     let mut shown = Shown { totals, steps, budget, screen };
     let Simulation { run, world } = &mut simulation;
-    let rest = runtime.block_on(run::run(run, world, config.evaluation.every, &mut shown));
+    let rest = runtime.block_on(run::run(run, world, every, &mut shown));
     let Shown { totals, screen, .. } = shown;
     match rest {
         Ok(Rest::Over(end)) => {
@@ -94,7 +96,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
 struct Shown<'a, 's> {
     totals: Totals,
     steps: u32,
-    budget: u64,
+    budget: BudgetConfig,
     screen: &'a mut Screen<'s>,
 }
 
@@ -108,12 +110,12 @@ impl<R, P> Course<Coin, R, P> for Shown<'_, '_> {
     fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(step);
         if let Some(accuracy) = step.accuracy {
+            let budget = self.budget.rollouts.map(|most| format!("/{most}")).unwrap_or_default();
             self.screen.tell(format_args!(
-                "step {:>5}/{}  rollouts {:>8}/{}  accuracy {accuracy:.4}  effective {:>5.1} %",
+                "step {:>5}/{}  rollouts {:>8}{budget}  accuracy {accuracy:.4}  effective {:>5.1} %",
                 step.step + 1,
                 self.steps,
                 step.spent.run_rollouts,
-                self.budget,
                 percent(step.effective, step.trained)
             ));
         }

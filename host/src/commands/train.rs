@@ -14,13 +14,13 @@ use crate::checkpoint;
 use crate::config;
 use crate::config::train::TrainConfig;
 use crate::keeper::{Keeper, Place};
-use crate::progress::Progress;
-use crate::record::{Line, Record, hex};
-use crate::run::{self, Course as _, Rest};
+use crate::progress::{Done, Progress};
+use crate::run::{self, Rest};
 use crate::step::Stop;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
 use crate::{folder, resume, shipped};
+use allot_record::{Line, Record, hex};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -119,13 +119,12 @@ fn go(
         Some(run) => resume::last(run, config, place, prepared, screen)?,
         None => None,
     };
-    let (steps, budget) = (config.run.steps, config.budget.rollouts);
+    let (steps, budget) = (config.run.steps, config.budget);
     let mut keeper = if let Some(checkpoint) = found {
         let mut state = checkpoint::state(&checkpoint)?;
         prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
         screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
-        let spent = world.books.spent();
-        let done = (state.steps, spent.run_rollouts, spent.run_tokens);
+        let done = Done { steps: state.steps, spent: world.books.spent(), measured: world.meter.measured() };
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
         let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
         let kept = (checkpoint, state);
@@ -137,20 +136,21 @@ fn go(
             screen.tell("it has no checkpoint yet, and starts anew");
             resume::clear(place.folder)?;
         }
-        let progress = Progress::new(screen, steps, budget, (0, 0, 0), 0.0, 0);
+        let progress = Progress::new(screen, steps, budget, Done::default(), 0.0, 0);
         let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
         keeper.progress.screen.draw("taking the score at the start");
         let scores = runtime
-            .block_on(keeper.score(&mut world))
+            .block_on(run::taken(&mut world, &mut keeper))
             .map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
-        keeper.started(&scores);
+        keeper.started(&world, &scores)?;
         world.record = Record::create(&place.folder.join("record.jsonl"))?;
         let head = prepared.head(&world, &place.model, &scores);
         world.record.write(&Line::Head(Box::new(head)))?;
         keeper
     };
 
-    let rest = runtime.block_on(run::run(&prepared.run, &mut world, config.evaluation.every, &mut keeper));
+    let every = config.evaluation.when("the config")?;
+    let rest = runtime.block_on(run::run(&prepared.run, &mut world, every, &mut keeper));
     let shown = place.folder.display();
     let again = format!("allot train --resume {shown}");
     match rest {
@@ -234,16 +234,17 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     row("problems", format!("{} to train on", prepared.problems.train));
     for set in &prepared.problems.sets {
         let rollouts = config.evaluation.rollouts;
-        row("  held out", format!("{} in `{}`, {rollouts} rollouts each", set.prompts.len(), set.name));
+        let each = count(u64::from(rollouts), "rollout");
+        row("  held out", format!("{} in `{}`, {each} each", set.prompts.len(), set.name));
     }
     row("policy", format!("{} {}", description.name, description.version));
     for (name, value) in &prepared.run.settings {
         row("", format!("{name} = {value}"));
     }
-    row("budget", format!("{} rollouts, at most {} steps", config.budget.rollouts, config.run.steps));
-    if let Some(tokens) = config.budget.tokens {
-        row("", format!("{tokens} generated tokens"));
-    }
+    let mut budget = config.budget.words().into_iter();
+    let first = budget.next().unwrap_or_default();
+    row("budget", format!("{first}, at most {} steps", config.run.steps));
+    budget.for_each(|words| row("", words));
     row("answers", format!("up to {} tokens", config.rollout.max_tokens));
     row("memory", format!("about {}", size(memory.total())));
     row("  weights", size(memory.weights));

@@ -7,6 +7,7 @@ use allot_engine::CoinConfig;
 use serde::{Deserialize, Serialize};
 
 use super::{BudgetConfig, PolicyConfig, RunConfig};
+use crate::run::Every;
 use crate::trouble::Result;
 
 /// A simulated run.
@@ -31,16 +32,25 @@ pub struct SimulateConfig {
 }
 
 /// When the score is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
-    /// Every so many steps. The start and the end are always scored.
-    pub every: u32,
+    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u32>,
+    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
+    /// whose steps differ in size are scored equally often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_rollouts: Option<u64>,
+    /// Instead: the same of generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_tokens: Option<u64>,
 }
 
-impl Default for EvaluationConfig {
-    fn default() -> Self {
-        Self { every: 10 }
+impl EvaluationConfig {
+    /// When the score is taken. `name` is what the config is called in an error.
+    pub fn when(&self, name: &str) -> Result<Every> {
+        super::every(name, self.every, self.every_rollouts, self.every_tokens)
     }
 }
 
@@ -53,8 +63,8 @@ impl SimulateConfig {
     /// Reads and checks a config; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let config: Self = super::parse(text, name)?;
-        let every = ("evaluation.every", u64::from(config.evaluation.every));
-        super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[every])?;
+        super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
+        config.evaluation.when(name)?;
         Ok(config)
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::reward::RewardConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig};
 use crate::hub;
+use crate::run::Every;
 use crate::trouble::{Result, Trouble};
 
 /// A training run.
@@ -90,8 +91,16 @@ pub struct ModelConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
-    /// Every so many steps. The start and the end are always scored.
-    pub every: u32,
+    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u32>,
+    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
+    /// whose steps differ in size are scored equally often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_rollouts: Option<u64>,
+    /// Instead: the same of generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_tokens: Option<u64>,
     /// Rollouts of each held-out problem.
     pub rollouts: u32,
     /// Held-out problems of each set, at most.
@@ -117,9 +126,24 @@ pub struct EvaluationSampling {
     pub max_tokens: Option<u32>,
 }
 
+impl EvaluationConfig {
+    /// When the score is taken. `name` is what the config is called in an error.
+    pub fn when(&self, name: &str) -> Result<Every> {
+        super::every(name, self.every, self.every_rollouts, self.every_tokens)
+    }
+}
+
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 10, rollouts: 1, problems: 500, sampling: None, sets: Vec::new() }
+        Self {
+            every: None,
+            every_rollouts: None,
+            every_tokens: None,
+            rollouts: 1,
+            problems: 500,
+            sampling: None,
+            sets: Vec::new(),
+        }
     }
 }
 
@@ -158,7 +182,6 @@ impl TrainConfig {
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let config: Self = super::parse(text, name)?;
         let more = [
-            ("evaluation.every", u64::from(config.evaluation.every)),
             ("evaluation.rollouts", u64::from(config.evaluation.rollouts)),
             ("checkpoint.every", u64::from(config.checkpoint.every)),
             ("checkpoint.keep", u64::from(config.checkpoint.keep)),
@@ -172,6 +195,7 @@ impl TrainConfig {
             ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64),
         ];
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
+        config.evaluation.when(name)?;
         config.check(name)?;
         Ok(config)
     }

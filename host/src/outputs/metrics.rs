@@ -34,7 +34,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::{fresh, reopened};
+use allot_record::reopened;
+
+use super::fresh;
 use crate::trouble::{Result, Trouble};
 
 /// The file of a run's numbers by step.

@@ -11,7 +11,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{fresh, reopened};
+use allot_record::reopened;
+
+use super::fresh;
 use crate::trouble::{Result, Trouble};
 
 /// Between what TensorBoard looks for in a file's name and the seconds since 1970.

@@ -3,10 +3,9 @@
 //! No line holds a time, a path or anything else that two runs of one config could differ in: a run
 //! that is repeated gives the same bytes.
 
-use std::time::Duration;
-
-use allot_allocation::{Budget, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent};
-use allot_sandbox::Caps;
+use allot_allocation::{
+    Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
+};
 use serde::{Deserialize, Serialize};
 
 /// The version of this format.
@@ -35,6 +34,9 @@ pub struct Head {
     pub format: u32,
     /// The program's version.
     pub allot: String,
+    /// What the run is called in a comparison, where it has a name of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The policy.
     pub policy: PolicyStamp,
     /// The engine's name.
@@ -50,6 +52,9 @@ pub struct Head {
     pub run: Run,
     /// What it may spend.
     pub limits: Limits,
+    /// What it may compute, and for how long, where that is limited.
+    #[serde(default, skip_serializing_if = "Ceilings::are_none")]
+    pub ceilings: Ceilings,
     /// What one call of the policy may use.
     pub caps: CapsStamp,
     /// The state that `begin` gave, in hexadecimal.
@@ -76,20 +81,6 @@ pub struct CapsStamp {
     pub seconds: f64,
     /// Bytes of memory.
     pub memory: usize,
-}
-
-impl From<Caps> for CapsStamp {
-    fn from(caps: Caps) -> Self {
-        Self { fuel: caps.fuel, seconds: caps.time.as_secs_f64(), memory: caps.memory }
-    }
-}
-
-impl From<CapsStamp> for Caps {
-    fn from(stamp: CapsStamp) -> Self {
-        // Seconds that no config takes come from a record that was edited.
-        let time = Duration::try_from_secs_f64(stamp.seconds).unwrap_or(Self::default().time);
-        Self { fuel: stamp.fuel, time, memory: stamp.memory }
-    }
 }
 
 /// Which policy it was, to the byte.
@@ -198,6 +189,9 @@ pub struct StepEnd {
     pub reward: f64,
     /// What was spent so far.
     pub spent: Spent,
+    /// What was computed so far, evaluation left out.
+    #[serde(default, skip_serializing_if = "Compute::is_nothing")]
+    pub compute: Compute,
     /// What the engine reports of the update. The policy's own metrics are in its plans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<(String, f64)>,
@@ -223,6 +217,9 @@ pub struct End {
     pub steps: u32,
     /// What was spent.
     pub spent: Spent,
+    /// What was computed so far, evaluation left out.
+    #[serde(default, skip_serializing_if = "Compute::is_nothing")]
+    pub compute: Compute,
     /// The score at the end, where it could be taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,

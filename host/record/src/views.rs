@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use allot_allocation::{Action, Plan, Prompt, PromptId, Shelf, View, rules};
 
-use super::line::{Call, Head, Line, Rollouts, unhex};
-use crate::trouble::{Result, Trouble};
+use crate::line::{Call, Head, Line, Rollouts, unhex};
+use crate::{RecordError, Result};
 
 /// Folds lines into views. Feed it every line after the head, in order.
 pub struct Views {
@@ -143,7 +143,6 @@ impl Views {
     }
 }
 
-fn inconsistent((step, round): (u32, u32)) -> Trouble {
-    let what = format!("the record's lines of step {step}, round {round} do not fit those before them");
-    Trouble::new(what).hint("the record was edited or damaged")
+fn inconsistent((step, round): (u32, u32)) -> RecordError {
+    RecordError::Inconsistent { step, round }
 }

@@ -4,19 +4,24 @@
 //!
 //! `docs/record.md` describes the lines for readers in other languages.
 
+mod error;
 mod line;
+mod times;
 mod views;
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+pub use error::RecordError;
 pub use line::{
     Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, hex, unhex,
 };
+pub use times::{Machine, Phase, Seconds, Time, Times};
 pub use views::{Asked, Views};
 
-use crate::trouble::{Result, Trouble};
+/// The result of whatever reads or writes a record.
+pub type Result<T> = std::result::Result<T, RecordError>;
 
 /// Where a run's lines go.
 pub struct Record {
@@ -34,10 +39,9 @@ impl Record {
     pub fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
-                let trouble = Trouble::new(format!("there is a record in `{}` already", path.display()));
-                return trouble.hint("give another folder with --out, or remove it");
+                return RecordError::There(path.to_owned());
             }
-            Trouble::file("write", path, &e)
+            RecordError::file("write", path, e)
         })?;
         Ok(Self::to(Box::new(file), path))
     }
@@ -50,7 +54,7 @@ impl Record {
     /// The record of a run that goes on from a checkpoint: lines after its first `bytes` bytes are cut
     /// off. Fails where it is shorter than that.
     pub fn resume(path: &Path, bytes: u64) -> Result<Self> {
-        let file = crate::outputs::reopened(path, bytes)?;
+        let file = reopened(path, bytes)?;
         Ok(Self { bytes, ..Self::to(Box::new(file), path) })
     }
 
@@ -58,7 +62,7 @@ impl Record {
     pub fn sync(&self) -> Result<()> {
         let Some((_, path)) = &self.to else { return Ok(()) };
         let synced = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
-        synced.map_err(|e| Trouble::file("write", path, &e))
+        synced.map_err(|e| RecordError::file("write", path, e))
     }
 
     /// Bytes in whole lines so far.
@@ -70,13 +74,13 @@ impl Record {
     /// nothing that was written.
     pub fn write(&mut self, line: &Line) -> Result<()> {
         let Some((writer, path)) = &mut self.to else { return Ok(()) };
-        let mut text = serde_json::to_vec(line).map_err(|e| Trouble::new(format!("no record line: {e}")))?;
+        let mut text = serde_json::to_vec(line).map_err(|e| RecordError::file("write", path, e.into()))?;
         text.push(b'\n');
         let mut write = || {
             writer.write_all(&text)?;
             writer.flush()
         };
-        write().map_err(|e| Trouble::file("write", path, &e))?;
+        write().map_err(|e| RecordError::file("write", path, e))?;
         self.bytes += text.len() as u64;
         Ok(())
     }
@@ -97,19 +101,16 @@ impl Reader {
     /// Opens a record, given its file or the run's folder, and reads its head.
     pub fn open(path: &Path) -> Result<(Self, Head)> {
         let file = if path.is_dir() { path.join("record.jsonl") } else { path.to_owned() };
-        let opened = File::open(&file).map_err(|e| Trouble::file("read", &file, &e))?;
+        let opened = File::open(&file).map_err(|e| RecordError::file("read", &file, e))?;
         let from = BufReader::with_capacity(1 << 16, opened);
         let mut reader = Self { from, path: file, number: 0, cut: false };
-        let shown = reader.path.display().to_string();
+        let path = reader.path.clone();
         match reader.next() {
             Some(Ok(Line::Head(head))) if head.format == FORMAT => Ok((reader, *head)),
-            Some(Ok(Line::Head(head))) => Err(Trouble::new(format!(
-                "`{shown}` is a record of format {}; this program reads format {FORMAT}",
-                head.format
-            ))),
-            Some(Err(trouble)) => Err(trouble),
-            Some(Ok(_)) => Err(Trouble::new(format!("`{shown}` does not begin with a head"))),
-            None => Err(Trouble::new(format!("`{shown}` holds no record: not one whole line"))),
+            Some(Ok(Line::Head(head))) => Err(RecordError::Format { path, format: head.format }),
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) => Err(RecordError::NoHead(path)),
+            None => Err(RecordError::Empty(path)),
         }
     }
 
@@ -139,19 +140,32 @@ impl Iterator for Reader {
         match read {
             Ok(0) => return None,
             Ok(_) => self.number += 1,
-            Err(e) => return Some(Err(Trouble::file("read", &self.path, &e))),
+            Err(e) => return Some(Err(RecordError::file("read", &self.path, e))),
         }
         // A line is whole once its end is written.
         if bytes.last() != Some(&b'\n') && (bytes.len() as u64) < LONGEST_LINE {
             self.cut = true;
             return None;
         }
-        let (path, number) = (self.path.display(), self.number);
-        let line = serde_json::from_slice(&bytes);
-        Some(
-            line.map_err(|error| {
-                Trouble::new(format!("`{path}` line {number} is no line of a record: {error}"))
-            }),
-        )
+        Some(serde_json::from_slice(&bytes).map_err(|error| RecordError::Line {
+            path: self.path.clone(),
+            number: self.number,
+            reason: error.to_string(),
+        }))
     }
+}
+
+/// A file as it was at a checkpoint: what was written after its first `bytes` bytes is cut off. Fails where
+/// it is shorter than that.
+pub fn reopened(path: &Path, bytes: u64) -> Result<File> {
+    let failed = |e| RecordError::file("write", path, e);
+    let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?.len();
+    if found < bytes {
+        // Lengthening it would fill the gap with zeros, which no reader of any of a run's files takes.
+        return Err(RecordError::Short { path: path.to_owned(), found, counted: bytes });
+    }
+    file.set_len(bytes).map_err(failed)?;
+    file.seek(SeekFrom::Start(bytes)).map_err(failed)?;
+    Ok(file)
 }

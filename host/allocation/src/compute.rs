@@ -1,0 +1,74 @@
+//! What a run computed beside what it spent, and ceilings on it.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// What an engine computed: the axes of a comparison that the books do not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Compute {
+    /// Prompt tokens read for sampling. A prompt that is read once for several answers counts once.
+    pub prompt_tokens: u64,
+    /// Tokens of answers learned from, once for each pass over them. Rollouts that were not computed,
+    /// because they have no advantage, are not in it.
+    pub trained_tokens: u64,
+    /// Steps of the optimizer.
+    pub optimizer_steps: u64,
+    /// Floating-point operations.
+    pub flops: Flops,
+}
+
+/// Floating-point operations, a multiplication and an addition counted as two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flops {
+    /// Of reading prompts.
+    pub prefill: f64,
+    /// Of generating answers.
+    pub decode: f64,
+    /// Of learning, with whatever is scored for it.
+    pub training: f64,
+}
+
+impl Flops {
+    /// All of them.
+    pub fn total(&self) -> f64 {
+        self.prefill + self.decode + self.training
+    }
+}
+
+impl Compute {
+    /// Whether nothing was computed.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl AddAssign for Compute {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.trained_tokens += other.trained_tokens;
+        self.optimizer_steps += other.optimizer_steps;
+        self.flops.prefill += other.flops.prefill;
+        self.flops.decode += other.flops.decode;
+        self.flops.training += other.flops.training;
+    }
+}
+
+/// Limits that are looked at between samplings and updates: the last one of them may pass a ceiling, as
+/// nobody knows what it takes before it is done. The books' limits are never passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Floating-point operations in the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Seconds of the run's steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+impl Ceilings {
+    /// Whether there is none.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,91 @@
+//! How many floating-point operations a model's passes take.
+//!
+//! A multiplication and an addition are two. Counted are the matrix products and attention, which is by
+//! position; norms, rotations and activations are left out, as everybody leaves them out: less than a
+//! hundredth of the rest. The rule of thumb "2ND for a pass, 6ND for training" (Kaplan et al. 2020,
+//! arXiv 2001.08361) is this without attention and with the embedding's rows for the head's.
+
+use std::ops::Range;
+
+use crate::core::Sequence;
+use crate::model::Shape;
+
+impl Shape {
+    /// Of reading a prompt of so many tokens once, up to the distribution of the first token after it.
+    pub fn prefill_flops(&self, prompt: usize) -> f64 {
+        self.blocks_flops(0..prompt) + self.head_flops()
+    }
+
+    /// Of the answer's tokens after its first one, which the prompt's pass gave.
+    pub fn decode_flops(&self, prompt: usize, answer: usize) -> f64 {
+        let more = answer.saturating_sub(1);
+        self.blocks_flops(prompt..prompt + more) + more as f64 * self.head_flops()
+    }
+
+    /// Of one pass over prompt and answer, with the head at the answer's tokens alone.
+    pub(crate) fn pass_flops(&self, sequence: &Sequence<'_>) -> f64 {
+        self.blocks_flops(0..sequence.read()) + sequence.answer() as f64 * self.head_flops()
+    }
+
+    /// Of all blocks for tokens at these positions; a token attends to itself and all before it.
+    pub(crate) fn blocks_flops(&self, positions: Range<usize>) -> f64 {
+        let (queries, keys) = ((self.heads * self.head) as f64, (self.kv_heads * self.head) as f64);
+        let (hidden, inner) = (self.hidden as f64, self.intermediate as f64);
+        let weights = hidden * (2.0 * queries + 2.0 * keys + 3.0 * inner);
+        let (tokens, before) = (positions.len() as f64, positions.start as f64);
+        let seen = tokens * before + tokens * (tokens + 1.0) / 2.0;
+        // Each seen position costs a product with its key and one with its value.
+        self.layers as f64 * (2.0 * weights * tokens + 4.0 * queries * seen)
+    }
+
+    /// Of the head for one token.
+    fn head_flops(&self) -> f64 {
+        2.0 * self.hidden as f64 * self.vocabulary as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Family, Rope};
+
+    fn shape() -> Shape {
+        Shape {
+            family: Family::Llama,
+            vocabulary: 7,
+            hidden: 4,
+            intermediate: 10,
+            layers: 2,
+            heads: 2,
+            kv_heads: 1,
+            head: 2,
+            epsilon: 1e-5,
+            rope: Rope { theta: 1e4, llama3: None },
+            bias: false,
+            tied: true,
+            context: 64,
+        }
+    }
+
+    #[test]
+    fn operations_are_those_of_the_products_counted_one_by_one() {
+        let shape = shape();
+        // Query and output 4×4, key and value 4×2, gate, up and down 4×10.
+        let weights = f64::from(2 * 16 + 2 * 8 + 3 * 40);
+        // The third token sees three positions, in 2 heads of width 2, twice.
+        let third = 2.0 * (2.0 * weights + 2.0 * 2.0 * 3.0 * 4.0);
+        assert_eq!(shape.blocks_flops(2..3), third);
+        let head = 2.0 * 4.0 * 7.0;
+        assert_eq!(shape.decode_flops(2, 2), third + head);
+        let apart: f64 = (0..5).map(|i| shape.blocks_flops(i..i + 1)).sum();
+        assert_eq!(shape.prefill_flops(5), apart + head);
+        assert_eq!(shape.decode_flops(5, 1), 0.0);
+    }
+
+    #[test]
+    fn a_pass_over_all_is_prefill_and_decode_together() {
+        let tokens = [0; 9];
+        let (shape, sequence) = (shape(), Sequence { tokens: &tokens, prompt: 5 });
+        assert_eq!(shape.pass_flops(&sequence), shape.prefill_flops(5) + shape.decode_flops(5, 4));
+    }
+}

@@ -1,0 +1,78 @@
+//! One colour for each arm, in every figure and table.
+//!
+//! Okabe's and Ito's colours, which colour-blind people can tell apart, without their yellow, which nobody
+//! can see on white; then four more. The baseline is dark grey. From the seventh arm on lines are dashed too.
+
+/// How an arm is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ink {
+    /// Its colour.
+    pub colour: &'static str,
+    /// Its dashes, as SVG has them; none for a solid line.
+    pub dash: Option<&'static str>,
+}
+
+/// The baseline's colour.
+pub const BASELINE: &str = "#3d3d3d";
+
+const ARMS: [&str; 10] = [
+    "#0072b2", // blue
+    "#d55e00", // vermilion
+    "#009e73", // green
+    "#cc79a7", // purple
+    "#e69f00", // orange
+    "#56b4e9", // sky
+    "#882255", // wine
+    "#6a3d9a", // violet
+    "#8c8c1f", // olive
+    "#8c510a", // brown
+];
+
+const DASHES: [Option<&str>; 4] = [None, Some("7 3"), Some("2.5 2.5"), Some("9 3 2 3")];
+
+/// Arms that share a pattern of dashes.
+const TO_A_DASH: usize = 6;
+
+/// How an arm is drawn, by its place among the arms.
+pub fn of(baseline: usize, arm: usize) -> Ink {
+    if arm == baseline {
+        return Ink { colour: BASELINE, dash: None };
+    }
+    let place = if arm > baseline { arm - 1 } else { arm };
+    Ink { colour: ARMS[place % ARMS.len()], dash: DASHES[(place / TO_A_DASH) % DASHES.len()] }
+}
+
+/// What became of a rollout, by colour: none of them an arm's.
+pub mod fate {
+    /// Learned from.
+    pub const LEARNED: &str = "#12355b";
+    /// All of its group right.
+    pub const RIGHT: &str = "#8fc1d4";
+    /// All of its group wrong.
+    pub const WRONG: &str = "#e8b796";
+    /// Let go from a mixed group, or without an advantage for another reason.
+    pub const MIXED: &str = "#d9d3a5";
+    /// Too old.
+    pub const STALE: &str = "#a894bd";
+    /// Without a verdict.
+    pub const UNSCORABLE: &str = "#6b6b6b";
+    /// On hand at the end.
+    pub const HELD: &str = "#d4d4d4";
+}
+
+/// Text, and what is second to it.
+pub const TEXT: &str = "#222222";
+/// Axis labels.
+pub const FAINT: &str = "#555555";
+/// The grid.
+pub const GRID: &str = "#e4e4e4";
+/// A line at zero, and the foot of a plot.
+pub const RULE: &str = "#8a8a8a";
+
+/// Whether text on a colour should be white.
+pub fn is_dark(colour: &str) -> bool {
+    let part = |from: usize| {
+        colour.get(from..from + 2).and_then(|two| u8::from_str_radix(two, 16).ok()).map_or(0.0, f64::from)
+    };
+    0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5) < 140.0
+}

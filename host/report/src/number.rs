@@ -1,0 +1,110 @@
+//! Numbers as people read them: costs with an SI letter, accuracies in percent, intervals, p-values.
+//!
+//! A number that is not finite is a dash here, whatever went wrong before.
+
+use crate::report::Estimate;
+
+/// What stands where there is no number.
+pub const NONE: &str = "–";
+
+/// A cost to three digits: 953, 41.0k, 1.50M.
+pub fn cost(value: f64) -> String {
+    let Some((scaled, letter)) = scaled(value) else { return NONE.to_owned() };
+    let digits = match scaled.abs() {
+        _ if letter.is_empty() && scaled.fract() == 0.0 => 0,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{letter}")
+}
+
+/// A cost at an axis, as short as it can be: 0, 500, 10k, 1.5M.
+pub fn tick(value: f64) -> String {
+    let Some((scaled, letter)) = scaled(value) else { return NONE.to_owned() };
+    format!("{}{letter}", trimmed(scaled, 2))
+}
+
+/// A share in percent with one digit after the point: 71.3 %.
+pub fn percent(share: f64) -> String {
+    finite(share, |s| format!("{}\u{a0}%", signed(s * 100.0, 1)))
+}
+
+/// A share in percent at an axis: 70 %, 72.5 %.
+pub fn percent_tick(share: f64) -> String {
+    finite(share, |s| format!("{}\u{a0}%", trimmed(s * 100.0, 1)))
+}
+
+/// A difference of shares in percentage points, with its sign: +2.1.
+pub fn points(difference: f64) -> String {
+    finite(difference, |d| {
+        let text = signed(d * 100.0, 1);
+        if d > 0.0 && text != "0.0" { format!("+{text}") } else { text }
+    })
+}
+
+/// How many times: 1.42×.
+pub fn times(ratio: f64) -> String {
+    finite(ratio, |r| format!("{r:.2}×"))
+}
+
+/// A p-value: 0.012, or < 0.001.
+pub fn p_value(p: f64) -> String {
+    finite(p, |p| if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") })
+}
+
+/// A count, its thousands parted: 41,234.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An interval in brackets, in whatever words a number has; nothing where there is none.
+pub fn interval(estimate: &Estimate, words: fn(f64) -> String) -> Option<String> {
+    let (low, high) = (estimate.low?, estimate.high?);
+    Some(format!("[{}, {}]", words(low), words(high)))
+}
+
+/// A share of a count in percent; 0 of 0 is 0.
+pub fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn finite(value: f64, words: impl Fn(f64) -> String) -> String {
+    if value.is_finite() { words(value) } else { NONE.to_owned() }
+}
+
+/// With a true minus sign, and no minus before zero.
+fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{:.digits$}", value.abs());
+    let zero = text.chars().all(|c| matches!(c, '0' | '.'));
+    if value < 0.0 && !zero { format!("−{text}") } else { text }
+}
+
+/// Without zeros at the end.
+fn trimmed(value: f64, digits: usize) -> String {
+    let text = signed(value, digits);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Below a thousand, and the letter for the rest.
+fn scaled(value: f64) -> Option<(f64, &'static str)> {
+    if !value.is_finite() {
+        return None;
+    }
+    let letters = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"];
+    let mut scaled = value;
+    let mut letter = 0;
+    while scaled.abs() >= 999.5 && letter + 1 < letters.len() {
+        scaled /= 1000.0;
+        letter += 1;
+    }
+    Some((scaled, letters[letter]))
+}

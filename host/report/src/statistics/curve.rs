@@ -1,0 +1,73 @@
+//! Bands around curves: a mean over runs at each point, and where a bootstrap puts it.
+
+use serde::Serialize;
+
+use super::resample::Block;
+use super::scores::iqm;
+use super::{Aggregate, Bootstrap, Scores, Unfit, mean};
+
+/// A curve with its band, a number for each point in each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// The lower ends of the points' intervals.
+    pub low: Vec<f64>,
+    /// The curve.
+    pub middle: Vec<f64>,
+    /// The upper ends.
+    pub high: Vec<f64>,
+}
+
+/// The band of curves, runs × points: at each point the aggregate over runs, and its interval.
+///
+/// It is pointwise: each point's interval holds its level by itself, all of them at once hold less. Runs
+/// are resampled whole (arch, `IIDBootstrap`), where rliable draws them anew for each point; that is the
+/// same distribution at each point, and takes fewer numbers. A median over tasks is, at a point, of one
+/// task: the mean.
+///
+/// Indices from outside: one for each run.
+pub fn band(bootstrap: &Bootstrap, curves: &Scores, aggregate: Aggregate) -> Result<Band, Unfit> {
+    let points: Vec<Vec<f64>> = (0..curves.columns()).map(|point| curves.column(point).collect()).collect();
+    let mut resample = vec![0.0; curves.runs()];
+    let block = Block { count: curves.runs(), runs: curves.runs() };
+    let intervals = bootstrap.intervals(&[block], points.len(), |indices, out| {
+        for (point, out) in points.iter().zip(out) {
+            for (value, run) in resample.iter_mut().zip(indices) {
+                *value = point[*run as usize];
+            }
+            *out = at_point(aggregate, &resample);
+        }
+    })?;
+    Ok(Band {
+        low: intervals.iter().map(|interval| interval.low).collect(),
+        middle: points.iter().map(|runs| at_point(aggregate, runs)).collect(),
+        high: intervals.iter().map(|interval| interval.high).collect(),
+    })
+}
+
+/// The aggregate of the runs' values at one point.
+fn at_point(aggregate: Aggregate, runs: &[f64]) -> f64 {
+    match aggregate {
+        Aggregate::Mean | Aggregate::Median => mean(runs.iter().copied()),
+        Aggregate::Iqm => iqm(runs.to_vec()),
+        Aggregate::OptimalityGap { gamma } => gamma - mean(runs.iter().map(|score| score.min(gamma))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_share_their_runs() {
+        let curves =
+            Scores::new(&[[0.0, 10.0, 5.0], [1.0, 20.0, 5.0]]).expect("the test's own table is whole");
+        let given = [vec![0, 0], vec![1, 1]];
+        let bootstrap = Bootstrap { level: 0.5, draws: super::super::Draws::Given(&given) };
+        for aggregate in [Aggregate::Mean, Aggregate::Median, Aggregate::Iqm] {
+            let band = band(&bootstrap, &curves, aggregate).expect("two resamples fit two runs");
+            assert_eq!(band.low, [0.25, 12.5, 5.0]);
+            assert_eq!(band.middle, [0.5, 15.0, 5.0]);
+            assert_eq!(band.high, [0.75, 17.5, 5.0]);
+        }
+    }
+}
