@@ -234,6 +234,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         state: String::new(),
         accuracy: None,
         scores: Vec::new(),
+        world: None,
         training: None,
     }
 }

@@ -638,3 +638,65 @@ fn a_model_that_was_trained_is_trained_on() {
     let (_, end) = record(&scratch.path().join("out"));
     assert_eq!(score("more"), end.accuracy.unwrap(), "the same weights give the same score");
 }
+
+// ---- what a run computes, and how long it takes
+
+#[test]
+fn a_budget_of_operations_ends_a_run() {
+    let whole = with(CONFIG);
+    trained(&whole, &["run.toml", "--out", "out"]);
+    let (steps, end) = record(&whole.path().join("out"));
+    let spent: Vec<f64> = steps.iter().map(|s| s.compute.flops.total()).collect();
+    assert!(spent.windows(2).all(|pair| pair[0] < pair[1]), "{spent:?}");
+    assert_eq!(end.compute, steps[steps.len() - 1].compute);
+    let compute = end.compute;
+    assert!(compute.prompt_tokens > 0 && compute.trained_tokens > 0);
+    assert_eq!(compute.optimizer_steps, steps.len() as u64);
+    assert!(compute.flops.prefill < compute.flops.training && compute.flops.decode < compute.flops.training);
+
+    // Passed by the update of the third step: after it nothing is sampled.
+    let most = f64::midpoint(spent[1], spent[2]);
+    let limited = with(&CONFIG.replace("rollouts = 4000", &format!("flops = {most:e}")));
+    trained(&limited, &["run.toml", "--out", "out"]);
+    let (fewer, end) = record(&limited.path().join("out"));
+    assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
+    assert_eq!(fewer.len(), 3);
+    assert_eq!(fewer.last().map(|s| s.compute), steps.get(2).map(|s| s.compute));
+}
+
+#[test]
+fn a_budget_of_seconds_ends_a_run_and_times_lie_beside_the_record() {
+    let endless = CONFIG.replace("rollouts = 4000", "seconds = 0.2").replace("steps = 6", "steps = 100000");
+    let scratch = with(&endless);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let run = scratch.path().join("out");
+    let (steps, end) = record(&run);
+    assert_eq!(end.reason, "the budget is spent");
+    let times = allot_record::Times::read(&run).unwrap();
+    let mut seconds = Vec::new();
+    for time in &times[1..] {
+        let allot_record::Time::Step { seconds: s, .. } = time else { panic!("{time:?}") };
+        seconds.push(*s);
+    }
+    assert!(matches!(&times[0], allot_record::Time::Machine(m) if m.cores > 0 && m.device == "cpu"));
+    assert_eq!(seconds.len(), steps.len() + 1);
+    // The last step is the one that passed it, or trained on what was left then.
+    assert!(seconds.last().unwrap().of_steps() >= 0.2);
+    assert!(seconds[seconds.len() - 3].of_steps() < 0.2, "{seconds:?}");
+    assert!(seconds[0].of_steps() == 0.0 && seconds[0].evaluating > 0.0);
+}
+
+#[test]
+fn the_score_is_taken_where_rollouts_pass_a_multiple() {
+    let config = CONFIG.replace("every = 2\nrollouts = 2", "every_rollouts = 150\nrollouts = 4");
+    let scratch = with(&config);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let (steps, _) = record(&scratch.path().join("out"));
+    // 64 rollouts a step: 150 is passed by the third, 300 by the fifth.
+    let scored: Vec<u32> = steps.iter().filter(|s| s.accuracy.is_some()).map(|s| s.step + 1).collect();
+    assert_eq!(scored, [3, 5]);
+    let names: Vec<&str> = steps[2].scores.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..3], ["eval/held-out/avg@4", "eval/held-out/pass@2", "eval/held-out/pass@4"]);
+    let value = |i: usize| steps[2].scores[i].1;
+    assert!(value(0) <= value(1) && value(1) <= value(2));
+}

@@ -2,12 +2,15 @@
 
 mod build;
 mod check;
+mod compare;
 mod new;
 mod policies;
 mod pretrain;
 mod replay;
+mod report;
 mod simulate;
 mod train;
+mod watch;
 
 use std::io::Write;
 
@@ -31,6 +34,12 @@ enum Command {
     Check(check::Check),
     /// Train a language model under a policy
     Train(train::Train),
+    /// Compare policies over seeds, under one budget
+    Compare(compare::Compare),
+    /// What runs came to: a page, figures and tables, from their records alone
+    Report(report::ReportRuns),
+    /// Look at runs while they go on: curves, waste, rates, time left
+    Watch(watch::Watch),
     /// Run a policy in the coin-flip world, in seconds
     Simulate(simulate::Simulate),
     /// Make a small model from nothing, by sloppy demonstrations, in minutes
@@ -66,6 +75,9 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::Policies(command) => policies::run(&command, screen),
         Command::Check(command) => check::run(&command, screen),
         Command::Train(command) => train::run(&command, screen),
+        Command::Compare(command) => compare::run(&command, screen),
+        Command::Report(command) => report::run(&command, screen),
+        Command::Watch(command) => watch::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
         Command::Pretrain(command) => pretrain::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),

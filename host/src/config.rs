@@ -1,6 +1,7 @@
 //! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
 //! simulated run and a training run have of their own is in [`simulate`] and [`train`].
 
+pub mod compare;
 pub mod reward;
 pub mod simulate;
 pub mod train;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
 use allot_engine::{Engine, Sample};
+use allot_report::statistics::mean_pass_at_k;
 use allot_tasks::Problem;
 
 use crate::outputs::rollouts::{Purpose, Row};
@@ -105,10 +106,7 @@ impl Evaluation {
             let (name, k) = (&set.name, self.rollouts);
             let average = average(&all);
             parts.push((format!("eval/{name}/avg@{k}"), average));
-            if k > 1 {
-                let passed = all.iter().filter(|t| t.correct > 0).count();
-                parts.push((format!("eval/{name}/pass@{k}"), passed as f64 / all.len().max(1) as f64));
-            }
+            parts.extend(passes(k).filter_map(|k| Some((format!("eval/{name}/pass@{k}"), passed(&all, k)?))));
             if sources.len() > 1 {
                 let one = |(source, tallies): (&&str, &Vec<Tally>)| {
                     (format!("eval/{name}/{source}"), self::average(tallies))
@@ -149,6 +147,19 @@ impl Evaluation {
             text,
         }
     }
+}
+
+/// The ks that pass@k is told for: powers of two, and the rollouts of a problem.
+fn passes(rollouts: u32) -> impl Iterator<Item = u32> {
+    let powers = (1..31).map(|i| 1 << i).take_while(move |k| *k < rollouts);
+    powers.chain((rollouts > 1).then_some(rollouts))
+}
+
+/// pass@k without bias, over the problems that have so many answers with a verdict; none where no problem
+/// has.
+fn passed(tallies: &[Tally], k: u32) -> Option<f64> {
+    let enough = tallies.iter().filter(|t| t.scored >= k).map(|t| (t.scored, t.correct));
+    mean_pass_at_k(&enough.collect::<Vec<_>>(), k)
 }
 
 /// avg@k: the mean over problems of the share of right answers; problems without a verdict left out.

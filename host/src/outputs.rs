@@ -4,6 +4,8 @@
 //! The record is enough to ask a policy everything again; these files are for people who look at a run.
 //! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
 
+mod columns;
+pub mod compared;
 pub mod metrics;
 mod part;
 pub mod rollouts;

@@ -99,6 +99,7 @@ impl<'a> Simulation<&'a Policy> {
             accuracy: Some(simulation.world.engine.accuracy()),
             scores: Vec::new(),
             training: None,
+            world: serde_json::to_value(&config.world).ok(),
         };
         Ok((simulation, head))
     }

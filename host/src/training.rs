@@ -226,6 +226,7 @@ impl<'a> Prepared<'a> {
             state: hex(&world.state),
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
+            world: None,
             training: Some(serde_json::json!({
                 "weights": fingerprint,
                 "parameters": self.shape.parameters(),

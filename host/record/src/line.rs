@@ -70,6 +70,9 @@ pub struct Head {
     /// sampling, the loss, the optimizer. No path and no name of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<serde_json::Value>,
+    /// The made world of a simulated run, its numbers in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<serde_json::Value>,
 }
 
 /// What one call of a policy may use.

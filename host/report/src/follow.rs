@@ -50,10 +50,10 @@ pub struct Follower {
     fold: Fold,
     /// Bytes of the record taken so far.
     taken: u64,
-    /// Lines of the times taken so far.
-    times: usize,
-    /// Why the rest can't be believed.
-    trouble: Option<String>,
+    /// Lines of the times taken so far, and the file's length then.
+    times: (usize, u64),
+    /// Why the rest can't be believed, and the record's length then.
+    trouble: Option<(String, u64)>,
 }
 
 impl Follower {
@@ -61,48 +61,60 @@ impl Follower {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let (_, head) = Reader::open(path)?;
         let fold = Fold::new(path.display().to_string(), head, &[]);
-        Ok(Self { path: path.to_owned(), fold, taken: 0, times: 0, trouble: None })
+        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), trouble: None })
     }
 
-    /// Takes what was written since. A record that got shorter belongs to a run that was taken up again
-    /// from a checkpoint: it is read anew.
+    /// Takes what was written since. A record that got shorter, or that could not be believed and changed,
+    /// belongs to a run that was taken up again from a checkpoint: it is read anew.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("record.jsonl");
-        let failed = |error| RecordError::File { verb: "read", path: path.clone(), error };
-        let mut file = File::open(&path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() < self.taken {
+        let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
+        let found = length(&path);
+        let mended = self.trouble.as_ref().is_some_and(|(_, then)| *then != found);
+        if found < self.taken || mended || length(&self.path.join("times.jsonl")) < self.times.1 {
             *self = Self::open(&self.path)?;
         }
-        let times = Times::read(&self.path).unwrap_or_default();
-        if times.len() < self.times {
-            *self = Self::open(&self.path)?;
+        if self.trouble.is_none() && found > self.taken {
+            self.lines(&path, found)?;
         }
-        times[self.times..].iter().for_each(|time| self.fold.time(time));
-        self.times = times.len();
-        if self.trouble.is_some() {
-            return Ok(());
-        }
-        let first = self.taken == 0;
+        // After the record: a step is written down before its time.
+        self.clock();
+        Ok(())
+    }
+
+    fn lines(&mut self, path: &Path, found: u64) -> Result<(), RecordError> {
+        let failed = |error| RecordError::File { verb: "read", path: path.to_owned(), error };
+        let mut file = File::open(path).map_err(failed)?;
         file.seek(SeekFrom::Start(self.taken)).map_err(failed)?;
         let mut lines = BufReader::new(file);
         let mut bytes = Vec::new();
-        let mut head = first;
         loop {
             bytes.clear();
             lines.read_until(b'\n', &mut bytes).map_err(failed)?;
             if bytes.last() != Some(&b'\n') {
                 return Ok(());
             }
+            let head = self.taken == 0;
             self.taken += bytes.len() as u64;
-            if std::mem::take(&mut head) {
+            if head {
                 continue;
             }
             let line = serde_json::from_slice::<Line>(&bytes).map_err(|error| error.to_string());
             if let Err(reason) = line.and_then(|line| self.fold.take(line, &mut |_| {})) {
-                self.trouble = Some(reason);
+                self.trouble = Some((reason, found));
                 return Ok(());
             }
         }
+    }
+
+    fn clock(&mut self) {
+        let length = std::fs::metadata(self.path.join("times.jsonl")).map_or(0, |m| m.len());
+        if length == self.times.1 {
+            return;
+        }
+        let times = Times::read(&self.path).unwrap_or_default();
+        times.iter().skip(self.times.0).for_each(|time| self.fold.time(time));
+        self.times = (times.len(), length);
     }
 
     /// The history so far.
@@ -112,6 +124,41 @@ impl Follower {
 
     /// Why it goes no further, where it can't be believed any more.
     pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.trouble.as_ref().map(|(reason, _)| reason.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A simulated run's record of three steps.
+    const RECORD: &str = include_str!("../../../tests/cases/report/three-steps.jsonl");
+
+    #[test]
+    fn a_run_that_is_followed_line_by_line_comes_to_what_a_reader_finds() {
+        let folder = std::env::temp_dir().join(format!("allot-follow-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        let path = folder.join("record.jsonl");
+        let lines: Vec<&str> = RECORD.split_inclusive('\n').collect();
+        std::fs::write(&path, lines[0]).expect("a scratch file");
+        let mut follower = Follower::open(&folder).expect("a head");
+        let whole = |n: usize| lines[..n].concat();
+        // Whole lines, half ones, and a record that is cut back to a checkpoint.
+        for n in (1..=lines.len()).chain([3, 2, lines.len()]) {
+            std::fs::write(&path, whole(n) + "{\"kind\":").expect("a scratch file");
+            follower.poll().expect("it is there");
+            let steps = lines[..n].iter().filter(|l| l.starts_with("{\"kind\":\"step\"")).count();
+            assert_eq!(follower.history().steps.len(), steps, "{n}");
+            assert_eq!(follower.trouble(), None);
+        }
+        std::fs::write(&path, RECORD).expect("a scratch file");
+        follower.poll().expect("it is there");
+        let read = read(&folder, &mut |_| {}).expect("it is there");
+        assert_eq!(read.troubles, Vec::<String>::new());
+        assert_eq!(read.steps, follower.history().steps);
+        assert_eq!(read.fates, follower.history().fates);
+        assert_eq!(read.fates.total(), read.end.as_ref().map_or(0, |end| end.spent.run_rollouts));
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 }

@@ -27,6 +27,8 @@ pub struct History {
     pub end: Option<End>,
     /// What is wrong with the record, in words.
     pub troubles: Vec<String>,
+    /// Pilots, commits and truncated ones of a step that has no end.
+    open: (u64, u64, u64),
 }
 
 /// A score on what is held out.
@@ -172,6 +174,7 @@ impl Fold {
             fates: Fates::default(),
             end: None,
             troubles: Vec::new(),
+            open: (0, 0, 0),
         };
         Self {
             history,
@@ -199,7 +202,18 @@ impl Fold {
                     self.history.machines.push(machine.clone());
                 }
             }
-            Time::Step { steps, seconds } => _ = self.times.insert(*steps, seconds.of_steps()),
+            Time::Step { steps, seconds } => {
+                let seconds = seconds.of_steps();
+                self.times.insert(*steps, seconds);
+                // A run writes a step down before its time.
+                let index = (*steps as usize).checked_sub(1);
+                if let Some(step) = index.and_then(|i| self.history.steps.get_mut(i)) {
+                    step.costs.seconds = Some(seconds);
+                }
+                for score in self.history.scores.iter_mut().filter(|s| s.steps == *steps) {
+                    score.costs.seconds = Some(seconds);
+                }
+            }
         }
     }
 
@@ -365,6 +379,7 @@ impl Fold {
     fn end(&mut self, end: End, each: &mut dyn FnMut(Rollout)) {
         let steps = self.history.steps.len() as u32;
         let open = std::mem::take(&mut self.step);
+        self.history.open = (open.pilots, open.commits, open.truncated);
         let mut fates = open.fates;
         for rollout in std::mem::take(&mut self.on_hand).into_values() {
             fates.held += 1;
@@ -383,9 +398,22 @@ impl Fold {
         Costs { spent, compute, seconds: self.times.get(&steps).copied() }
     }
 
-    /// The history as it is now.
-    pub fn finish(self) -> History {
+    /// The history as it is now. What a step without an end sampled is on hand.
+    pub fn finish(mut self) -> History {
+        if self.history.end.is_none() {
+            let open = std::mem::take(&mut self.step);
+            self.history.open = (open.pilots, open.commits, open.truncated);
+            let held = Fates { held: self.on_hand.len() as u64, ..open.fates };
+            self.history.fates.add(&held);
+        }
         self.history
+    }
+}
+
+impl History {
+    /// Pilots, commits and truncated ones among rollouts sampled after the last step.
+    pub fn unfinished_step(&self) -> (u64, u64, u64) {
+        self.open
     }
 }
 

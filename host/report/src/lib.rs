@@ -4,10 +4,17 @@
 //! [`statistics`] has.
 
 pub mod axis;
+pub mod colour;
+pub mod compare;
+pub mod figure;
 pub mod follow;
 pub mod history;
+pub mod number;
+pub mod page;
 pub mod report;
+pub mod scores;
 pub mod statistics;
+pub mod tables;
 
 pub use axis::{Axis, Costs};
 pub use history::{Fates, History};

@@ -50,7 +50,7 @@ pub fn times(ratio: f64) -> String {
 
 /// A p-value: 0.012, or < 0.001.
 pub fn p_value(p: f64) -> String {
-    finite(p, |p| if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") })
+    finite(p, |p| if p < 0.001 { "<\u{a0}0.001".to_owned() } else { format!("{p:.3}") })
 }
 
 /// A count, its thousands parted: 41,234.

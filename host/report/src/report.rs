@@ -153,11 +153,17 @@ pub struct Reached {
     pub median_low: Option<f64>,
     /// Its upper end.
     pub median_high: Option<f64>,
-    /// The mean cost, restricted to the horizon.
+    /// The mean cost, restricted to the horizon. NaN where no run was looked at so far and one is open.
     pub restricted: Estimate,
     /// How many times the baseline's restricted mean is this arm's, by paired seeds. Above 1 the arm is
     /// cheaper. None for the baseline, and where seeds can't be paired.
     pub ratio: Option<Estimate>,
+    /// Seeds that the ratio is of: both runs reached the target, or were looked at up to the horizon.
+    pub pairs: usize,
+    /// Whether costs differ: Student's t on the pairs, two-sided.
+    pub p: Option<f64>,
+    /// The same after Holm's correction over all arms.
+    pub holm: Option<f64>,
     /// Share of runs that have reached the target by a cost: where it steps up, with its interval.
     pub curve: Vec<(f64, Estimate)>,
 }

@@ -1,8 +1,6 @@
 //! `allot train`: a language model, trained under a policy.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -19,7 +17,7 @@ use crate::run::{self, Rest};
 use crate::step::Stop;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{folder, resume, shipped};
+use crate::{comparison, folder, interrupt, resume, shipped};
 use allot_record::{Line, Record, hex};
 
 /// Train a language model under a policy
@@ -49,6 +47,9 @@ pub struct Train {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
+    /// Pause when standard input ends, for processes that start this one
+    #[arg(long, hide = true)]
+    tied: bool,
 }
 
 /// Runs it.
@@ -114,7 +115,11 @@ fn go(
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
-    let stop = listen();
+    let stop = interrupt::listen("the step at hand is finished first, and saved; again to stop at once");
+    if command.tied {
+        interrupt::tie(&stop);
+    }
+    let _held = comparison::lock(place.folder)?;
     let found = match &command.resume {
         Some(run) => resume::last(run, config, place, prepared, screen)?,
         None => None,
@@ -260,26 +265,4 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         let dtype = if config.model.dtype == Precision::Bf16 { "bf16" } else { "f32" };
         row("device", format!("{}, in {dtype}", config.model.device));
     }
-}
-
-/// Waits for Ctrl-C on a thread of its own: the first one asks for a pause, a second one ends the
-/// program.
-fn listen() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let Ok(runtime) = runtime else { return };
-        runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                use std::io::Write as _;
-                if asked.swap(true, Ordering::SeqCst) {
-                    std::process::exit(130);
-                }
-                let words = "\nthe step at hand is finished first, and saved; again to stop at once";
-                let _ = writeln!(std::io::stderr(), "{words}");
-            }
-        });
-    });
-    stop
 }

@@ -6,6 +6,7 @@ use allot_allocation::advantage::Scale;
 use allot_engine::CoinConfig;
 use serde::{Deserialize, Serialize};
 
+use super::compare::CompareConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig};
 use crate::run::Every;
 use crate::trouble::Result;
@@ -29,6 +30,9 @@ pub struct SimulateConfig {
     /// The coin-flip world.
     #[serde(default)]
     pub world: CoinConfig,
+    /// What it is compared with, for `allot compare`; a single run passes over it.
+    #[serde(default, skip_serializing)]
+    pub compare: Option<CompareConfig>,
 }
 
 /// When the score is taken.
@@ -65,6 +69,7 @@ impl SimulateConfig {
         let config: Self = super::parse(text, name)?;
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         config.evaluation.when(name)?;
+        config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         Ok(config)
     }
 }

@@ -11,6 +11,7 @@ use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
+use super::compare::CompareConfig;
 use super::reward::RewardConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig};
 use crate::hub;
@@ -55,6 +56,9 @@ pub struct TrainConfig {
     /// Problems from generators.
     #[serde(default)]
     pub tasks: Vec<TaskConfig>,
+    /// What it is compared with, for `allot compare`; a single run passes over it.
+    #[serde(default, skip_serializing)]
+    pub compare: Option<CompareConfig>,
 }
 
 /// What is trained, and where.
@@ -196,6 +200,7 @@ impl TrainConfig {
         ];
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
         config.evaluation.when(name)?;
+        config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         config.check(name)?;
         Ok(config)
     }

@@ -25,7 +25,7 @@
 //! | | | `alloc/effective`: rollouts trained on whose advantage is not 0 |
 //! | | | `alloc/age`: mean age of the rollouts trained on, in model updates |
 //! | | | `alloc/sampled`, `alloc/unscorable`, `alloc/groups`, `alloc/flat`: the step's rollouts, groups trained on |
-//! | | | `accuracy`, `eval/SET/avg@K`, `eval/SET/pass@K`, `eval/SET/SOURCE`: held-out scores, in the steps after which they were taken |
+//! | | | `accuracy`, `eval/SET/avg@K`, `eval/SET/pass@K` (K each power of two, too), `eval/SET/SOURCE`: held-out scores, in the steps after which they were taken |
 //! | | | `tokens_per_second`: generated tokens of the step over its seconds |
 
 use std::fs::File;

@@ -12,7 +12,7 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
 };
 
-use crate::colour;
+use crate::colour::{self, Ink};
 
 /// A sheet that is drawn on from several sides.
 pub type Shared = Rc<RefCell<Sheet>>;
@@ -100,6 +100,14 @@ impl Sheet {
                 self.body,
                 r##"<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour}" stroke="#ffffff" stroke-width="1"/>"##
             );
+        }
+    }
+
+    /// A dot for an arm: a ring, where its line is dashed.
+    pub fn mark(&mut self, (x, y): (f64, f64), radius: f64, ink: Ink) {
+        self.dot((x, y), radius, ink.colour);
+        if ink.dash.is_some() {
+            self.dot((x, y), radius - 2.5, "#ffffff");
         }
     }
 

@@ -1,0 +1,274 @@
+//! Runs compared: from histories to a [`Report`]. All sentences and numbers of a report are made here.
+
+mod arms;
+mod costs;
+mod fairness;
+mod finals;
+mod uses;
+mod verdict;
+
+use serde::Deserialize;
+
+use crate::axis::Axis;
+use crate::history::History;
+use crate::report::{Curve, Estimate, Report, State};
+use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
+
+pub use arms::Group;
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Question {
+    /// The arm that others are measured against, by its name; by default the first one.
+    pub baseline: Option<String>,
+    /// Accuracies to be reached. Without one, what the baseline comes to at the end is taken.
+    pub targets: Vec<f64>,
+    /// The axis that costs are told in; by default that of the runs' budget.
+    pub axis: Option<Axis>,
+    /// A difference in accuracy that does not matter.
+    pub margin: Option<f64>,
+    /// The order of the arms, by name; others follow.
+    pub order: Vec<String>,
+}
+
+/// The difference in accuracy that does not matter, where nothing else is said: a point.
+pub const MARGIN: f64 = 0.01;
+
+/// How sure intervals are.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Resamples of a bootstrap: enough for the third digit of an interval's end.
+const RESAMPLES: u32 = 5000;
+
+/// Points of a curve.
+const POINTS: usize = 60;
+
+/// The seeded bootstrap of all intervals here: a report made twice is the same.
+fn bootstrap() -> Bootstrap<'static> {
+    Bootstrap { level: CONFIDENCE, ..Bootstrap::seeded(1, RESAMPLES) }
+}
+
+/// Compares runs. `notes` are what is known of runs that could not be read. Also gives the groups that the
+/// report's arms were made of.
+///
+/// Fails in words where there is nothing to compare, or where the baseline is none of the arms.
+pub fn compare(
+    histories: Vec<History>,
+    question: &Question,
+    notes: Vec<String>,
+) -> Result<(Report, Vec<Group>), String> {
+    let mut notes = notes;
+    for history in &histories {
+        notes.extend(history.troubles.iter().map(|trouble| format!("`{}`: {trouble}", history.run)));
+    }
+    let groups = arms::grouped(histories, &question.order, &mut notes)?;
+    let baseline = match &question.baseline {
+        None => 0,
+        Some(name) => groups.iter().position(|g| g.is_called(name)).ok_or_else(|| {
+            let names: Vec<String> = groups.iter().map(|g| format!("`{}`", g.name)).collect();
+            format!("no run belongs to the baseline `{name}`; there are {}", names.join(", "))
+        })?,
+    };
+    let axes = axes(&groups, question.axis, &mut notes);
+    let axis = axes[0];
+    let margin = question.margin.unwrap_or(MARGIN);
+    let finals = finals::finals(&groups, baseline);
+    let differences = finals::differences(&groups, baseline);
+    let targets = costs::wanted(&groups, baseline, &question.targets, &mut notes);
+    let targets = costs::targets(&groups, baseline, &targets, &axes);
+    let (warnings, differing) = fairness::look(&groups, axis);
+    let verdicts = verdict::verdicts(&verdict::Seen {
+        groups: &groups,
+        baseline,
+        axis,
+        margin,
+        asked: !question.targets.is_empty(),
+        targets: &targets,
+        finals: &finals,
+        differences: &differences,
+    });
+    notes.extend(fairness::seeds(&groups));
+    let curves = axes.iter().flat_map(|axis| curves(&groups, *axis)).collect();
+    let report = Report {
+        title: title(&groups),
+        shared: fairness::shared(&groups),
+        axis,
+        axes,
+        confidence: CONFIDENCE,
+        baseline,
+        arms: groups.iter().map(Group::arm).collect(),
+        warnings,
+        notes,
+        verdicts,
+        curves,
+        targets,
+        parts: finals::parts(&groups),
+        finals,
+        differences,
+        uses: uses::uses(&groups),
+        trends: uses::trends(&groups, axis),
+        differing,
+    };
+    Ok((report, groups))
+}
+
+/// Each arm's accuracies on each part of what is held out, runs × parts × points of the main axis: what
+/// rliable reads. Runs that did not come so far have none (NaN).
+pub fn scores(report: &Report, groups: &[Group]) -> (Vec<String>, Vec<(String, Vec<Vec<Vec<f64>>>)>) {
+    let parts = finals::part_names(groups);
+    let end = groups.iter().flat_map(|g| &g.runs).filter_map(|r| cost(r, report.axis)).fold(0.0, f64::max);
+    let grid: Vec<f64> = (0..=POINTS).map(|i| end * i as f64 / POINTS as f64).collect();
+    let run = |history: &History| {
+        let part = |name: &String| {
+            let points: Vec<(f64, f64)> = history
+                .scores
+                .iter()
+                .filter_map(|s| Some((s.costs.on(report.axis)?, finals::part(s, name)?)))
+                .collect();
+            grid.iter().map(|x| between(&points, *x).unwrap_or(f64::NAN)).collect()
+        };
+        parts.iter().map(part).collect()
+    };
+    let arm = |g: &Group| (g.name.clone(), g.runs.iter().map(run).collect());
+    (parts.clone(), groups.iter().map(arm).collect())
+}
+
+/// The axes that every run knows, the main one first: the one that was asked for, or else that of the
+/// budget.
+fn axes(groups: &[Group], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<Axis> {
+    let runs = || groups.iter().flat_map(|g| &g.runs);
+    let known = |axis: Axis| runs().all(|run| run.scores.iter().all(|s| s.costs.on(axis).is_some()));
+    let mut axes: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| known(*axis)).collect();
+    let budget = runs().next().map_or(Axis::Rollouts, |run| {
+        let (limits, ceilings) = (run.head.limits, run.head.ceilings);
+        match (limits.run_rollouts, limits.run_tokens, ceilings.flops, ceilings.seconds) {
+            (Some(_), ..) => Axis::Rollouts,
+            (_, Some(_), ..) => Axis::Tokens,
+            (_, _, Some(_), _) => Axis::Flops,
+            (.., Some(_)) => Axis::Seconds,
+            _ => Axis::Rollouts,
+        }
+    });
+    let mut main = asked.unwrap_or(budget);
+    if !axes.contains(&main) {
+        let words = main.words();
+        notes.push(format!("not every run knows its {words}, so that costs are told in rollouts"));
+        main = Axis::Rollouts;
+    }
+    axes.retain(|axis| *axis != main);
+    axes.insert(0, main);
+    axes
+}
+
+/// What a run cost by its last score.
+fn cost(history: &History, axis: Axis) -> Option<f64> {
+    history.scores.last().and_then(|s| s.costs.on(axis))
+}
+
+/// The arms' accuracies against an axis, each as far as all its runs go.
+fn curves(groups: &[Group], axis: Axis) -> Vec<Curve> {
+    let curve = |(arm, group): (usize, &Group)| {
+        let runs: Vec<Vec<(f64, f64)>> = group
+            .runs
+            .iter()
+            .map(|run| run.scores.iter().filter_map(|s| Some((s.costs.on(axis)?, s.accuracy))).collect())
+            .collect();
+        Curve { axis, arm, points: mean_curve(&runs) }
+    };
+    groups.iter().enumerate().map(curve).collect()
+}
+
+/// The mean over runs of curves with points of their own, with its band: at even distances, from where the
+/// last one begins to where the first one ends.
+fn mean_curve(runs: &[Vec<(f64, f64)>]) -> Vec<(f64, Estimate)> {
+    let first = runs.iter().map(|r| r.first().map_or(f64::INFINITY, |p| p.0)).fold(0.0, f64::max);
+    let last = runs.iter().map(|r| r.last().map_or(0.0, |p| p.0)).fold(f64::INFINITY, f64::min);
+    if !(first.is_finite() && last.is_finite() && last >= first) {
+        return Vec::new();
+    }
+    let points = if last > first { POINTS } else { 0 };
+    let grid: Vec<f64> =
+        (0..=points).map(|i| first + (last - first) * i as f64 / points.max(1) as f64).collect();
+    let rows: Vec<Vec<f64>> =
+        runs.iter().map(|run| grid.iter().filter_map(|x| between(run, *x)).collect()).collect();
+    let Ok(scores) = Scores::new(&rows) else { return Vec::new() };
+    let Ok(band) = band(&Bootstrap::seeded(1, 2000), &scores, Aggregate::Mean) else { return Vec::new() };
+    let several = runs.len() > 1;
+    grid.into_iter()
+        .enumerate()
+        .map(|(i, x)| {
+            let end = |ends: &[f64]| several.then_some(ends[i]);
+            (x, Estimate { value: band.middle[i], low: end(&band.low), high: end(&band.high) })
+        })
+        .collect()
+}
+
+/// The value of a curve at a place: on the line between the points beside it, none outside of them.
+fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = points.iter().position(|p| p.0 >= x)?;
+    let (x1, y1) = points[after];
+    if x1 == x || after == 0 {
+        return (x1 == x).then_some(y1);
+    }
+    let (x0, y0) = points[after - 1];
+    Some(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+}
+
+/// An estimate as a report has it: with one run there is no interval.
+fn told(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: usize) -> Option<Estimate> {
+    let estimate = estimate.ok()?;
+    let end = |x: f64| (runs > 1 && x.is_finite()).then_some(x);
+    let (low, high) = (end(estimate.interval.low), end(estimate.interval.high));
+    Some(Estimate { value: estimate.value, low, high })
+}
+
+/// A mean over runs, with its interval.
+fn mean(values: &[f64]) -> Estimate {
+    let scores = Scores::of_one_task(values);
+    let estimate = scores.and_then(|scores| statistics::aggregate(&bootstrap(), &scores, Aggregate::Mean));
+    told(estimate, values.len()).unwrap_or(Estimate { value: f64::NAN, low: None, high: None })
+}
+
+fn title(groups: &[Group]) -> String {
+    let runs: usize = groups.iter().map(|g| g.runs.len()).sum();
+    let mut seeds: Vec<u64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.head.seed)).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let count = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let arms = if groups.len() == 1 { "1 policy".to_owned() } else { format!("{} policies", groups.len()) };
+    format!("{arms}, {}, {}", count(seeds.len(), "seed"), count(runs, "run"))
+}
+
+/// How a run ended.
+fn state(history: &History) -> State {
+    match &history.end {
+        Some(end) if end.normal => State::Finished,
+        Some(_) => State::Failed,
+        None => State::Unfinished,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_has_no_value_outside_of_its_points() {
+        let points = [(1.0, 0.0), (3.0, 1.0)];
+        assert_eq!(between(&points, 2.0), Some(0.5));
+        assert_eq!(between(&points, 1.0), Some(0.0));
+        assert_eq!(between(&points, 3.0), Some(1.0));
+        assert_eq!((between(&points, 0.5), between(&points, 3.5)), (None, None));
+    }
+
+    #[test]
+    fn a_mean_curve_goes_as_far_as_all_runs_do() {
+        let curve = mean_curve(&[vec![(0.0, 0.0), (10.0, 1.0)], vec![(0.0, 0.0), (4.0, 0.8)]]);
+        let (x, y) = curve[curve.len() - 1];
+        assert!(x == 4.0 && (y.value - 0.6).abs() < 1e-12, "{y:?}");
+        assert!(y.low.is_some());
+        let one = mean_curve(&[vec![(0.0, 0.25)]]);
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0].1, Estimate { value: 0.25, low: None, high: None });
+    }
+}

@@ -1,0 +1,240 @@
+//! Which runs belong together: the runs of an arm differ in their seed and in nothing else.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{cost, state};
+use crate::axis::{Axis, Costs};
+use crate::history::History;
+use crate::report::{Arm, Row, State};
+
+/// The runs of an arm, by seed.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What the arm is called.
+    pub name: String,
+    /// What its runs were told, seeds left out, by key.
+    pub told: BTreeMap<String, String>,
+    /// Its runs, each seed once.
+    pub runs: Vec<History>,
+}
+
+impl Group {
+    /// Whether somebody means this arm by a name: its own, or that of its policy.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.runs[0].head.policy.name == name
+    }
+
+    /// The finished runs.
+    pub fn finished(&self) -> impl Iterator<Item = &History> {
+        self.runs.iter().filter(|run| state(run) == State::Finished)
+    }
+
+    /// The arm, as a report shows it.
+    pub fn arm(&self) -> Arm {
+        let head = &self.runs[0].head;
+        Arm {
+            name: self.name.clone(),
+            policy: head.policy.name.clone(),
+            version: head.policy.version.clone(),
+            sha256: head.policy.sha256.clone(),
+            settings: head.run.settings.iter().map(|(name, v)| (name.clone(), v.to_string())).collect(),
+            runs: self.runs.iter().map(row).collect(),
+        }
+    }
+}
+
+fn row(run: &History) -> Row {
+    let accuracies = || run.scores.iter().map(|s| s.accuracy);
+    let costs = run.steps.last().map_or_else(Costs::default, |step| step.costs);
+    let costs = match &run.end {
+        Some(end) => Costs { spent: end.spent, compute: end.compute, ..costs },
+        None => costs,
+    };
+    Row {
+        run: run.run.clone(),
+        seed: run.head.seed,
+        state: state(run),
+        reason: run.end.as_ref().map_or_else(|| "no end yet".to_owned(), |end| end.reason.clone()),
+        steps: run.steps.len() as u32,
+        updates: run.steps.iter().filter(|s| s.end.updated).count() as u64,
+        costs,
+        start: accuracies().next().unwrap_or(f64::NAN),
+        last: accuracies().last().unwrap_or(f64::NAN),
+        best: accuracies().fold(f64::NAN, f64::max),
+    }
+}
+
+/// Sorts runs into arms. Runs of another task than most, runs without a score, and second runs of a seed
+/// are left out and told of.
+pub fn grouped(
+    histories: Vec<History>,
+    order: &[String],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Group>, String> {
+    let mut usable = Vec::new();
+    for history in histories {
+        if history.scores.is_empty() {
+            notes.push(format!("`{}` is left out: it has no score", history.run));
+        } else {
+            usable.push(history);
+        }
+    }
+    let mut arms: Vec<(String, Vec<History>)> = Vec::new();
+    for history in of_one_task(usable, notes) {
+        let key = key(&history);
+        match arms.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, runs)) => runs.push(history),
+            None => arms.push((key, vec![history])),
+        }
+    }
+    if arms.is_empty() {
+        return Err("there is no run with a score".to_owned());
+    }
+    let mut groups: Vec<Group> = arms
+        .into_iter()
+        .map(|(_, runs)| {
+            let told = told(&runs[0]);
+            let head = &runs[0].head;
+            let name = head.name.clone().unwrap_or_else(|| head.policy.name.clone());
+            Group { name, told, runs: each_seed_once(runs, notes) }
+        })
+        .collect();
+    name_apart(&mut groups);
+    let place = |group: &Group| order.iter().position(|name| group.is_called(name)).unwrap_or(order.len());
+    groups.sort_by_key(place);
+    Ok(groups)
+}
+
+/// What a run is measured on: weights, problems, or a made world.
+fn task(history: &History) -> String {
+    let head = &history.head;
+    let training = head.training.as_ref().unwrap_or(&Value::Null);
+    let held_out = &training["held_out"]["sha256"];
+    json!([head.engine, head.world, training["weights"], training["problems"]["sha256"], held_out])
+        .to_string()
+}
+
+/// The runs of the task that most of them have; of equals, the one that comes first.
+fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
+    let mut tasks: Vec<(String, usize)> = Vec::new();
+    for history in &histories {
+        let task = task(history);
+        match tasks.iter_mut().find(|(other, _)| *other == task) {
+            Some((_, n)) => *n += 1,
+            None => tasks.push((task, 1)),
+        }
+    }
+    let most = tasks.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    let Some((chosen, _)) = tasks.into_iter().find(|(_, n)| *n == most) else { return histories };
+    let (ours, others): (Vec<_>, Vec<_>) = histories.into_iter().partition(|h| task(h) == chosen);
+    let first = ours.first().map(|h| h.run.clone()).unwrap_or_default();
+    for other in others {
+        notes.push(format!(
+            "`{}` is left out: it is of another task (other weights, problems or held-out problems) than `{first}`",
+            other.run
+        ));
+    }
+    ours
+}
+
+/// What must be the same for two runs to be of one arm.
+fn key(history: &History) -> String {
+    json!([history.head.name, told(history)]).to_string()
+}
+
+/// What a run was told, its seed left out, by key as a config would have it.
+pub fn told(history: &History) -> BTreeMap<String, String> {
+    let head = &history.head;
+    let mut told = BTreeMap::new();
+    let mut add = |key: &str, value: String| _ = told.insert(key.to_owned(), value);
+    add("policy", head.policy.name.clone());
+    add("policy.version", head.policy.version.clone());
+    add("policy.contract", head.policy.contract.clone());
+    add("policy.sha256", head.policy.sha256.clone());
+    for (name, value) in &head.run.settings {
+        add(&format!("policy.settings.{name}"), value.to_string());
+    }
+    add("engine", head.engine.clone());
+    let whole = json!({
+        "run": {
+            "steps": head.run.steps, "groups": head.run.groups, "rollouts": head.run.rollouts,
+            "pool": head.run.pool, "max_age": head.run.max_age, "order": head.order,
+        },
+        "limits": head.limits,
+        "ceilings": head.ceilings,
+        "training": head.training,
+        "world": head.world,
+    });
+    flatten("", &whole, &mut told);
+    told
+}
+
+/// A value's leaves, by their paths.
+fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(&path, value, into);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => _ = into.insert(path.to_owned(), text.clone()),
+        other => _ = into.insert(path.to_owned(), other.to_string()),
+    }
+}
+
+/// Of several runs of a seed the one that went furthest; which others were left out is told.
+fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
+    let reach = |h: &History| (state(h) == State::Finished, cost(h, Axis::Rollouts).unwrap_or(0.0));
+    // The furthest first, and of equals the one that was given first.
+    runs.sort_by(|a, b| {
+        let (a_done, a_cost) = reach(a);
+        let (b_done, b_cost) = reach(b);
+        a.head.seed.cmp(&b.head.seed).then(b_done.cmp(&a_done)).then(b_cost.total_cmp(&a_cost))
+    });
+    let mut kept: Vec<History> = Vec::new();
+    for run in runs {
+        match kept.last() {
+            Some(first) if first.head.seed == run.head.seed => {
+                let same = first.scores == run.scores;
+                let how = if same { "came to the very same" } else { "came to something else" };
+                notes.push(format!(
+                    "`{}` is left out: it has policy and seed of `{}`, and {how}",
+                    run.run, first.run
+                ));
+            }
+            _ => kept.push(run),
+        }
+    }
+    kept
+}
+
+/// Gives arms of one name what tells them apart: the keys in which they differ.
+fn name_apart(groups: &mut [Group]) {
+    let names: Vec<String> = groups.iter().map(|g| g.name.clone()).collect();
+    for i in 0..groups.len() {
+        let alike: Vec<usize> = (0..groups.len()).filter(|j| names[*j] == names[i]).collect();
+        if alike.len() == 1 {
+            continue;
+        }
+        let value =
+            |j: usize, key: &str| groups[j].told.get(key).cloned().unwrap_or_else(|| "none".to_owned());
+        let keys: std::collections::BTreeSet<&String> =
+            alike.iter().flat_map(|j| groups[*j].told.keys()).collect();
+        let differ = keys.into_iter().filter(|key| alike.iter().any(|j| value(*j, key) != value(i, key)));
+        let mut marks: Vec<String> = differ
+            .map(|key| {
+                let short = key.strip_prefix("policy.settings.").unwrap_or(key);
+                let text: String = value(i, key).chars().take(12).collect();
+                format!("{short} {text}")
+            })
+            .collect();
+        let more = marks.len().saturating_sub(3);
+        marks.truncate(3);
+        let more = if more > 0 { format!(", {more} more") } else { String::new() };
+        groups[i].name = format!("{} ({}{more})", names[i], marks.join(", "));
+    }
+}

@@ -1,0 +1,156 @@
+//! What it costs to reach an accuracy: runs that never do are kept, as taking longer than they ran.
+
+use super::{CONFIDENCE, Group, bootstrap, cost, told};
+use crate::axis::Axis;
+use crate::history::History;
+use crate::report::{Estimate, Reached, Target};
+use crate::statistics::{Survival, Wait, difference, holm, percentile, ratio_of_means};
+
+/// The targets asked for, or else what the baseline comes to at the end: with a note that it was chosen
+/// after the fact.
+pub fn wanted(groups: &[Group], baseline: usize, asked: &[f64], notes: &mut Vec<String>) -> Vec<f64> {
+    if !asked.is_empty() {
+        for target in asked {
+            let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
+            let there = starts.filter(|s| s.accuracy >= *target).count();
+            if there > 0 {
+                let percent = 100.0 * target;
+                notes
+                    .push(format!("{there} runs are at {percent:.0} % before their first step: a cost of 0"));
+            }
+        }
+        return asked.to_vec();
+    }
+    let last: Vec<f64> =
+        groups[baseline].runs.iter().filter_map(|r| r.scores.last()).map(|s| s.accuracy).collect();
+    // A whole percent, so that nobody takes it for more exact than it is.
+    let target = percentile(&last, 0.5).map(|median| (median * 100.0).floor() / 100.0);
+    target
+        .inspect(|target| {
+            notes.push(format!(
+                "no target was set; {:.0} % is what half of the runs of `{}` come to, and was chosen after the fact",
+                target * 100.0,
+                groups[baseline].name
+            ));
+        })
+        .into_iter()
+        .collect()
+}
+
+/// The cost to each target on each axis.
+pub fn targets(groups: &[Group], baseline: usize, wanted: &[f64], axes: &[Axis]) -> Vec<Target> {
+    let one = |accuracy: f64, axis: Axis| {
+        let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));
+        let finished = groups.iter().flat_map(Group::finished).filter_map(|run| cost(run, axis));
+        // Up to where every finished run was looked at; without one, as far as any was.
+        let least = finished.fold(f64::INFINITY, f64::min);
+        let horizon = if least.is_finite() { least } else { ends.fold(0.0, f64::max) };
+        let goal = Goal { accuracy, axis, horizon };
+        let mut rows: Vec<Reached> =
+            (0..groups.len()).map(|arm| reached(groups, arm, baseline, goal)).collect();
+        let tested: Vec<f64> = rows.iter().filter_map(|row| row.p).collect();
+        let mut corrected = holm(&tested).unwrap_or_default().into_iter();
+        for row in rows.iter_mut().filter(|row| row.p.is_some()) {
+            row.holm = corrected.next();
+        }
+        Target { accuracy, axis, horizon, rows }
+    };
+    wanted.iter().flat_map(|accuracy| axes.iter().map(|axis| one(*accuracy, *axis))).collect()
+}
+
+/// What is to be reached, what it is paid in, and how far runs were looked at.
+#[derive(Clone, Copy)]
+struct Goal {
+    accuracy: f64,
+    axis: Axis,
+    horizon: f64,
+}
+
+impl Goal {
+    fn of(target: &Target) -> Self {
+        Self { accuracy: target.accuracy, axis: target.axis, horizon: target.horizon }
+    }
+
+    /// A run's cost, cut at the horizon; none where it ended before, and without.
+    fn cut(self, run: &History) -> Option<f64> {
+        match wait(run, self.accuracy, self.axis)? {
+            Wait::Reached(cost) => Some(cost.min(self.horizon)),
+            Wait::Longer(cost) => (cost >= self.horizon).then_some(self.horizon),
+        }
+    }
+}
+
+/// Costs to a target of the seeds that an arm and the baseline have, each cut at the horizon; seeds with a
+/// run that ended before are not among them.
+pub fn paired(arm: &Group, baseline: &Group, target: &Target) -> (Vec<f64>, Vec<f64>) {
+    both(arm, baseline, Goal::of(target))
+}
+
+fn both(arm: &Group, baseline: &Group, goal: Goal) -> (Vec<f64>, Vec<f64>) {
+    let all = pairs(arm, baseline).into_iter();
+    all.filter_map(|(a, b)| Some((goal.cut(a)?, goal.cut(b)?))).unzip()
+}
+
+/// How long a run took to an accuracy: up to its first score that has it.
+pub fn wait(run: &History, accuracy: f64, axis: Axis) -> Option<Wait> {
+    let first = run.scores.iter().find(|s| s.accuracy >= accuracy);
+    match first {
+        Some(score) => score.costs.on(axis).map(Wait::Reached),
+        None => cost(run, axis).map(Wait::Longer),
+    }
+}
+
+fn reached(groups: &[Group], arm: usize, baseline: usize, goal: Goal) -> Reached {
+    let waits: Vec<Wait> =
+        groups[arm].runs.iter().filter_map(|r| wait(r, goal.accuracy, goal.axis)).collect();
+    let survival = Survival::fit(CONFIDENCE, &waits).ok();
+    let interval = survival.as_ref().map(Survival::median_interval);
+    let several = waits.len() > 1;
+    let curve = survival.iter().flat_map(|s| &s.steps).filter(|s| s.reached > 0).map(|s| {
+        let (low, high) = (several.then_some(1.0 - s.high), several.then_some(1.0 - s.low));
+        (s.time, Estimate { value: 1.0 - s.survival, low, high })
+    });
+    let curve = curve.collect();
+    let (ours, theirs) =
+        if arm == baseline { (Vec::new(), Vec::new()) } else { both(&groups[arm], &groups[baseline], goal) };
+    // Of two arms that never came there nothing can be said.
+    let nobody = ours.iter().chain(&theirs).all(|cost| *cost >= goal.horizon);
+    let ratio = if nobody { None } else { told(ratio_of_means(&bootstrap(), &ours, &theirs), ours.len()) };
+    let test = difference(CONFIDENCE, &ours, &theirs).ok().and_then(|d| d.test);
+    Reached {
+        arm,
+        reached: waits.iter().filter(|w| matches!(w, Wait::Reached(_))).count(),
+        runs: waits.len(),
+        median: survival.as_ref().and_then(Survival::median),
+        median_low: interval.and_then(|i| i.low).filter(|_| several),
+        median_high: interval.and_then(|i| i.high).filter(|_| several),
+        restricted: restricted(&groups[arm], &waits, goal),
+        ratio,
+        pairs: ours.len(),
+        p: test.map(|t| t.p_value),
+        holm: None,
+        curve,
+    }
+}
+
+/// The restricted mean of the cost, with its interval. Where all runs were looked at up to the horizon it is
+/// the mean of costs cut there, and the bootstrap is over these. Else it is Kaplan and Meier's, without an
+/// interval, if at least one run was looked at so far.
+fn restricted(group: &Group, waits: &[Wait], goal: Goal) -> Estimate {
+    let cut: Vec<f64> = group.runs.iter().filter_map(|run| goal.cut(run)).collect();
+    if cut.len() == waits.len() {
+        return super::mean(&cut);
+    }
+    let far = waits.iter().any(|wait| matches!(wait, Wait::Longer(cost) if *cost >= goal.horizon));
+    let open = waits.iter().map(|w| w.time()).fold(0.0, f64::max);
+    let last = waits.iter().any(|w| matches!(w, Wait::Reached(cost) if *cost >= open));
+    let mean = Survival::fit(CONFIDENCE, waits).and_then(|s| s.restricted_mean(goal.horizon));
+    let value = if far || last { mean.unwrap_or(f64::NAN) } else { f64::NAN };
+    Estimate { value, low: None, high: None }
+}
+
+/// The pairs of an arm's and the baseline's runs of one seed.
+pub fn pairs<'g>(arm: &'g Group, baseline: &'g Group) -> Vec<(&'g History, &'g History)> {
+    let other = |run: &History| baseline.runs.iter().find(|b| b.head.seed == run.head.seed);
+    arm.runs.iter().filter_map(|run| Some((run, other(run)?))).collect()
+}

@@ -1,0 +1,230 @@
+//! Whether a comparison is fair: what the arms share, in what they differ, and which differences bend the
+//! result. Each of them is explained in `docs/fair-comparison.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Group, state};
+use crate::axis::Axis;
+use crate::history::History;
+use crate::report::{Differing, State};
+
+/// Of keys that differ by nature, and are told elsewhere.
+const OWN: &str = "policy";
+
+/// What is wrong with a comparison, in words, and in what the arms differ.
+pub fn look(groups: &[Group], axis: Axis) -> (Vec<String>, Vec<Differing>) {
+    let differing = differing(groups);
+    let mut warnings = Vec::new();
+    let others: Vec<&str> = differing.iter().filter(|d| !d.own).map(|d| d.key.as_str()).collect();
+    if !others.is_empty() {
+        warnings.push(format!(
+            "the arms differ in more than their policies: {}; what follows is about both together",
+            listed(&others)
+        ));
+    }
+    warnings.extend(budgets(groups));
+    warnings.extend(updates(groups));
+    warnings.extend(scoring(groups));
+    warnings.extend(versions(groups));
+    warnings.extend(schedules(groups));
+    if axis == Axis::Seconds {
+        warnings.extend(machines(groups));
+    }
+    warnings.extend(failures(groups));
+    (warnings, differing)
+}
+
+/// What all arms share, for the head of a report.
+pub fn shared(groups: &[Group]) -> Vec<(String, String)> {
+    let head = &groups[0].runs[0].head;
+    let training = head.training.as_ref();
+    let mut shared = vec![("engine".to_owned(), head.engine.clone())];
+    let mut add = |name: &str, value: String| shared.push((name.to_owned(), value));
+    if let Some(training) = training {
+        add("parameters", training["parameters"].to_string());
+        add("weights", training["weights"].as_str().unwrap_or("unknown").chars().take(12).collect());
+        let held_out = &training["held_out"];
+        add("prompts to train on", training["problems"]["train"].to_string());
+        let rollouts = held_out["rollouts"].to_string();
+        add("held out", format!("{} problems, {rollouts} rollouts each", held_out["problems"]));
+    }
+    let (limits, ceilings) = (head.limits, head.ceilings);
+    let budget = [
+        limits.run_rollouts.map(|n| format!("{n} rollouts")),
+        limits.run_tokens.map(|n| format!("{n} generated tokens")),
+        ceilings.flops.map(|n| format!("{n:e} FLOPs")),
+        ceilings.seconds.map(|n| format!("{n} seconds")),
+    ];
+    add("budget", budget.into_iter().flatten().collect::<Vec<_>>().join(", "));
+    add("groups in an update", head.run.groups.to_string());
+    add("rollouts in a group, as a uniform policy would", head.run.rollouts.to_string());
+    add("program", format!("allot {}", head.allot));
+    let machines: BTreeSet<String> = groups
+        .iter()
+        .flat_map(|g| &g.runs)
+        .flat_map(|r| &r.machines)
+        .map(|m| format!("{}, {} cores, {}, on {}", m.processor, m.cores, m.system, m.device))
+        .collect();
+    if !machines.is_empty() {
+        add(
+            if machines.len() == 1 { "machine" } else { "machines" },
+            machines.into_iter().collect::<Vec<_>>().join("; "),
+        );
+    }
+    shared
+}
+
+/// What a reader should know of the seeds.
+pub fn seeds(groups: &[Group]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let sets: BTreeSet<Vec<u64>> =
+        groups.iter().map(|g| g.runs.iter().map(|r| r.head.seed).collect()).collect();
+    let most = sets.iter().map(Vec::len).max().unwrap_or(0);
+    if sets.len() > 1 {
+        notes.push(
+            "the arms do not have the same seeds; differences are over those that both have".to_owned(),
+        );
+    }
+    if most == 1 {
+        notes.push("there is one seed: nothing can be said about how sure any number is".to_owned());
+    } else if most < 10 {
+        notes.push(format!(
+            "there are {most} seeds at most; ten or more are advised (arXiv 2504.07086), and with five no \
+             test by signs can come below p = 0.06"
+        ));
+    }
+    notes
+}
+
+/// The keys in which arms differ, with each arm's value.
+fn differing(groups: &[Group]) -> Vec<Differing> {
+    let keys: BTreeSet<&String> = groups.iter().flat_map(|g| g.told.keys()).collect();
+    let value = |g: &Group, key: &String| g.told.get(key).cloned().unwrap_or_else(|| "–".to_owned());
+    let mut all: Vec<Differing> = keys
+        .into_iter()
+        .filter(|key| groups.iter().any(|g| value(g, key) != value(&groups[0], key)))
+        .map(|key| Differing {
+            key: key.clone(),
+            values: groups.iter().map(|g| value(g, key)).collect(),
+            own: key.starts_with(OWN),
+        })
+        .collect();
+    // What should be the same comes first.
+    all.sort_by_key(|d| d.own);
+    all
+}
+
+/// Budgets that are not the same.
+fn budgets(groups: &[Group]) -> Option<String> {
+    let budget = |r: &History| (r.head.limits.run_rollouts, r.head.limits.run_tokens, r.head.ceilings);
+    let first = budget(&groups[0].runs[0]);
+    let same = groups.iter().flat_map(|g| &g.runs).all(|r| budget(r) == first);
+    (!same).then(|| {
+        "the runs do not have the same budget: accuracies at the end are of different compute".to_owned()
+    })
+}
+
+/// Optimizer steps in an update, which change how far an update moves the model.
+fn updates(groups: &[Group]) -> Option<String> {
+    let rate = |group: &Group| {
+        let sum = |of: fn(&History) -> f64| group.runs.iter().map(of).sum::<f64>();
+        let steps = sum(|r| r.steps.last().map_or(0.0, |s| s.costs.compute.optimizer_steps as f64));
+        let updates = sum(|r| r.steps.iter().filter(|s| s.end.updated).count() as f64);
+        if updates > 0.0 { steps / updates } else { 0.0 }
+    };
+    let rates: Vec<f64> = groups.iter().map(rate).collect();
+    let known = rates.iter().filter(|r| **r > 0.0);
+    let (least, most) = known.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), r| (a.min(*r), b.max(*r)));
+    (most > 1.05 * least).then(|| {
+        let each = groups.iter().zip(&rates).map(|(g, r)| format!("`{}` {r:.2}", g.name));
+        format!(
+            "optimizer steps in an update differ: {}; see optimizer steps as an axis",
+            each.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// How often scores were taken: more often is more chances to be at a target.
+fn scoring(groups: &[Group]) -> Option<String> {
+    let often = |group: &Group| {
+        let of = |r: &History| {
+            let spent = r.scores.last().map_or(0, |s| s.costs.spent.run_rollouts);
+            spent as f64 / (r.scores.len() - 1) as f64
+        };
+        let scored: Vec<f64> = group.runs.iter().filter(|r| r.scores.len() > 1).map(of).collect();
+        scored.iter().sum::<f64>() / scored.len() as f64
+    };
+    // An arm whose runs all failed at once says nothing of it.
+    let groups: Vec<&Group> = groups.iter().filter(|g| g.runs.iter().any(|r| r.scores.len() > 1)).collect();
+    let each: Vec<f64> = groups.iter().map(|g| often(g)).collect();
+    let (least, most) =
+        each.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), r| (a.min(*r), b.max(*r)));
+    (most > 1.5 * least).then(|| {
+        let each = groups.iter().zip(&each).map(|(g, r)| format!("`{}` every {r:.0}", g.name));
+        format!(
+            "the score was not taken equally often, in rollouts: {}; set `evaluation.every_rollouts`",
+            each.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+fn versions(groups: &[Group]) -> Option<String> {
+    let versions: BTreeSet<&str> =
+        groups.iter().flat_map(|g| &g.runs).map(|r| r.head.allot.as_str()).collect();
+    let all: Vec<&str> = versions.into_iter().collect();
+    (all.len() > 1).then(|| format!("the runs are of different versions of the program: {}", listed(&all)))
+}
+
+/// A learning rate that falls towards a last step that the budget does not let a run reach.
+fn schedules(groups: &[Group]) -> Option<String> {
+    let cut = |r: &&History| {
+        let optimizer = r.head.training.as_ref().map(|t| &t["optimizer"]["schedule"]);
+        let falls = optimizer.and_then(|s| s.as_str()).is_some_and(|s| s != "constant");
+        falls && state(r) == State::Finished && (r.steps.len() as u32) < r.head.run.steps
+    };
+    let any = groups.iter().flat_map(|g| &g.runs).find(cut)?;
+    Some(format!(
+        "the learning rate falls until step {}, and budgets ended runs before that, at different steps for \
+         different arms: arms with fewer steps had larger rates at the end",
+        any.head.run.steps
+    ))
+}
+
+fn machines(groups: &[Group]) -> Vec<String> {
+    let mut warnings = vec![
+        "seconds are those of runs that may have shared their machine with others at the same time"
+            .to_owned(),
+    ];
+    let machines: BTreeSet<String> =
+        groups.iter().flat_map(|g| &g.runs).flat_map(|r| &r.machines).map(|m| format!("{m:?}")).collect();
+    if machines.len() > 1 {
+        warnings.push(format!("seconds are of {} different machines", machines.len()));
+    }
+    warnings
+}
+
+fn failures(groups: &[Group]) -> Vec<String> {
+    let mut found: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for group in groups {
+        for run in &group.runs {
+            match state(run) {
+                State::Finished => {}
+                State::Failed => found.entry(&group.name).or_default()[0] += 1,
+                State::Unfinished => found.entry(&group.name).or_default()[1] += 1,
+            }
+        }
+    }
+    let words = |(name, [failed, open]): (&str, [usize; 2])| {
+        let told = [(failed, "failed"), (open, "unfinished")];
+        let told = told.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+        let told = told.collect::<Vec<_>>().join(" and ");
+        format!(
+            "`{name}` has runs that did not come to their end ({told}): they are in no accuracy at the end, and count as not having reached a target by then"
+        )
+    };
+    found.into_iter().map(words).collect()
+}
+
+fn listed(all: &[&str]) -> String {
+    all.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,150 @@
+//! Accuracy at the end and at its best, and how arms differ in it, seed by seed.
+
+use super::costs::pairs;
+use super::{CONFIDENCE, Group, bootstrap, mean, state, told};
+use crate::history::{History, Score};
+use crate::report::{Difference, Estimate, Final, Part, State};
+use crate::statistics::{
+    Aggregate, Needed, Scores, aggregate, difference, holm, improvement, seeds_needed, sign_flip,
+};
+
+/// Each arm's accuracy over its finished runs.
+pub fn finals(groups: &[Group], baseline: usize) -> Vec<Final> {
+    let parts = part_names(groups);
+    let table = |group: &Group| {
+        let row = |run: &History| {
+            let last = run.scores.last()?;
+            parts.iter().map(|name| part(last, name)).collect::<Option<Vec<f64>>>()
+        };
+        let rows: Option<Vec<Vec<f64>>> = group.finished().map(row).collect();
+        Scores::new(&rows.unwrap_or_default()).ok()
+    };
+    let base = table(&groups[baseline]);
+    let one = |(arm, group): (usize, &Group)| {
+        let runs: Vec<&History> = group.finished().collect();
+        let of = |take: fn(&History) -> f64| runs.iter().map(|run| take(run)).collect::<Vec<f64>>();
+        let scores = table(group);
+        let iqm = scores.as_ref().map(|scores| aggregate(&bootstrap(), scores, Aggregate::Iqm));
+        let versus = match (&scores, &base) {
+            (Some(ours), Some(theirs)) if arm != baseline => {
+                let least = ours.runs().min(theirs.runs());
+                told(improvement(&bootstrap(), ours, theirs), least)
+            }
+            _ => None,
+        };
+        Final {
+            arm,
+            runs: runs.len(),
+            start: mean(&of(|r| r.scores.first().map_or(f64::NAN, |s| s.accuracy))).value,
+            last: mean(&of(|r| r.scores.last().map_or(f64::NAN, |s| s.accuracy))),
+            best: mean(&of(|r| r.scores.iter().map(|s| s.accuracy).fold(f64::NAN, f64::max))),
+            iqm: iqm.and_then(|iqm| told(iqm, runs.len())).unwrap_or(NOTHING),
+            improvement: versus,
+            more: more(&runs),
+        }
+    };
+    groups.iter().enumerate().map(one).collect()
+}
+
+const NOTHING: Estimate = Estimate { value: f64::NAN, low: None, high: None };
+
+/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k.
+fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
+    let Some(first) = runs.first().and_then(|run| run.scores.last()) else { return Vec::new() };
+    let names = first.parts.iter().map(|(name, _)| name).filter(|name| name.contains("/pass@"));
+    names
+        .filter_map(|name| {
+            let values: Option<Vec<f64>> = runs.iter().map(|run| named(run.scores.last()?, name)).collect();
+            Some((name.clone(), mean(&values?)))
+        })
+        .collect()
+}
+
+/// The parts of what is held out: sources within sets where a set has several, else the sets, else all of
+/// it. They are rliable's tasks.
+pub fn part_names(groups: &[Group]) -> Vec<String> {
+    let first = groups.iter().flat_map(|g| &g.runs).find_map(|run| run.scores.last());
+    let names: Vec<&str> = first.iter().flat_map(|s| &s.parts).map(|(name, _)| name.as_str()).collect();
+    let whole = |name: &&&str| name.contains("/avg@");
+    let sources: Vec<&&str> = names
+        .iter()
+        .filter(|n| n.starts_with("eval/") && !n.contains("/avg@") && !n.contains("/pass@"))
+        .collect();
+    let in_parts =
+        |set: &str| sources.iter().any(|s| s.strip_prefix(set).is_some_and(|r| r.starts_with('/')));
+    let sets = names.iter().filter(whole).filter(|name| {
+        let set = name.rsplit_once('/').map_or(**name, |(set, _)| set);
+        !in_parts(set)
+    });
+    let parts: Vec<String> = sources.iter().copied().chain(sets).map(|name| (*name).to_owned()).collect();
+    if parts.is_empty() { vec!["accuracy".to_owned()] } else { parts }
+}
+
+/// A score's number of a part.
+pub fn part(score: &Score, name: &str) -> Option<f64> {
+    if name == "accuracy" { Some(score.accuracy) } else { named(score, name) }
+}
+
+fn named(score: &Score, name: &str) -> Option<f64> {
+    score.parts.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+}
+
+/// Each arm's last accuracy on each part.
+pub fn parts(groups: &[Group]) -> Vec<Part> {
+    let names = part_names(groups);
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let one = |arm: usize, name: &String| {
+        let last = |run: &History| run.scores.last().and_then(|s| part(s, name));
+        let values: Vec<f64> = groups[arm].finished().filter_map(last).collect();
+        let shown = name.strip_prefix("eval/").unwrap_or(name);
+        let shown = shown.split("/avg@").next().unwrap_or(shown).to_owned();
+        (!values.is_empty()).then(|| Part { arm, part: shown, last: mean(&values) })
+    };
+    (0..groups.len()).flat_map(|arm| names.iter().filter_map(move |name| one(arm, name))).collect()
+}
+
+/// The differences of last accuracies to the baseline, seed by seed, with Holm's correction over the arms.
+pub fn differences(groups: &[Group], baseline: usize) -> Vec<Difference> {
+    let others: Vec<usize> = (0..groups.len()).filter(|arm| *arm != baseline).collect();
+    let alpha = (1.0 - CONFIDENCE) / others.len().max(1) as f64;
+    let mut rows: Vec<Difference> = others
+        .into_iter()
+        .filter_map(|arm| {
+            let done = |run: &&History| state(run) == State::Finished;
+            let last = |run: &History| run.scores.last().map_or(f64::NAN, |s| s.accuracy);
+            let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs(&groups[arm], &groups[baseline])
+                .into_iter()
+                .filter(|(a, b)| done(a) && done(b))
+                .map(|(a, b)| (last(a), last(b)))
+                .unzip();
+            let found = difference(CONFIDENCE, &ours, &theirs).ok()?;
+            let apart: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let interval = found.test.map(|t| t.interval);
+            let needed = found.deviation.and_then(|d| seeds_needed(found.mean, d, alpha).ok());
+            Some(Difference {
+                arm,
+                seeds: found.pairs,
+                mean: Estimate {
+                    value: found.mean,
+                    low: interval.map(|i| i.low),
+                    high: interval.map(|i| i.high),
+                },
+                p: found.test.map(|t| t.p_value),
+                holm: None,
+                flip: if found.pairs > 1 { sign_flip(1, &apart).ok().map(|f| f.p_value) } else { None },
+                needed: needed.and_then(|n| match n {
+                    Needed::Seeds(n) => Some(u64::from(n)),
+                    Needed::MoreThan(_) => None,
+                }),
+            })
+        })
+        .collect();
+    let tested: Vec<f64> = rows.iter().filter_map(|row| row.p).collect();
+    let mut corrected = holm(&tested).unwrap_or_default().into_iter();
+    for row in rows.iter_mut().filter(|row| row.p.is_some()) {
+        row.holm = corrected.next();
+    }
+    rows
+}

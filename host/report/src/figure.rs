@@ -1,0 +1,200 @@
+//! The figures of a report, as SVG: drawn twice, for wide and for narrow screens.
+//!
+//! They show numbers that the report has, and compute none. A figure for which there are no numbers is a
+//! sentence that says so.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::axis::Axis;
+use crate::report::Report;
+use sheet::{Shared, Sheet};
+
+mod accuracy;
+mod differences;
+mod legend;
+mod panel;
+mod parts;
+mod picture;
+mod reached;
+mod sheet;
+mod small;
+mod trends;
+mod uses;
+
+pub use picture::png;
+pub use sheet::escaped;
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Its name, as files have it.
+    pub name: String,
+    /// What it shows, in a few words.
+    pub title: String,
+    /// What it shows, and how its intervals are made.
+    pub caption: String,
+    /// The figure itself, or why there is none.
+    pub drawing: Result<Drawing, String>,
+}
+
+/// A figure as SVG, in both sizes.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// For a page, and for print.
+    pub wide: String,
+    /// For a phone.
+    pub narrow: String,
+}
+
+/// How wide a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// 860 pixels.
+    Wide,
+    /// 360 pixels.
+    Narrow,
+}
+
+impl Size {
+    fn width(self) -> f64 {
+        match self {
+            Self::Wide => 860.0,
+            Self::Narrow => 360.0,
+        }
+    }
+}
+
+/// Accuracy against an axis.
+pub fn accuracy(report: &Report, axis: Axis) -> Figure {
+    let caption = format!(
+        "Mean accuracy over each arm's runs, as far as all of them go. {} Thin dashed lines are targets; \
+         dotted ones lead from a curve's end to its name.",
+        bands(report)
+    );
+    figure(
+        &format!("accuracy-{}", axis.key()),
+        &format!("Accuracy against {}", axis.words()),
+        &caption,
+        "No arm has a score on this axis.",
+        |size| accuracy::draw(report, axis, size),
+    )
+}
+
+/// All other figures, in the page's order.
+pub fn others(report: &Report) -> Vec<Figure> {
+    let percent = confidence(report);
+    let axis = report.axis.words();
+    let crowd = if report.arms.len() < 4 {
+        format!("Areas are {percent} intervals by Greenwood's formula (log-log), each cost by itself.")
+    } else {
+        format!("With this many arms, their {percent} intervals are left to the file reached.csv.")
+    };
+    let baseline = report.arms.get(report.baseline).map_or("the baseline", |a| a.name.as_str());
+    vec![
+        figure(
+            "reached",
+            "Runs that have reached a target",
+            &format!(
+                "Share of runs that have reached a target by a cost in {axis}: one minus the Kaplan-Meier \
+                 estimate, so that runs which ended before it count as long as they were looked at. {crowd}"
+            ),
+            "No target was set, so there is none to reach.",
+            |size| reached::draw(report, size),
+        ),
+        figure(
+            "differences",
+            "Differences of the last accuracy",
+            &format!(
+                "Mean difference of the last accuracy to {baseline}, seed by seed, with Student's {percent} \
+                 interval; p is of the paired t-test, after Holm's correction over all arms."
+            ),
+            "There is no second arm with a seed in common to compare with the baseline.",
+            |size| differences::draw(report, size),
+        ),
+        figure(
+            "uses",
+            "What became of the rollouts",
+            "All rollouts that an arm's runs sampled, each counted once. “Learned from” are those trained on \
+             with an advantage; “all right” and “all wrong” are of groups whose rollouts were all the same, \
+             trained on or let go.",
+            "No rollouts were sampled.",
+            |size| uses::draw(report, size),
+        ),
+        figure(
+            "effect",
+            "How much of the work had an effect",
+            &format!(
+                "Effective share: of the rollouts trained on, those with an advantage. Useful share: of the \
+                 rollouts sampled, those trained on with an advantage. Means over runs by cost in {axis}. {}",
+                bands(report)
+            ),
+            "No step trained on anything.",
+            |size| trends::draw(report, size),
+        ),
+        figure(
+            "ages",
+            "How old the rollouts were that were trained on",
+            "Shares of the rollouts trained on by age: model updates between sampling and training. \
+             Age 0 is on-policy.",
+            "No rollouts were trained on.",
+            |size| small::ages(report, size),
+        ),
+        figure(
+            "rewards",
+            "Reward of what was sampled and of what was trained on",
+            &format!(
+                "Mean reward of all rollouts sampled (solid) and of those trained on (dashed), by cost in \
+                 {axis}. Only the solid line tells how good the model is: what is trained on was chosen. {}",
+                bands(report)
+            ),
+            "No step has a reward.",
+            |size| small::rewards(report, size),
+        ),
+        figure(
+            "parts",
+            "Accuracy on each part of what is held out",
+            &format!(
+                "Mean of the last accuracies over each arm's finished runs, with {percent} intervals by resampling runs."
+            ),
+            "What is held out has no parts.",
+            |size| parts::draw(report, size),
+        ),
+    ]
+}
+
+fn figure(
+    name: &str,
+    title: &str,
+    caption: &str,
+    nothing: &str,
+    draw: impl Fn(Size) -> Option<String>,
+) -> Figure {
+    let drawing = draw(Size::Wide)
+        .zip(draw(Size::Narrow))
+        .map(|(wide, narrow)| Drawing { wide, narrow })
+        .ok_or_else(|| nothing.to_owned());
+    Figure { name: name.to_owned(), title: title.to_owned(), caption: caption.to_owned(), drawing }
+}
+
+/// How sure the intervals are, in words: 95 %.
+fn confidence(report: &Report) -> String {
+    crate::number::percent_tick(report.confidence)
+}
+
+fn bands(report: &Report) -> String {
+    format!(
+        "Areas are {} intervals of the mean by resampling runs, each point by itself; one run has none.",
+        confidence(report)
+    )
+}
+
+/// How many arms, in words.
+fn arms(report: &Report) -> String {
+    let names: Vec<&str> = report.arms.iter().map(|a| a.name.as_str()).collect();
+    format!("{} {} ({})", names.len(), if names.len() == 1 { "arm" } else { "arms" }, names.join(", "))
+}
+
+fn shared(sheet: Sheet) -> Shared {
+    Rc::new(RefCell::new(sheet))
+}

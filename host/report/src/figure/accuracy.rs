@@ -1,0 +1,156 @@
+//! Accuracy against an axis, with bands; and what shares its look: curves with names at their ends.
+
+use super::legend::{self, Entry, Mark};
+use super::panel::{self, Frame, Panel, Span};
+use super::sheet::{Shared, Sheet};
+use super::{Size, shared};
+use crate::axis::Axis;
+use crate::colour::{self, Ink};
+use crate::number;
+use crate::report::{Estimate, Report};
+
+/// Draws it. None where no arm has a score on this axis.
+pub fn draw(report: &Report, axis: Axis, size: Size) -> Option<String> {
+    let curves: Vec<_> = report
+        .curves
+        .iter()
+        .filter(|c| c.axis == axis && c.points.iter().any(|(x, e)| x.is_finite() && e.value.is_finite()))
+        .map(|c| (c.arm, c.points.as_slice()))
+        .collect();
+    if curves.is_empty() {
+        return None;
+    }
+    let mut targets: Vec<f64> = report.targets.iter().map(|t| t.accuracy).filter(|a| a.is_finite()).collect();
+    targets.sort_by(f64::total_cmp);
+    targets.dedup();
+    let heights = curves.iter().flat_map(|(_, points)| panel::heights(points)).chain(targets.iter().copied());
+    let plot = Plot {
+        x: Span::costs(curves.iter().map(|(_, points)| panel::farthest(points)).fold(0.0, f64::max)),
+        y: Span::shares(heights),
+        above: "accuracy on what is held out",
+        below: axis.words(),
+        height: match size {
+            Size::Wide => 360.0,
+            Size::Narrow => 250.0,
+        },
+    };
+    let told = format!(
+        "Lines: accuracy against {} for {}. The numbers are in the tables.",
+        axis.words(),
+        super::arms(report)
+    );
+    let curves = curves.into_iter().map(|(arm, points)| Line {
+        name: report.arms.get(arm).map_or("?", |a| a.name.as_str()).to_owned(),
+        ink: colour::of(report.baseline, arm),
+        points: points.to_vec(),
+    });
+    plot.draw(size, &curves.collect::<Vec<_>>(), &targets, &told)
+}
+
+/// A curve with a name.
+pub struct Line {
+    /// The name.
+    pub name: String,
+    /// How it is drawn.
+    pub ink: Ink,
+    /// Its points.
+    pub points: Vec<(f64, Estimate)>,
+}
+
+/// A plot of curves, with their names beside or below it.
+pub struct Plot<'a> {
+    /// The axis along.
+    pub x: Span,
+    /// The axis up.
+    pub y: Span,
+    /// What is told, above the plot.
+    pub above: &'a str,
+    /// What the axis along is.
+    pub below: &'a str,
+    /// The plot's height.
+    pub height: f64,
+}
+
+/// From this many arms on, names stand below the plot.
+const CROWD: usize = 20;
+
+impl Plot<'_> {
+    fn draw(&self, size: Size, lines: &[Line], targets: &[f64], told: &str) -> Option<String> {
+        let mut entries: Vec<Entry> =
+            lines.iter().map(|l| Entry { name: l.name.clone(), mark: Mark::Line(l.ink) }).collect();
+        let beside = size == Size::Wide && lines.len() < CROWD;
+        if beside {
+            let named = targets.iter().map(|t| format!("target {}", number::percent_tick(*t)));
+            entries.extend(named.map(|name| Entry { name, mark: Mark::Thin }));
+        } else if !targets.is_empty() {
+            let all: Vec<_> = targets.iter().map(|t| number::percent_tick(*t)).collect();
+            entries.push(Entry { name: format!("target {}", all.join(", ")), mark: Mark::Thin });
+        }
+        let column = if beside { legend::column_width(&entries, 250.0) } else { 16.0 };
+        let wide = size.width() - 54.0 - column;
+        let frame = Frame { left: 54.0, top: 34.0, width: wide, height: self.height };
+        let foot = frame.top + self.height + 46.0;
+        let below =
+            if beside { 0.0 } else { legend::rows(None, (0.0, 0.0), size.width() - 16.0, &entries) + 8.0 };
+        let sheet = shared(Sheet::new(size.width(), foot + below));
+        let panel = Panel::new(&sheet, frame, self.x, self.y)?;
+        panel.foot();
+        panel.above(self.above);
+        panel.below(self.below);
+        for target in targets {
+            panel.across(*target);
+        }
+        let ends = curves(&panel, lines);
+        if beside {
+            let mut named: Vec<((f64, f64), Entry)> = ends.into_iter().zip(entries.iter().cloned()).collect();
+            let right = frame.left + frame.width;
+            for (target, entry) in targets.iter().zip(entries.iter().skip(lines.len())) {
+                named.push(((right, panel.at(0.0, *target).1), entry.clone()));
+            }
+            let within = (frame.top - 4.0, frame.top + frame.height);
+            legend::column(&mut sheet.borrow_mut(), within, right, &named, column);
+        } else {
+            legend::rows(Some(&mut sheet.borrow_mut()), (8.0, foot + 4.0), size.width() - 16.0, &entries);
+        }
+        let svg = sheet.borrow().finish(told);
+        Some(svg)
+    }
+}
+
+/// Bands first, curves above them. Gives where each ends.
+pub fn curves(panel: &Panel, lines: &[Line]) -> Vec<(f64, f64)> {
+    let opacity = if lines.len() > 6 { 0.08 } else { 0.15 };
+    for line in lines {
+        panel.band(&line.points, line.ink, opacity);
+    }
+    let corner = (panel.frame().left, panel.frame().top);
+    lines.iter().map(|line| panel.curve(&line.points, line.ink).unwrap_or(corner)).collect()
+}
+
+/// Several plots of the same curves side by side, or one above the other, with one legend below.
+pub fn row(size: Size, plots: &[(Plot, Vec<Line>)], entries: &[Entry], told: &str) -> Option<String> {
+    let across = if size == Size::Wide { plots.len().min(2) } else { 1 };
+    let down = plots.len().div_ceil(across.max(1));
+    let tall = plots.iter().map(|(plot, _)| plot.height).fold(0.0, f64::max);
+    let cell = (size.width() / across.max(1) as f64, 34.0 + tall + 54.0);
+    let below = legend::rows(None, (0.0, 0.0), size.width() - 16.0, entries);
+    let sheet: Shared = shared(Sheet::new(size.width(), cell.1 * down as f64 + below + 6.0));
+    for (i, (plot, lines)) in plots.iter().enumerate() {
+        let (column, row) = ((i % across) as f64, (i / across) as f64);
+        let frame = Frame {
+            left: column * cell.0 + 54.0,
+            top: row * cell.1 + 34.0,
+            width: cell.0 - 54.0 - 18.0,
+            height: plot.height,
+        };
+        let panel = Panel::new(&sheet, frame, plot.x, plot.y)?;
+        panel.foot();
+        panel.above(plot.above);
+        panel.below(plot.below);
+        curves(&panel, lines);
+    }
+    let top = cell.1 * down as f64;
+    legend::rows(Some(&mut sheet.borrow_mut()), (8.0, top), size.width() - 16.0, entries);
+    let svg = sheet.borrow().finish(told);
+    Some(svg)
+}

@@ -1,0 +1,110 @@
+//! Names beside lines: at their ends in a column right of the plot, or in rows below or above it.
+//! Never on the data.
+
+use super::sheet::{Anchor, SIZE, Sheet, Stroke, width};
+use crate::colour::{self, Ink};
+
+/// A name, and how its line is drawn.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name.
+    pub name: String,
+    /// Its line or box.
+    pub mark: Mark,
+}
+
+/// What stands before a name.
+#[derive(Clone, Copy, Debug)]
+pub enum Mark {
+    /// A piece of line.
+    Line(Ink),
+    /// A piece of a thin dashed line.
+    Thin,
+    /// A box.
+    Box(&'static str),
+    /// A dot.
+    Dot(Ink),
+}
+
+/// How far lines of text are apart.
+const LINE: f64 = 17.0;
+/// A mark and the room after it.
+const MARK: f64 = 28.0;
+
+/// A column of names at the right of a plot, each as near as can be to its line's end, with a thin line to it.
+pub fn column(
+    sheet: &mut Sheet,
+    (top, bottom): (f64, f64),
+    left: f64,
+    ends: &[((f64, f64), Entry)],
+    widest: f64,
+) {
+    let mut places: Vec<usize> = (0..ends.len()).collect();
+    places.sort_by(|a, b| ends[*a].0.1.total_cmp(&ends[*b].0.1));
+    let gap = LINE.min((bottom - top) / ends.len().max(1) as f64);
+    let mut heights: Vec<f64> = Vec::new();
+    for place in &places {
+        let wanted = ends[*place].0.1.clamp(top, bottom);
+        heights.push(heights.last().map_or(wanted, |above| wanted.max(above + gap)));
+    }
+    let mut lowest = bottom;
+    for height in heights.iter_mut().rev() {
+        *height = height.min(lowest);
+        lowest = *height - gap;
+    }
+    for (place, y) in places.into_iter().zip(heights) {
+        let ((x, end), entry) = &ends[place];
+        if let Mark::Line(ink) = entry.mark {
+            let thin = Stroke { colour: ink.colour, width: 1.0, dash: Some("1.5 3") };
+            sheet.line(&[(*x + 3.0, *end), (left + 2.0, *end), (left + 12.0, y)], thin);
+        }
+        mark(sheet, (left + 13.0, y), entry.mark);
+        sheet.name((left + 13.0 + MARK, y), Anchor::Start, &entry.name, widest - 13.0 - MARK);
+    }
+}
+
+/// How wide a column of these names is, within bounds.
+pub fn column_width(names: &[Entry], most: f64) -> f64 {
+    let widest = names.iter().map(|e| width(&e.name)).fold(0.0, f64::max);
+    (13.0 + MARK + widest + 4.0).min(most)
+}
+
+/// How wide a column of names left of a plot is, within bounds.
+pub fn left_of<'a>(names: impl Iterator<Item = &'a str>, extra: f64, most: f64) -> f64 {
+    (names.map(width).fold(40.0, f64::max) + extra).min(most)
+}
+
+/// Rows of names, as many in each as there is room for. Gives the rows' height; draws on a sheet, if any.
+pub fn rows(sheet: Option<&mut Sheet>, (left, top): (f64, f64), room: f64, entries: &[Entry]) -> f64 {
+    let mut places = Vec::new();
+    let (mut x, mut y) = (0.0, 0.0);
+    for entry in entries {
+        let wide = (MARK + width(&entry.name) + 14.0).min(room);
+        if x > 0.0 && x + wide > room + 14.0 {
+            (x, y) = (0.0, y + LINE + 1.0);
+        }
+        places.push((x, y));
+        x += wide;
+    }
+    if let Some(sheet) = sheet {
+        for (entry, (x, y)) in entries.iter().zip(places) {
+            let (x, y) = (left + x, top + y + LINE / 2.0);
+            mark(sheet, (x, y), entry.mark);
+            sheet.name((x + MARK, y), Anchor::Start, &entry.name, room - MARK);
+        }
+    }
+    if entries.is_empty() { 0.0 } else { y + LINE + 1.0 }
+}
+
+/// A mark, its left middle there.
+fn mark(sheet: &mut Sheet, (x, y): (f64, f64), mark: Mark) {
+    let across = [(x, y), (x + MARK - 6.0, y)];
+    match mark {
+        Mark::Line(ink) => {
+            sheet.line(&across, Stroke { colour: ink.colour, width: 2.5, dash: ink.dash });
+        }
+        Mark::Thin => sheet.line(&across, Stroke { colour: colour::FAINT, width: 1.0, dash: Some("5 4") }),
+        Mark::Box(fill) => sheet.bar((x + MARK - 6.0 - SIZE, y - SIZE / 2.0), (SIZE, SIZE), fill),
+        Mark::Dot(ink) => sheet.mark((x + MARK - 12.0, y), 4.5, ink),
+    }
+}

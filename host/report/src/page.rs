@@ -1,0 +1,221 @@
+//! A report as a page: one file of HTML that needs nothing else, no network and no script.
+//!
+//! The axis switch is a group of radio buttons, which style alone turns into a switch. Each figure is there
+//! twice, and style shows the one that fits.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::figure;
+use crate::number;
+use crate::report::Report;
+use crate::tables;
+
+mod picture;
+mod reading;
+mod table;
+
+const STYLE: &str = include_str!("page/style.css");
+/// What a browser may do with the page: nothing but show it.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+
+/// The page.
+pub fn html(report: &Report) -> String {
+    let figures = figure::others(report);
+    let tables = tables::all(report);
+    let drawn = |name: &str| figures.iter().find(|f| f.name == name).map(picture::figure);
+    // Where a figure has said already that there is nothing, its table need not.
+    let said = |t: &tables::Table| t.rows.is_empty() && DRAWN.contains(&t.name);
+    let told = |name: &str| {
+        let table = tables.iter().find(|t| t.name == name && !said(t))?;
+        Some(table::table(report, table))
+    };
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (title(report)) }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) (PreEscaped(picture::switch_style(report))) }
+            }
+            body {
+                a.skip href="#main" { "Skip to the report" }
+                header { (head(report)) }
+                nav aria-labelledby="contents" {
+                    h2 #contents { "Contents" }
+                    ol { @for (id, title) in SECTIONS { li { a href={ "#" (id) } { (title) } } } }
+                }
+                main #main tabindex="-1" {
+                    section aria-labelledby="short" {
+                        h2 #short { (SECTIONS[0].1) }
+                        (verdicts(report)) (cautions(report))
+                        (told("result").unwrap_or_default())
+                    }
+                    section aria-labelledby="accuracy" {
+                        h2 #accuracy { (SECTIONS[1].1) }
+                        (picture::switch(report))
+                        (told("finals").unwrap_or_default())
+                        (drawn("parts").unwrap_or_default()) (told("parts").unwrap_or_default())
+                    }
+                    section aria-labelledby="targets" {
+                        h2 #targets { (SECTIONS[2].1) }
+                        (drawn("reached").unwrap_or_default()) (told("targets").unwrap_or_default())
+                        (told("targets-on-other-axes").unwrap_or_default())
+                    }
+                    section aria-labelledby="differences" {
+                        h2 #differences { (SECTIONS[3].1) }
+                        (drawn("differences").unwrap_or_default()) (told("differences").unwrap_or_default())
+                    }
+                    section aria-labelledby="uses" {
+                        h2 #uses { (SECTIONS[4].1) }
+                        (drawn("uses").unwrap_or_default()) (told("uses").unwrap_or_default())
+                        @for name in ["effect", "rewards", "ages"] { (drawn(name).unwrap_or_default()) }
+                        (told("spending").unwrap_or_default())
+                    }
+                    section aria-labelledby="compared" {
+                        h2 #compared { (SECTIONS[5].1) }
+                        @for name in ["differing", "arms", "runs", "shared"] {
+                            (told(name).unwrap_or_default())
+                        }
+                    }
+                    section.reading aria-labelledby="reading" {
+                        h2 #reading { (SECTIONS[6].1) }
+                        (reading::reading(report))
+                    }
+                }
+                footer { p { "Made by " code { "allot report" } ", from the records of the runs alone." } }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Writes the page, its figures as SVG and PNG, its tables as CSV and Markdown, and the numbers behind them
+/// as `report.json` into a folder, which is made if need be. Gives what was written.
+pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    let mut put = |name: &str, content: &[u8]| {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(&path, content)?;
+        written.push(path);
+        io::Result::Ok(())
+    };
+    put("index.html", html(report).as_bytes())?;
+    let accuracy = report.axes.iter().map(|axis| figure::accuracy(report, *axis));
+    for figure in accuracy.chain(figure::others(report)) {
+        let Ok(drawing) = &figure.drawing else { continue };
+        put(&format!("figures/{}.svg", figure.name), drawing.wide.as_bytes())?;
+        let png = figure::png(&drawing.wide)
+            .ok_or_else(|| io::Error::other(format!("figure `{}` can't be made a PNG", figure.name)))?;
+        put(&format!("figures/{}.png", figure.name), &png)?;
+    }
+    for (name, content) in tables::csv(report) {
+        put(&format!("tables/{name}"), content.as_bytes())?;
+    }
+    put("tables.md", tables::markdown(report).as_bytes())?;
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    put("report.json", &json)?;
+    Ok(written)
+}
+
+/// Tables whose numbers a figure shows too.
+const DRAWN: [&str; 4] = ["parts", "targets", "targets-on-other-axes", "differences"];
+
+/// The page's sections: where they are, and their titles.
+const SECTIONS: [(&str, &str); 7] = [
+    ("short", "In short"),
+    ("accuracy", "Accuracy"),
+    ("targets", "Cost to a target"),
+    ("differences", "Differences to the baseline"),
+    ("uses", "Where the rollouts went"),
+    ("compared", "What was compared"),
+    ("reading", "How to read this"),
+];
+
+/// The report's title; a page must have one.
+fn title(report: &Report) -> &str {
+    if report.title.is_empty() { "Report" } else { &report.title }
+}
+
+fn head(report: &Report) -> Markup {
+    let runs: usize = report.arms.iter().map(|a| a.runs.len()).sum();
+    let many = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    html! {
+        h1 { (title(report)) }
+        p {
+            (many(report.arms.len(), "arm")) " · " (many(runs, "run")) " · costs in " (report.axis.words())
+            @if let Some(baseline) = report.arms.get(report.baseline) {
+                " · baseline " (table::arm(report, report.baseline, &baseline.name))
+            }
+            " · intervals hold " (number::percent_tick(report.confidence))
+        }
+    }
+}
+
+/// What it comes to, in words.
+fn verdicts(report: &Report) -> Markup {
+    html! {
+        @if report.verdicts.is_empty() {
+            p { "There is nothing to compare: no arm has a verdict." }
+        } @else {
+            ul.verdicts {
+                @for verdict in &report.verdicts {
+                    li {
+                        @let word = tables::kind(verdict.kind);
+                        span class={ "kind " (word) } { (word) }
+                        @let name = report.arms.get(verdict.arm).map_or("?", |a| a.name.as_str());
+                        @if verdict.words.contains(name) {
+                            span { (table::arm(report, verdict.arm, "")) (quoted(&verdict.words)) }
+                        } @else {
+                            span { (table::arm(report, verdict.arm, name)) ": " (quoted(&verdict.words)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Warnings and notes.
+fn cautions(report: &Report) -> Markup {
+    html! {
+        @if !report.warnings.is_empty() {
+            div.warnings role="region" aria-labelledby="warnings" {
+                h3 #warnings { "This is not a fair comparison in every respect" }
+                ul { @for warning in &report.warnings { li { (quoted(warning)) } } }
+            }
+        }
+        @if !report.notes.is_empty() {
+            div.notes role="region" aria-labelledby="notes" {
+                h3 #notes { "Notes" }
+                ul { @for note in &report.notes { li { (quoted(note)) } } }
+            }
+        }
+    }
+}
+
+/// A sentence, with what stands between backticks as code.
+fn quoted(sentence: &str) -> Markup {
+    let pieces: Vec<&str> = sentence.split('`').collect();
+    // An odd one at the end is a backtick and no more.
+    let pairs = pieces.len() % 2 == 1;
+    html! {
+        @for (i, piece) in pieces.iter().enumerate() {
+            @if i % 2 == 1 && (pairs || i + 1 < pieces.len()) {
+                code { (piece) }
+            } @else {
+                @if i % 2 == 1 { "`" }
+                (piece)
+            }
+        }
+    }
+}

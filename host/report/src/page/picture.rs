@@ -1,0 +1,83 @@
+//! Figures on a page: both sizes, a caption, and a link that hands over the drawing; the axis switch.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::figure::{self, Figure};
+use crate::report::Report;
+
+/// A figure, or the sentence that says why there is none.
+pub fn figure(figure: &Figure) -> Markup {
+    html! {
+        figure #{ "figure-" (figure.name) } {
+            h3 { (figure.title) }
+            @match &figure.drawing {
+                Ok(drawing) => {
+                    div.wide { (PreEscaped(&drawing.wide)) }
+                    div.narrow { (PreEscaped(&drawing.narrow)) }
+                    figcaption {
+                        (figure.caption) " "
+                        a.download download={ (figure.name) ".svg" } href=(link(&drawing.wide)) {
+                            "Download as SVG" span.unseen { ": " (figure.title) }
+                        }
+                    }
+                }
+                Err(why) => p.empty { (why) },
+            }
+        }
+    }
+}
+
+/// Accuracy against each axis, one of them in sight.
+pub fn switch(report: &Report) -> Markup {
+    html! {
+        div.switch {
+            @if report.axes.len() > 1 {
+                fieldset {
+                    legend { "Accuracy against" }
+                    @for axis in &report.axes {
+                        span.choice {
+                            input type="radio" name="axis" id={ "axis-" (axis.key()) } value=(axis.key())
+                                checked[Some(axis) == report.axes.first()] autocomplete="off";
+                            label for={ "axis-" (axis.key()) } { (axis.words()) }
+                        }
+                    }
+                }
+            }
+            @for axis in &report.axes {
+                div class={ "panel panel-" (axis.key()) } { (figure(&figure::accuracy(report, *axis))) }
+            }
+            @if report.axes.is_empty() { p.empty { "The runs have no axis in common." } }
+        }
+    }
+}
+
+/// The style that makes the switch one.
+pub fn switch_style(report: &Report) -> String {
+    if report.axes.len() < 2 {
+        return String::new();
+    }
+    let mut style = String::from("@supports selector(:has(*)) { .panel { display: none } ");
+    for axis in &report.axes {
+        let key = axis.key();
+        _ = write!(style, ".switch:has(#axis-{key}:checked) .panel-{key} {{ display: block }} ");
+    }
+    style.push('}');
+    style
+}
+
+/// A drawing as an address. Only what an address or an attribute can't hold is encoded.
+fn link(svg: &str) -> String {
+    let mut link = String::from("data:image/svg+xml;charset=utf-8,");
+    for byte in svg.bytes() {
+        match byte {
+            b'\n' | b'"' | b'#' | b'%' | b'<' | b'>' | b'{' | b'}' | b'|' | b'\\' | b'^' | b'`' | b'&' => {
+                _ = write!(link, "%{byte:02X}");
+            }
+            0..=31 | 127..=255 => _ = write!(link, "%{byte:02X}"),
+            byte => link.push(char::from(byte)),
+        }
+    }
+    link
+}

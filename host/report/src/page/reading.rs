@@ -1,0 +1,87 @@
+//! What the words on a page mean, for those who have not met them.
+
+use maud::{Markup, html};
+
+use crate::number;
+use crate::report::Report;
+
+/// How to read the page.
+pub fn reading(report: &Report) -> Markup {
+    let percent = number::percent_tick(report.confidence);
+    html! {
+        dl {
+            dt { "An arm" }
+            dd {
+                "is a policy with its settings. Its runs differ by their seed alone. A seed decides what is \
+                 sampled, in which order, and by which luck; the same seed of two arms starts them alike, \
+                 so arms are compared seed by seed."
+            }
+            dt { "Cost" }
+            dd {
+                "is told on several axes, as “the same compute” can mean each of them. A policy that \
+                 samples little may train a lot: look at more than one axis. Evaluation is counted in none \
+                 of them."
+            }
+            dt { "Censoring" }
+            dd {
+                "A run that ends without reaching a target has not “no cost to target”: it says that the \
+                 cost is more than what it spent. To leave it out, or to count its end as its cost, would \
+                 make the arm look better than it is. A target counts as reached at the first evaluation at \
+                 or above it."
+            }
+            dt { "Kaplan–Meier" }
+            dd {
+                "is the estimate of the share of runs that have not reached a target by a cost, with each \
+                 run counted as long as it was looked at. The figure shows one minus that. The median is \
+                 where it passes one half; it is “not reached” where fewer than half of the runs got there. \
+                 An end of its interval that is “–” lies beyond what was looked at."
+            }
+            dt { "Restricted mean" }
+            dd {
+                "A mean cost can't be known where some runs never got there. The mean of the cost up to a \
+                 horizon can: each run counts its cost to the target, or the horizon if that is less. The \
+                 horizon is the largest cost that every arm was looked at for. “Times cheaper” is the \
+                 baseline's restricted mean over the arm's, by resampling seeds; with censored runs it is \
+                 nearer to 1 than the truth."
+            }
+            dt { "Intervals" }
+            dd {
+                "are " (percent) " intervals over runs: pointwise for bands, so a whole band holds \
+                 less often than each of its points. They tell of other seeds, not of other models or other \
+                 data. Two intervals that overlap do not mean that there is no difference: look at the \
+                 paired difference."
+            }
+            dt { "Interquartile mean, probability of improvement" }
+            dd {
+                "The mean of the middle half of all scores, over runs and parts: it moves less with one odd \
+                 run than the mean, and less by jumps than the median. The probability that a run of the \
+                 arm is better than a run of the baseline, over parts: 50 % is no difference."
+            }
+            dt { "Holm" }
+            dd {
+                "With many arms one of them will look different by luck. Holm's correction makes p-values \
+                 larger, so that the chance of even one false “different” among all arms stays as small as \
+                 it was asked to be."
+            }
+            dt { "“Inconclusive”" }
+            dd {
+                "means that these seeds do not tell, not that there is no difference. “Seeds needed” says \
+                 how many would tell a difference of the size seen here, four times out of five. “Same” is \
+                 said only where the interval leaves no room for a difference that matters."
+            }
+            dt { "Best accuracy" }
+            dd {
+                "is the highest of a run's evaluations, on the same problems that it is reported on. The \
+                 highest of many noisy numbers is too high, the more so the more often a run was evaluated. \
+                 It is shown as others show it; no verdict is made of it."
+            }
+            dt { "Where rollouts go" }
+            dd {
+                "A group whose rollouts are all right or all wrong has no advantage: nothing is learned \
+                 from it, and it costs the same. “Stale” rollouts were held for later steps and grew too \
+                 old. Reward of what was trained on is filtered: a policy that trains on mixed groups only \
+                 is near one half whatever the model can do."
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Tables on a page: each in a frame of its own that scrolls, with a caption and heads for every row.
+
+use maud::{Markup, html};
+
+use crate::colour;
+use crate::report::Report;
+use crate::tables::{Cell, Shape, Table};
+
+/// Longer tables than this are folded.
+const LONG: usize = 16;
+
+/// A table. One without rows is a sentence.
+pub fn table(report: &Report, table: &Table) -> Markup {
+    let framed = html! {
+        div class={ "scroll " (table.name) } role="region" tabindex="0"
+            aria-labelledby={ "table-" (table.name) } { (whole(report, table)) }
+    };
+    html! {
+        @if table.rows.is_empty() {
+            p.empty { (table.title) ": nothing to show." }
+        } @else if table.rows.len() > LONG {
+            details open[table.name == "targets"] {
+                summary { (table.title) ", " (table.rows.len()) " rows" }
+                (framed)
+            }
+        } @else { (framed) }
+    }
+}
+
+fn whole(report: &Report, table: &Table) -> Markup {
+    html! {
+        table {
+            caption #{ "table-" (table.name) } {
+                strong { (table.title) } @if !table.note.is_empty() { " " span { (table.note) } }
+            }
+            thead {
+                tr {
+                    @for column in &table.columns {
+                        @let class = (column.shape != Shape::Words).then_some("number");
+                        th scope="col" class=[class] { (column.head) }
+                    }
+                }
+            }
+            tbody {
+                @for row in &table.rows {
+                    tr {
+                        @for (i, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
+                            @let class = (column.shape != Shape::Words).then_some("number");
+                            @if i == 0 {
+                                th scope="row" class=[class] { (self::cell(report, cell)) }
+                            } @else {
+                                td class=[class] { (self::cell(report, cell)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(report: &Report, cell: &Cell) -> Markup {
+    match cell {
+        Cell::Arm(place, name) => arm(report, *place, name),
+        Cell::Hash(whole) => html! { code title=(whole) { (cell.words()) } },
+        Cell::None(words, why) => html! { abbr title=(why) { (words) } },
+        _ => {
+            let (first, second) = cell.lines();
+            html! { (first) @if let Some(second) = second { " " span.interval { (second) } } }
+        }
+    }
+}
+
+/// An arm's name, with a piece of its line before it.
+pub fn arm(report: &Report, place: usize, name: &str) -> Markup {
+    let ink = colour::of(report.baseline, place);
+    // A short name stays on a line.
+    let class = if name.chars().count() > 24 { "arm long" } else { "arm short" };
+    html! {
+        span class=(class) {
+            svg.ink viewBox="0 0 22 10" width="22" height="10" aria-hidden="true" {
+                path d="M0 5L22 5" stroke=(ink.colour) stroke-width="4" stroke-dasharray=[ink.dash] {}
+            }
+            (name)
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The array that rliable reads: `scores.npz`, an array for each arm, runs × tasks × points.
+//!
+//! In Python, `dict(numpy.load("scores.npz"))` is rliable's `score_dict` for curves; with the last point
+//! alone, `scores[:, :, -1]`, for aggregates. What was not measured is NaN.
+
+use std::io::{Cursor, Write as _};
+
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+/// An arm's name, and its scores: of each run, of each task, at each point.
+pub type Named = (String, Vec<Vec<Vec<f64>>>);
+
+/// The file's bytes. Runs and tasks that are shorter than others are filled up with NaN. A name may occur once.
+pub fn npz(arms: &[Named]) -> std::io::Result<Vec<u8>> {
+    let mut file = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, runs) in arms {
+        file.start_file(format!("{}.npy", entry(name)), stored)?;
+        file.write_all(&npy(runs))?;
+    }
+    Ok(file.finish()?.into_inner())
+}
+
+/// An array of float64 in NumPy's own format, version 1.0.
+fn npy(runs: &[Vec<Vec<f64>>]) -> Vec<u8> {
+    let tasks = runs.iter().map(Vec::len).max().unwrap_or(0);
+    let points = runs.iter().flatten().map(Vec::len).max().unwrap_or(0);
+    let shape = format!("({}, {tasks}, {points})", runs.len());
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
+    // Magic, version and length take 10 bytes, the line's end one; data start at a multiple of 64.
+    let room = (10 + header.len() + 1).next_multiple_of(64) - 11;
+    header.extend(std::iter::repeat_n(' ', room - header.len()));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    for run in runs {
+        for task in 0..tasks {
+            for point in 0..points {
+                let score = run.get(task).and_then(|t| t.get(point)).copied().unwrap_or(f64::NAN);
+                bytes.extend(score.to_le_bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// A name that a zip file takes: no way out of a folder, no control characters.
+fn entry(name: &str) -> String {
+    name.chars().map(|c| if c == '/' || c == '\\' || c.is_control() { '_' } else { c }).collect()
+}

@@ -1,0 +1,287 @@
+//! The tables of a report: drawn up once, written as HTML by `page`, and here as CSV and Markdown.
+//!
+//! A cell knows its number as well as its words: people read the words, CSV has the numbers in full.
+
+use std::fmt::Write as _;
+
+use crate::number;
+use crate::report::{Estimate, Report};
+
+mod costs;
+mod outcome;
+mod points;
+mod runs;
+
+pub use outcome::{kind, result};
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name, as files have it.
+    pub name: &'static str,
+    /// Its title.
+    pub title: String,
+    /// What a reader should know.
+    pub note: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows, a cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name in CSV.
+    pub key: String,
+    /// Its name for people.
+    pub head: String,
+    /// What its cells are.
+    pub shape: Shape,
+}
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Words: one column of CSV.
+    Words,
+    /// Numbers: one column.
+    Number,
+    /// Numbers with intervals: three columns.
+    Estimate,
+    /// Counts out of a count, as `9/10`: two columns.
+    Of,
+    /// Counts and their share of the whole: two columns.
+    Share,
+}
+
+/// A cell.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// An arm, by its place and name.
+    Arm(usize, String),
+    /// Words.
+    Words(String),
+    /// A hash, of which people read the beginning.
+    Hash(String),
+    /// A number, and how it is read.
+    Number(f64, String),
+    /// A number with an interval, either end of which may be unknown, and how they are read.
+    Estimate(Estimate, fn(f64) -> String),
+    /// So many of so many.
+    Of(u64, u64),
+    /// So many of the whole.
+    Share(u64, u64),
+    /// Nothing: what stands there, and why.
+    None(&'static str, &'static str),
+}
+
+/// All tables that a page shows, the result first, in the page's order.
+pub fn all(report: &Report) -> Vec<Table> {
+    vec![
+        result(report),
+        costs::targets(report),
+        costs::other_targets(report),
+        outcome::differences(report),
+        outcome::finals(report),
+        outcome::parts(report),
+        costs::uses(report),
+        costs::spending(report),
+        runs::runs(report),
+        runs::arms(report),
+        runs::differing(report),
+        runs::shared(report),
+    ]
+}
+
+/// The tables as files of CSV: name and content. The points of the figures are among them.
+pub fn csv(report: &Report) -> Vec<(String, String)> {
+    let drawn = [points::curves(report), points::reached(report), points::trends(report)];
+    all(report).iter().chain(&drawn).map(|t| (format!("{}.csv", t.name), t.csv())).collect()
+}
+
+/// The table of the result, and what it comes to, as Markdown.
+pub fn markdown(report: &Report) -> String {
+    let table = result(report);
+    let mut text = format!("# {}\n\n", plain(&report.title));
+    for verdict in &report.verdicts {
+        _ = writeln!(text, "- {}", sentence(&verdict.words));
+    }
+    for warning in &report.warnings {
+        _ = writeln!(text, "- **Warning**: {}", sentence(warning));
+    }
+    for note in &report.notes {
+        _ = writeln!(text, "- Note: {}", sentence(note));
+    }
+    _ = writeln!(text, "\n{}", table.markdown());
+    if !table.note.is_empty() {
+        _ = writeln!(text, "{}", plain(&table.note));
+    }
+    text
+}
+
+impl Table {
+    /// As CSV, RFC 4180 with plain line ends. Numbers are in full; what is unknown is empty.
+    pub fn csv(&self) -> String {
+        let mut text = String::new();
+        let heads = self.columns.iter().flat_map(Column::heads);
+        line(&mut text, heads);
+        for row in &self.rows {
+            let fields = self.columns.iter().zip(row).flat_map(|(column, cell)| {
+                let mut fields = cell.fields();
+                fields.resize(column.heads().len(), String::new());
+                fields
+            });
+            line(&mut text, fields);
+        }
+        text
+    }
+
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::from("|");
+        for column in &self.columns {
+            _ = write!(text, " {} |", plain(&column.head));
+        }
+        text.push_str("\n|");
+        for column in &self.columns {
+            text.push_str(if column.shape == Shape::Words { "---|" } else { "---:|" });
+        }
+        for row in &self.rows {
+            text.push_str("\n|");
+            for cell in row {
+                _ = write!(text, " {} |", plain(&cell.words()));
+            }
+        }
+        text.push('\n');
+        text
+    }
+}
+
+impl Column {
+    /// A column.
+    pub fn new(key: &str, head: &str, shape: Shape) -> Self {
+        Self { key: key.to_owned(), head: head.to_owned(), shape }
+    }
+
+    /// Its columns in CSV.
+    fn heads(&self) -> Vec<String> {
+        let ends: &[&str] = match self.shape {
+            Shape::Words | Shape::Number => &[""],
+            Shape::Estimate => &["", "_low", "_high"],
+            Shape::Of => &["", "_of"],
+            Shape::Share => &["", "_share"],
+        };
+        ends.iter().map(|end| format!("{}{end}", self.key)).collect()
+    }
+}
+
+impl Cell {
+    /// An accuracy or another share.
+    pub fn percent(value: f64) -> Self {
+        Self::Number(value, number::percent(value))
+    }
+
+    /// A cost, where it is known.
+    pub fn cost(value: Option<f64>) -> Self {
+        value.map_or(Self::None(number::NONE, "This run does not know it"), |v| {
+            Self::Number(v, number::cost(v))
+        })
+    }
+
+    /// A count.
+    pub fn count(count: u64) -> Self {
+        Self::Number(count as f64, number::count(count))
+    }
+
+    /// How it is read, all of it on one line.
+    pub fn words(&self) -> String {
+        match self.lines() {
+            (first, Some(second)) => format!("{first} {second}"),
+            (first, None) => first,
+        }
+    }
+
+    /// How it is read: the number, and what may stand below it.
+    pub fn lines(&self) -> (String, Option<String>) {
+        match self {
+            Self::Arm(_, words) | Self::Words(words) | Self::Number(_, words) => (words.clone(), None),
+            Self::Hash(whole) => (whole.chars().take(12).collect(), None),
+            Self::None(words, _) => ((*words).to_owned(), None),
+            Self::Of(part, whole) => (format!("{part}/{whole}"), None),
+            Self::Share(part, whole) => {
+                (number::count(*part), Some(format!("({})", number::percent(number::share(*part, *whole)))))
+            }
+            Self::Estimate(estimate, words) => {
+                // The unit stands at the number already.
+                let bare = |v| words(v).trim_end_matches(['%', '\u{a0}', '×']).to_owned();
+                let end = |end: Option<f64>| end.map_or_else(|| number::NONE.to_owned(), bare);
+                let known = estimate.low.is_some() || estimate.high.is_some();
+                let interval = known.then(|| format!("[{}, {}]", end(estimate.low), end(estimate.high)));
+                (words(estimate.value), interval)
+            }
+        }
+    }
+
+    /// Its numbers in full.
+    fn fields(&self) -> Vec<String> {
+        let full = |v: f64| if v.is_finite() { v.to_string() } else { String::new() };
+        match self {
+            Self::Arm(_, words) | Self::Words(words) | Self::Hash(words) => vec![words.clone()],
+            Self::Number(value, _) => vec![full(*value)],
+            Self::Estimate(e, _) => {
+                [Some(e.value), e.low, e.high].map(|v| v.map_or_else(String::new, full)).to_vec()
+            }
+            Self::Of(part, whole) => vec![part.to_string(), whole.to_string()],
+            Self::Share(part, whole) => vec![part.to_string(), full(number::share(*part, *whole))],
+            Self::None(..) => Vec::new(),
+        }
+    }
+}
+
+/// An arm's cell.
+fn arm(report: &Report, arm: usize) -> Cell {
+    Cell::Arm(arm, report.arms.get(arm).map_or_else(|| "?".to_owned(), |a| a.name.clone()))
+}
+
+/// A line of CSV.
+fn line(text: &mut String, fields: impl Iterator<Item = String>) {
+    for (i, field) in fields.enumerate() {
+        if i > 0 {
+            text.push(',');
+        }
+        if field.contains(['"', ',', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
+            _ = write!(text, "\"{}\"", field.replace('"', "\"\""));
+        } else {
+            text.push_str(&field);
+        }
+    }
+    text.push('\n');
+}
+
+/// A sentence, in which what stands between backticks is code.
+fn sentence(text: &str) -> String {
+    let pieces: Vec<&str> = text.split('`').collect();
+    if pieces.len().is_multiple_of(2) {
+        return plain(text);
+    }
+    let words = pieces.iter().enumerate().map(|(i, piece)| {
+        if i % 2 == 1 { format!("`{}`", piece.replace(['\n', '\r'], " ")) } else { plain(piece) }
+    });
+    words.collect()
+}
+
+/// Text that Markdown takes as text.
+fn plain(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '\n' | '\r' => safe.push(' '),
+            '|' | '*' | '_' | '`' | '\\' => safe.extend(['\\', c]),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

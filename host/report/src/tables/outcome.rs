@@ -1,0 +1,233 @@
+//! What it comes to: the result, accuracies at the end, and differences to the baseline.
+
+use super::{Cell, Column, Shape, Table, arm};
+use crate::number;
+use crate::report::{Estimate, Kind, Reached, Report, Target};
+
+const BASELINE: &str = "The baseline is not compared with itself";
+const FEW: &str = "Too few seeds for it";
+
+/// The result: a row for each arm. Costs are to the first target on the main axis.
+pub fn result(report: &Report) -> Table {
+    let target = report.targets.iter().find(|t| t.axis == report.axis);
+    let mut columns =
+        vec![Column::new("arm", "arm", Shape::Words), Column::new("runs", "runs", Shape::Number)];
+    if let Some(target) = target {
+        let accuracy = number::percent_tick(target.accuracy);
+        let axis = report.axis.words();
+        columns.extend([
+            Column::new("reached", &format!("reached {accuracy}"), Shape::Of),
+            Column::new("median", &format!("median {axis} to it"), Shape::Estimate),
+            Column::new("restricted_mean", &format!("restricted mean {axis}"), Shape::Estimate),
+            Column::new("ratio", "times cheaper than the baseline", Shape::Estimate),
+            Column::new("cost_holm", "p of the cost (Holm)", Shape::Number),
+        ]);
+    }
+    columns.extend([
+        Column::new("last", "last accuracy", Shape::Estimate),
+        Column::new("iqm", "interquartile mean", Shape::Estimate),
+        Column::new("improvement", "probability of improvement", Shape::Estimate),
+        Column::new("difference", "difference, points", Shape::Estimate),
+        Column::new("holm", "p of the difference (Holm)", Shape::Number),
+        Column::new("verdict", "verdict", Shape::Words),
+    ]);
+    let rows = (0..report.arms.len()).map(|place| {
+        let mut row = vec![arm(report, place), Cell::count(report.arms[place].runs.len() as u64)];
+        if let Some(target) = target {
+            row.extend(to_target(report, target, place));
+        }
+        row.extend(at_the_end(report, place));
+        row
+    });
+    let note = target.map_or_else(
+        || "No target was set, so there are no costs to one.".to_owned(),
+        |target| {
+            format!(
+                "Costs are in {} to an accuracy of {}; means are restricted to {}. Brackets are {} intervals.",
+                report.axis.words(),
+                number::percent_tick(target.accuracy),
+                number::cost(target.horizon),
+                number::percent_tick(report.confidence)
+            )
+        },
+    );
+    Table { name: "result", title: "The result".to_owned(), note, rows: rows.collect(), columns }
+}
+
+/// What stands in the result for costs to a target.
+fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
+    let Some(reached) = target.rows.iter().find(|r| r.arm == place) else {
+        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs has a score"));
+    };
+    [
+        Cell::Of(reached.reached as u64, reached.runs as u64),
+        median(reached),
+        Cell::Estimate(reached.restricted, number::cost),
+        ratio(report, reached),
+        tested(report, reached),
+    ]
+}
+
+/// Whether the cost differs from the baseline's.
+pub(super) fn tested(report: &Report, reached: &Reached) -> Cell {
+    if reached.arm == report.baseline { Cell::None(number::NONE, BASELINE) } else { p_value(reached.holm) }
+}
+
+/// The median, or that it was not reached.
+pub(super) fn median(reached: &Reached) -> Cell {
+    let whole =
+        reached.median.map(|value| Estimate { value, low: reached.median_low, high: reached.median_high });
+    whole.map_or(Cell::None("not reached", "Fewer than half of the runs reached the target"), |median| {
+        Cell::Estimate(median, number::cost)
+    })
+}
+
+/// How many times cheaper.
+pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
+    match reached.ratio {
+        Some(ratio) => Cell::Estimate(ratio, number::times),
+        None if reached.arm == report.baseline => Cell::None("baseline", BASELINE),
+        None => Cell::None(number::NONE, "There is no seed to compare by, or nobody reached it"),
+    }
+}
+
+fn at_the_end(report: &Report, place: usize) -> Vec<Cell> {
+    let last = report.finals.iter().find(|f| f.arm == place);
+    let none = || Cell::None(number::NONE, "None of its runs finished");
+    let base = place == report.baseline;
+    let difference = report.differences.iter().find(|d| d.arm == place && !base);
+    let why = if base { BASELINE } else { "No seeds in common with the baseline" };
+    let verdict = report.verdicts.iter().find(|v| v.arm == place);
+    vec![
+        last.map_or_else(none, |f| Cell::Estimate(f.last, number::percent)),
+        last.map_or_else(none, |f| Cell::Estimate(f.iqm, number::percent)),
+        last.and_then(|f| f.improvement)
+            .map_or(Cell::None(number::NONE, why), |p| Cell::Estimate(p, number::percent)),
+        difference.map_or(Cell::None(number::NONE, why), |d| Cell::Estimate(d.mean, number::points)),
+        difference.map_or(Cell::None(number::NONE, why), |d| p_value(d.holm)),
+        match verdict {
+            Some(verdict) => Cell::Words(kind(verdict.kind).to_owned()),
+            None if base => Cell::None("baseline", BASELINE),
+            None => Cell::None(number::NONE, "Nothing to judge by"),
+        },
+    ]
+}
+
+/// A verdict in a word.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Better => "better",
+        Kind::Worse => "worse",
+        Kind::Same => "same",
+        Kind::Inconclusive => "inconclusive",
+    }
+}
+
+fn p_value(p: Option<f64>) -> Cell {
+    p.map_or(Cell::None(number::NONE, FEW), |p| Cell::Number(p, number::p_value(p)))
+}
+
+/// Differences to the baseline, seed by seed.
+pub(super) fn differences(report: &Report) -> Table {
+    let columns = vec![
+        Column::new("arm", "arm", Shape::Words),
+        Column::new("seeds", "seeds in common", Shape::Number),
+        Column::new("difference", "difference, points", Shape::Estimate),
+        Column::new("p", "p, paired t-test", Shape::Number),
+        Column::new("holm", "p, after Holm", Shape::Number),
+        Column::new("flip", "p, sign flips", Shape::Number),
+        Column::new("needed", "seeds needed", Shape::Number),
+    ];
+    let rows = report.differences.iter().filter(|d| d.arm != report.baseline).map(|d| {
+        vec![
+            arm(report, d.arm),
+            Cell::count(d.seeds as u64),
+            Cell::Estimate(d.mean, number::points),
+            p_value(d.p),
+            p_value(d.holm),
+            p_value(d.flip),
+            d.needed.map_or(Cell::None(number::NONE, "More than 1000, or unknown"), Cell::count),
+        ]
+    });
+    let baseline = report.arms.get(report.baseline).map_or("the baseline", |a| a.name.as_str());
+    Table {
+        name: "differences",
+        title: "Differences of the last accuracy, in numbers".to_owned(),
+        note: format!(
+            "Last accuracy less that of {baseline}, in percentage points, over the seeds that both have \
+             finished. “Seeds needed” would tell a difference of this size four times out of five."
+        ),
+        rows: rows.collect(),
+        columns,
+    }
+}
+
+/// Accuracy at the end.
+pub(super) fn finals(report: &Report) -> Table {
+    let mut more: Vec<&str> = Vec::new();
+    for (name, _) in report.finals.iter().flat_map(|f| &f.more) {
+        if !more.contains(&name.as_str()) {
+            more.push(name);
+        }
+    }
+    let mut columns = vec![
+        Column::new("arm", "arm", Shape::Words),
+        Column::new("runs", "finished runs", Shape::Number),
+        Column::new("start", "at the start", Shape::Number),
+        Column::new("last", "last", Shape::Estimate),
+        Column::new("iqm", "interquartile mean", Shape::Estimate),
+        Column::new("improvement", "probability of improvement", Shape::Estimate),
+        Column::new("best", "best (too good)", Shape::Estimate),
+    ];
+    columns.extend(more.iter().map(|name| Column::new(name, name, Shape::Estimate)));
+    let rows = report.finals.iter().map(|f| {
+        let why = if f.arm == report.baseline { BASELINE } else { FEW };
+        let mut row = vec![
+            arm(report, f.arm),
+            Cell::count(f.runs as u64),
+            Cell::percent(f.start),
+            Cell::Estimate(f.last, number::percent),
+            Cell::Estimate(f.iqm, number::percent),
+            f.improvement.map_or(Cell::None(number::NONE, why), |p| Cell::Estimate(p, number::percent)),
+            Cell::Estimate(f.best, number::percent),
+        ];
+        row.extend(more.iter().map(|name| {
+            f.more
+                .iter()
+                .find(|(n, _)| n == name)
+                .map_or(Cell::None(number::NONE, "Not measured"), |(_, e)| {
+                    Cell::Estimate(*e, number::percent)
+                })
+        }));
+        row
+    });
+    Table {
+        name: "finals",
+        title: "Accuracy at the end".to_owned(),
+        note: "Means over finished runs.".to_owned(),
+        rows: rows.collect(),
+        columns,
+    }
+}
+
+/// Accuracy by part: a row for each part and arm.
+pub(super) fn parts(report: &Report) -> Table {
+    let columns = vec![
+        Column::new("part", "part", Shape::Words),
+        Column::new("arm", "arm", Shape::Words),
+        Column::new("last", "last accuracy", Shape::Estimate),
+    ];
+    let mut parts: Vec<_> = report.parts.iter().collect();
+    let place = |part: &str| report.parts.iter().position(|p| p.part == part);
+    parts.sort_by_key(|p| (place(&p.part), p.arm));
+    let rows = parts.into_iter().map(|p| {
+        vec![Cell::Words(p.part.clone()), arm(report, p.arm), Cell::Estimate(p.last, number::percent)]
+    });
+    Table {
+        name: "parts",
+        title: "Last accuracy by part".to_owned(),
+        note: "Means over finished runs.".to_owned(),
+        rows: rows.collect(),
+        columns,
+    }
+}

@@ -1,0 +1,263 @@
+//! `allot compare`: policies over seeds, under one budget.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::{Screen, Verdict, report};
+use crate::comparison::Comparison;
+use crate::folder;
+use crate::gather;
+use crate::interrupt;
+use crate::jobs::{Jobs, State};
+use crate::trouble::{Result, Trouble, count};
+
+/// Compare policies over seeds, under one budget
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The config: a run's, with a section [compare]
+    #[arg(required_unless_present = "resume")]
+    config: Option<PathBuf>,
+    /// The folder for the comparison; one that is there already goes on [default: a new one under runs/]
+    #[arg(long, conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with the comparison in this folder
+    #[arg(long, value_name = "FOLDER")]
+    resume: Option<PathBuf>,
+    /// Runs at a time [default: as many as there are cores for their threads]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Check every policy and setting, say what would run, and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let jobs = command.jobs.map(usize::from);
+    let comparison = open(command, jobs)?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let at_once = jobs.unwrap_or((cores / comparison.threads).max(1)).min(comparison.runs.len());
+    if command.dry_run {
+        comparison.check()?;
+        show(&comparison, at_once, screen);
+        return Ok(Verdict::Good);
+    }
+    if !Comparison::exists(&comparison.folder) {
+        comparison.check()?;
+    }
+    comparison.keep()?;
+    let shown = comparison.folder.display().to_string();
+    let mut jobs = Jobs::of(&comparison);
+    let done = jobs.count(|state| matches!(state, State::Finished(_)));
+    let policies = count(comparison.arms.len() as u64, "policy").replace("policys", "policies");
+    let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
+    let before = if done > 0 { format!("; {done} are over already") } else { String::new() };
+    screen.tell(format_args!("{policies} × {seeds}: {all}, {at_once} at a time, in {shown}{before}"));
+    let go_on = format!("allot compare --resume {shown}");
+    if !all_over(&mut jobs, at_once, screen)? {
+        screen.tell(format_args!("paused; to go on: {go_on}"));
+        return Ok(Verdict::Bad);
+    }
+
+    let failed: Vec<String> = jobs
+        .all
+        .iter()
+        .filter_map(|job| match &job.state {
+            State::Failed(reason) => {
+                let (name, seed) = (&comparison.arms[job.planned.arm], job.planned.seed);
+                Some(format!("`{name}` with seed {seed} failed: {reason}"))
+            }
+            _ => None,
+        })
+        .collect();
+    let out = comparison.folder.join("report");
+    screen.draw("making the report");
+    let gathered = gather::gather(std::slice::from_ref(&comparison.folder))?;
+    let made = gather::report(&gathered, &out)?;
+    screen.draw("");
+    if command.json {
+        let json = serde_json::to_string(&made);
+        screen.say(json.map_err(|e| Trouble::new(format!("no JSON: {e}")))?);
+    } else {
+        report::show(&made, screen);
+    }
+    failed.iter().for_each(|words| screen.tell(words));
+    if !failed.is_empty() {
+        screen.tell(format_args!("to try failed runs again: {go_on}"));
+    }
+    screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
+    Ok(if failed.is_empty() { Verdict::Good } else { Verdict::Bad })
+}
+
+/// The comparison that is meant.
+fn open(command: &Compare, jobs: Option<usize>) -> Result<Comparison> {
+    if let Some(folder) = &command.resume {
+        if command.config.is_some() {
+            let trouble = Trouble::new("--resume takes no config");
+            return Err(trouble.hint("leave the config out: a comparison goes on with its own"));
+        }
+        return Comparison::open(folder, jobs);
+    }
+    let config = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
+    if let Some(out) = &command.out {
+        return Comparison::new(config, out, jobs);
+    }
+    // A folder is made for what can run; whatever is wrong with it is told before.
+    let nowhere = Comparison::new(config, std::path::Path::new("runs"), jobs)?;
+    if command.dry_run {
+        return Ok(nowhere);
+    }
+    nowhere.check()?;
+    Comparison::new(config, &folder::new(None, config)?, jobs)
+}
+
+/// Runs what is left to run. False where somebody wanted it to stop.
+fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Result<bool> {
+    let stop = interrupt::listen("runs under way finish their step first, and save; again to stop at once");
+    let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
+    let mut looked: Option<Instant> = None;
+    loop {
+        let ended = jobs.poll()?;
+        for (n, i) in ended.iter().enumerate() {
+            table.ended(jobs, *i, ended.len() - 1 - n, screen);
+        }
+        let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
+        if stopping {
+            jobs.pause();
+        } else {
+            jobs.start(at_once)?;
+        }
+        let open = jobs.count(|state| matches!(state, State::Waiting));
+        if jobs.running() == 0 && (stopping || open == 0) {
+            table.draw(jobs, screen);
+            // A run that paused was stopped by somebody, too.
+            return Ok(!stopping && jobs.count(|state| matches!(state, State::Paused)) == 0);
+        }
+        if looked.is_none_or(|at| at.elapsed() >= Duration::from_millis(700)) {
+            if screen.live {
+                jobs.look();
+                table.draw(jobs, screen);
+            }
+            looked = Some(Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// All runs on the screen: a row for each policy, a column for each seed.
+struct Table {
+    began: Instant,
+    /// Runs' worth of work that was done before.
+    before: f64,
+    /// Lines drawn last.
+    lines: usize,
+}
+
+impl Table {
+    /// A run ended: a line of its own, where the table can't be drawn over itself.
+    /// `later` ended at the same time, and are told of after it.
+    fn ended(&self, jobs: &Jobs<'_>, i: usize, later: usize, screen: &mut Screen<'_>) {
+        let job = &jobs.all[i];
+        let (name, seed) = (jobs.arm(i), job.planned.seed);
+        let over = jobs.count(|s| matches!(s, State::Finished(_) | State::Failed(_))).saturating_sub(later);
+        let words = match &job.state {
+            State::Finished(accuracy) => format!("accuracy {accuracy:.4}"),
+            State::Failed(reason) => format!("failed: {reason}"),
+            State::Paused => "paused".to_owned(),
+            State::Waiting | State::Running(_) => return,
+        };
+        if !screen.live {
+            let all = jobs.all.len();
+            screen.tell(format_args!("{over:>4}/{all}  {name:<24} seed {seed:<6} {words}"));
+        }
+    }
+
+    fn draw(&mut self, jobs: &Jobs<'_>, screen: &mut Screen<'_>) {
+        if !screen.live {
+            return;
+        }
+        let lines = self.text(jobs);
+        let mut drawn = String::new();
+        if self.lines > 0 {
+            drawn.push_str(&format!("\x1b[{}A", self.lines));
+        }
+        // A narrow terminal cuts off the end of a line; it does not wrap it.
+        drawn.push_str("\r\x1b[?7l");
+        for line in &lines {
+            drawn.push_str(&format!("\x1b[2K{line}\n"));
+        }
+        drawn.push_str("\x1b[?7h");
+        self.lines = lines.len();
+        let _ = write!(screen.progress, "{drawn}");
+        let _ = screen.progress.flush();
+    }
+
+    fn text(&self, jobs: &Jobs<'_>) -> Vec<String> {
+        let seeds = jobs.seeds();
+        let wide = jobs.arms().iter().map(|name| name.chars().count()).max().unwrap_or(0).min(24);
+        let head: String = seeds.iter().map(|seed| format!("{seed:>6}")).collect();
+        let mut lines = vec![format!("{:wide$}{head}", "")];
+        for (arm, name) in jobs.arms().iter().enumerate() {
+            let short: String = name.chars().take(24).collect();
+            let cell = |seed: &u64| {
+                let job = jobs.all.iter().find(|j| j.planned.arm == arm && j.planned.seed == *seed);
+                job.map_or_else(String::new, |job| match &job.state {
+                    State::Waiting => format!("{:>6}", "·"),
+                    State::Running(_) => format!("{:>5.0}%", 100.0 * job.share),
+                    State::Finished(accuracy) => format!("{accuracy:>6.3}"),
+                    State::Failed(_) => format!("{:>6}", "failed"),
+                    State::Paused => format!("{:>6}", "paused"),
+                })
+            };
+            let cells: String = seeds.iter().map(cell).collect();
+            lines.push(format!("{short:wide$}{cells}"));
+        }
+        let over = jobs.count(|s| matches!(s, State::Finished(_) | State::Failed(_)));
+        let done: f64 = jobs.all.iter().map(|j| j.share).sum::<f64>() - self.before;
+        let left = jobs.all.len() as f64 - self.before - done;
+        let seconds = self.began.elapsed().as_secs_f64();
+        let time = if done > 0.05 { about(seconds / done * left) } else { String::new() };
+        lines.push(format!("{over} of {} runs are over, {} under way{time}", jobs.all.len(), jobs.running()));
+        lines
+    }
+}
+
+fn about(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!(", {seconds:.0} s left")
+    } else {
+        format!(", {:.0} min left", seconds / 60.0)
+    }
+}
+
+/// Says what would run.
+fn show(comparison: &Comparison, at_once: usize, screen: &mut Screen<'_>) {
+    let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
+    for (i, name) in comparison.arms.iter().enumerate() {
+        row(if i == 0 { "policies" } else { "" }, name.clone());
+    }
+    let seeds: Vec<String> = comparison.seeds.iter().map(u64::to_string).collect();
+    row("seeds", seeds.join(", "));
+    row(
+        "runs",
+        format!(
+            "{}, {at_once} at a time, {} each",
+            comparison.runs.len(),
+            count(comparison.threads as u64, "thread")
+        ),
+    );
+    row(
+        "budget of each",
+        format!("{}, at most {} steps", comparison.budget.words().join(", "), comparison.steps),
+    );
+    let targets: Vec<String> = comparison.section.targets.iter().map(f64::to_string).collect();
+    row(
+        "targets",
+        if targets.is_empty() { "none; one is chosen afterwards".to_owned() } else { targets.join(", ") },
+    );
+}

@@ -1,0 +1,168 @@
+//! `allot report`: what runs came to, as a page, figures and tables.
+
+use std::path::PathBuf;
+
+use allot_report::report::{Estimate, State};
+use allot_report::{Axis, Report};
+use clap::Args;
+
+use super::{Screen, Verdict};
+use crate::gather::{self, Gathered};
+use crate::trouble::{Result, Trouble, did_you_mean};
+
+/// What runs came to: a page, figures and tables, from their records alone
+#[derive(Debug, Args)]
+pub struct ReportRuns {
+    /// Folders of runs, their records, or folders with runs below them
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The folder for the report [default: `report` in the first RUN if that has runs below it, else here]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The policy that others are measured against [default: the comparison's, or the first]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// An accuracy, from 0 to 1, whose cost is told; may be given many times
+    #[arg(long = "target", value_name = "ACCURACY")]
+    targets: Vec<f64>,
+    /// What costs are told in: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
+    #[arg(long)]
+    axis: Option<String>,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let mut gathered = gather::gather(&command.runs)?;
+    ask(command, &mut gathered)?;
+    let first = &command.runs[0];
+    let below = first.is_dir() && !first.join("record.jsonl").exists();
+    let out = command
+        .out
+        .clone()
+        .unwrap_or_else(|| if below { first.join("report") } else { PathBuf::from("report") });
+    screen.draw(format_args!("reading {} runs", gathered.runs.len()));
+    let report = gather::report(&gathered, &out)?;
+    screen.draw("");
+    if command.json {
+        let json = serde_json::to_string(&report);
+        screen.say(json.map_err(|e| Trouble::new(format!("no JSON: {e}")))?);
+    } else {
+        show(&report, screen);
+    }
+    screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
+    Ok(Verdict::Good)
+}
+
+/// What was typed goes before what a comparison's config says.
+fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
+    let question = &mut gathered.question;
+    if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
+        let trouble =
+            Trouble::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
+        return Err(if *target > 1.0 {
+            trouble.hint(format!("for {target} %: {}", target / 100.0))
+        } else {
+            trouble
+        });
+    }
+    if !command.targets.is_empty() {
+        question.targets.clone_from(&command.targets);
+    }
+    if let Some(key) = &command.axis {
+        let keys = Axis::ALL.into_iter().map(Axis::key);
+        let unknown =
+            || Trouble::new(format!("there is no axis `{key}`")).hint(did_you_mean(key, keys.clone()));
+        question.axis = Some(Axis::of(key).ok_or_else(unknown)?);
+    }
+    question.baseline = command.baseline.clone().or(question.baseline.take());
+    Ok(())
+}
+
+/// The report on the screen: the table, what to beware of, and what it comes to.
+pub fn show(report: &Report, screen: &mut Screen<'_>) {
+    screen.say(&report.title);
+    screen.say("");
+    for line in table(report) {
+        screen.say(line.trim_end());
+    }
+    for (head, all) in [("warning", &report.warnings), ("note", &report.notes)] {
+        if !all.is_empty() {
+            screen.say("");
+        }
+        all.iter().for_each(|words| screen.say(format_args!("{head}: {words}")));
+    }
+    if !report.verdicts.is_empty() {
+        screen.say("");
+    }
+    report.verdicts.iter().for_each(|verdict| screen.say(&verdict.words));
+}
+
+/// The result as a table: a row for each arm.
+fn table(report: &Report) -> Vec<String> {
+    let target = report.targets.iter().find(|t| t.axis == report.axis);
+    let goal = target.map(|t| format!("to {:.0} %", 100.0 * t.accuracy)).unwrap_or_default();
+    let axis = report.axis.words();
+    let mut head = vec!["policy".to_owned(), "runs".to_owned()];
+    if target.is_some() {
+        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "times fewer".to_owned()]);
+    }
+    head.extend(["accuracy at the end".to_owned(), "difference".to_owned()]);
+    let mut rows = vec![head];
+    for (i, arm) in report.arms.iter().enumerate() {
+        let finished = arm.runs.iter().filter(|run| run.state == State::Finished).count();
+        let mut row = vec![arm.name.clone(), format!("{finished}/{}", arm.runs.len())];
+        if let Some(target) = target {
+            let reached = &target.rows[i];
+            let median = reached.median.map_or("not reached".to_owned(), amount);
+            let ratio = if i == report.baseline {
+                Some("1".to_owned())
+            } else {
+                reached.ratio.map(|r| ranged(r, 1.0, 2))
+            };
+            row.push(format!("{}/{}", reached.reached, reached.runs));
+            row.extend([median, ratio.unwrap_or_else(|| "–".to_owned())]);
+        }
+        row.push(report.finals.get(i).map_or_else(String::new, |f| ranged(f.last, 100.0, 1)));
+        let difference = report.differences.iter().find(|d| d.arm == i);
+        row.push(difference.map_or_else(String::new, |d| ranged(d.mean, 100.0, 1)));
+        rows.push(row);
+    }
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
+            if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A number with its interval.
+fn ranged(estimate: Estimate, times: f64, digits: usize) -> String {
+    let value = times * estimate.value;
+    if value.is_nan() {
+        return "–".to_owned();
+    }
+    match (estimate.low, estimate.high) {
+        (Some(low), Some(high)) => {
+            format!("{value:.digits$} ({:.digits$} to {:.digits$})", times * low, times * high)
+        }
+        (Some(low), None) => format!("{value:.digits$} ({:.digits$} or more)", times * low),
+        _ => format!("{value:.digits$}"),
+    }
+}
+
+/// A cost, to three digits or so.
+fn amount(cost: f64) -> String {
+    match cost {
+        c if c >= 1e15 => format!("{c:.3e}"),
+        c if c >= 1e7 => format!("{:.1}M", c / 1e6),
+        c if c >= 1e4 => format!("{:.1}k", c / 1e3),
+        c => format!("{c:.0}"),
+    }
+}

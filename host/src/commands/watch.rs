@@ -1,0 +1,46 @@
+//! `allot watch`: runs on a terminal while they go on.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ratatui::crossterm::terminal;
+
+use super::{Screen, Verdict};
+use crate::trouble::{Result, Trouble};
+use crate::watch::{self, live};
+
+/// The picture's size where there is no terminal to ask.
+const SIZE: (u16, u16) = (80, 24);
+
+/// Look at runs while they go on: curves, waste, rates, time left
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// A run's folder, or one with runs somewhere in it; new ones are found as they come
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    every: f64,
+    /// Print one picture as plain text, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// Shows them.
+pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let every = command.every;
+    if !(0.1..=3600.0).contains(&every) {
+        return Err(Trouble::new(format!("`--every` is {every}; it is from 0.1 to 3600 seconds")));
+    }
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let on_terminal = std::io::stdout().is_terminal() && !dumb;
+    if command.once || !on_terminal {
+        let size = if on_terminal { terminal::size().unwrap_or(SIZE) } else { SIZE };
+        screen.say(watch::once(&command.runs, size)?);
+    } else {
+        live::show(&command.runs, Duration::from_secs_f64(every))?;
+    }
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,280 @@
+//! The section `[compare]` of a config: which policies are compared with the config's own, over which seeds.
+//!
+//! The rest of the config is what each of the runs has. `[policy]` is the baseline, and `run.seed` the first
+//! seed, so that such a config is a run's config, too.
+
+use std::collections::BTreeMap;
+
+use allot_report::Axis;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::train::looks_like_a_path;
+use crate::trouble::{Result, Trouble};
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompareConfig {
+    /// How many seeds, from the run's own on; or which.
+    pub seeds: Seeds,
+    /// Accuracies whose cost is told. To be set before anybody sees a run.
+    #[serde(default)]
+    pub targets: Vec<f64>,
+    /// The axis that costs are told in; by default that of the budget.
+    pub axis: Option<Axis>,
+    /// A difference in accuracy that does not matter.
+    #[serde(default = "point")]
+    pub margin: f64,
+    /// The policies beside the config's own.
+    #[serde(default)]
+    pub policies: Vec<ArmConfig>,
+}
+
+/// Seeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Seeds {
+    /// So many, from the run's own on.
+    Count(u32),
+    /// These.
+    List(Vec<u64>),
+}
+
+/// A policy to be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmConfig {
+    /// What it is called; by default as the policy.
+    pub name: Option<String>,
+    /// A built-in policy's name, or the path of a component.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// The hash that the component must have.
+    pub sha256: Option<String>,
+    /// Its settings.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
+    /// Whatever else of the config is different for it, as sections. A report warns of it.
+    #[serde(default)]
+    pub with: Table,
+}
+
+fn point() -> f64 {
+    allot_report::compare::MARGIN
+}
+
+/// An arm of a comparison: a run's config, but for its seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// What it is called: a folder's name, too.
+    pub name: String,
+    /// The config.
+    pub config: Table,
+}
+
+impl CompareConfig {
+    /// Checks what can be checked without the rest. `name` is what the config is called in an error.
+    pub fn check(&self, name: &str) -> Result<()> {
+        let wrong = |what: String| Err(Trouble::new(format!("`{name}`: {what}")));
+        match &self.seeds {
+            Seeds::Count(0) => return wrong("`compare.seeds` is 0; it is at least 1".to_owned()),
+            Seeds::List(list) if list.is_empty() => {
+                return wrong("`compare.seeds` is empty; it has at least one seed".to_owned());
+            }
+            Seeds::List(list) => {
+                let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
+                if let Some((_, seed)) = twice {
+                    return wrong(format!("`compare.seeds` has {seed} twice"));
+                }
+            }
+            Seeds::Count(_) => {}
+        }
+        if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
+            return wrong(format!(
+                "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
+            ));
+        }
+        if !(self.margin >= 0.0 && self.margin < 1.0) {
+            return wrong(format!(
+                "`compare.margin` is {}; it is from 0 to 1, as accuracies are",
+                self.margin
+            ));
+        }
+        Ok(())
+    }
+
+    /// The seeds, after the run's own.
+    pub fn seeds(&self, first: u64) -> Vec<u64> {
+        match &self.seeds {
+            Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.wrapping_add(i)).collect(),
+            Seeds::List(list) => list.clone(),
+        }
+    }
+
+    /// The arms, the config's own policy first. `whole` is the config that this is a section of, and `name`
+    /// what it is called in an error.
+    pub fn arms(&self, whole: &Table, name: &str) -> Result<Vec<Arm>> {
+        let mut base = whole.clone();
+        base.remove("compare");
+        name_of_a_path(&mut base);
+        let own = base.get("run").and_then(|run| run.get("name")).and_then(Value::as_str);
+        let source = base.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
+        let mut arms =
+            vec![Arm { name: own.or(source).map_or_else(String::new, called), config: base.clone() }];
+        for arm in &self.policies {
+            arms.push(arm.over(&base));
+        }
+        for (i, arm) in arms.iter().enumerate() {
+            if arms[..i].iter().any(|other| other.name == arm.name) {
+                let trouble = Trouble::new(format!(
+                    "`{name}`: two policies of the comparison are called `{}`",
+                    arm.name
+                ));
+                return Err(trouble.hint("give one of them a `name`"));
+            }
+        }
+        Ok(arms)
+    }
+}
+
+impl ArmConfig {
+    /// The config of this arm.
+    fn over(&self, base: &Table) -> Arm {
+        let mut config = base.clone();
+        let mut policy = Table::new();
+        // What a call may use is the run's, not the policy's.
+        if let Some(caps) = base.get("policy").and_then(|p| p.get("caps")) {
+            policy.insert("caps".to_owned(), caps.clone());
+        }
+        policy.insert("use".to_owned(), Value::String(self.source.clone()));
+        if let Some(sha256) = &self.sha256 {
+            policy.insert("sha256".to_owned(), Value::String(sha256.clone()));
+        }
+        let settings = self.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        policy.insert("settings".to_owned(), Value::Table(settings));
+        config.insert("policy".to_owned(), Value::Table(policy));
+        merge(&mut config, &self.with);
+        if let Some(Value::Table(run)) = config.get_mut("run") {
+            run.remove("name");
+            if let Some(name) = &self.name {
+                run.insert("name".to_owned(), Value::String(name.clone()));
+            }
+        }
+        name_of_a_path(&mut config);
+        Arm { name: called(self.name.as_deref().unwrap_or(&self.source)), config }
+    }
+}
+
+impl Arm {
+    /// The config of the run with this seed.
+    pub fn with_seed(&self, seed: u64) -> Table {
+        let mut config = self.config.clone();
+        if let Some(Value::Table(run)) = config.get_mut("run") {
+            // TOML's whole numbers are signed; a seed past their end stays what it is as bits.
+            run.insert("seed".to_owned(), Value::Integer(seed.cast_signed()));
+        }
+        config
+    }
+}
+
+/// A component of one's own is called by its file, where its runs have no name.
+fn name_of_a_path(config: &mut Table) {
+    let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
+    let Some(name) = source.filter(|s| looks_like_a_path(s)).map(called) else { return };
+    if let Some(Value::Table(run)) = config.get_mut("run") {
+        run.entry("name").or_insert(Value::String(name));
+    }
+}
+
+/// Puts one table over another, section by section.
+fn merge(under: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
+            _ => _ = under.insert(key.clone(), value.clone()),
+        }
+    }
+}
+
+/// A name that can be a folder's: of a component's path its stem, and no character that folders don't like.
+fn called(name: &str) -> String {
+    let stem = if name.ends_with(".wasm") {
+        std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy())
+    } else {
+        name.into()
+    };
+    let plain = |c: char| if c.is_alphanumeric() || "-_.+".contains(c) { c } else { '-' };
+    let name: String = stem.chars().map(plain).collect();
+    if name.trim_matches('.').is_empty() { "policy".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arms(text: &str) -> Result<Vec<Arm>> {
+        let whole: Table = toml::from_str(text).expect("the test's own config");
+        let compare: CompareConfig = whole["compare"].clone().try_into().expect("the test's own section");
+        compare.arms(&whole, "test")
+    }
+
+    const CONFIG: &str = r#"
+        [run]
+        seed = 7
+        name = "even"
+        [policy]
+        use = "uniform"
+        [policy.caps]
+        fuel = 5
+        [policy.settings]
+        rollouts = 3
+        [compare]
+        seeds = 2
+        [[compare.policies]]
+        use = "./my.policy.wasm"
+        [[compare.policies]]
+        name = "4 + 12"
+        use = "other"
+        settings = { pilot = 4 }
+        with = { run = { groups = 3 }, update = { mini_batch = 8 } }
+    "#;
+
+    #[test]
+    fn an_arm_has_the_config_with_its_own_policy() {
+        let arms = arms(CONFIG).expect("the names are apart");
+        let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["even", "my.policy", "4-+-12"]);
+        let third = arms[2].with_seed(9);
+        assert_eq!(third["run"]["seed"].as_integer(), Some(9));
+        assert_eq!(third["run"]["groups"].as_integer(), Some(3));
+        assert_eq!(third["run"]["name"].as_str(), Some("4 + 12"));
+        assert_eq!(third["update"]["mini_batch"].as_integer(), Some(8));
+        assert_eq!(third["policy"]["settings"].as_table().map(Table::len), Some(1));
+        assert_eq!(third["policy"]["caps"]["fuel"].as_integer(), Some(5));
+        assert!(!third.contains_key("compare"));
+        assert_eq!(arms[1].config["run"]["name"].as_str(), Some("my.policy"));
+    }
+
+    #[test]
+    fn two_arms_of_one_name_are_refused() {
+        let text = format!("{CONFIG}[[compare.policies]]\nuse = \"other\"\nname = \"even\"\n");
+        let trouble = arms(&text).expect_err("the name is taken");
+        assert_eq!(trouble.what, "`test`: two policies of the comparison are called `even`");
+    }
+
+    #[test]
+    fn seeds_are_counted_from_the_runs_own() {
+        let config = |seeds| CompareConfig {
+            seeds,
+            targets: Vec::new(),
+            axis: None,
+            margin: 0.01,
+            policies: Vec::new(),
+        };
+        assert_eq!(config(Seeds::Count(3)).seeds(5), [5, 6, 7]);
+        assert_eq!(config(Seeds::List(vec![9, 2])).seeds(5), [9, 2]);
+        assert!(config(Seeds::Count(0)).check("x").is_err());
+        assert!(config(Seeds::List(vec![1, 2, 1])).check("x").is_err());
+    }
+}

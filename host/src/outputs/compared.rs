@@ -1,0 +1,102 @@
+//! One parquet table of all rollouts of a comparison, from the runs' records alone: what a run's own table
+//! has beside it (texts, log-probabilities) no record has.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use allot_report::history::Rollout;
+
+use super::columns::{Column, Columns, Sheet, told};
+use crate::trouble::{Result, Trouble};
+
+/// A rollout, and the run that it belongs to.
+struct Line {
+    run: Rc<Named>,
+    rollout: Rollout,
+}
+
+/// How a run is told in the table.
+#[derive(Debug, Default)]
+struct Named {
+    name: String,
+    policy: String,
+    seed: i64,
+}
+
+/// Rollouts of a row group.
+const GROUP: usize = 1 << 18;
+
+/// The table, as it is written.
+pub struct Compared {
+    sheet: Sheet<Line, BufWriter<File>>,
+    path: PathBuf,
+    run: Rc<Named>,
+    lines: Vec<Line>,
+    /// The first failure: whoever hands over rollouts has nothing to say about disks.
+    failed: Option<Trouble>,
+}
+
+fn columns() -> Columns<Line> {
+    vec![
+        ("run", Column::Text(|l| l.run.name.as_str().into())),
+        ("policy", Column::Text(|l| l.run.policy.as_str().into())),
+        ("seed", Column::Count(|l| l.run.seed)),
+        ("step", Column::Count(|l| l.rollout.step.into())),
+        ("round", Column::Count(|l| l.rollout.round.into())),
+        ("rollout", Column::Count(|l| l.rollout.number.cast_signed())),
+        ("prompt", Column::Count(|l| l.rollout.prompt.0.into())),
+        ("purpose", Column::Text(|l| if l.rollout.pilot { "pilot" } else { "commit" }.into())),
+        ("version", Column::Count(|l| l.rollout.version.into())),
+        ("tokens", Column::MaybeCount(|l| l.rollout.tokens.map(Into::into))),
+        ("truncated", Column::Bool(|l| l.rollout.truncated)),
+        ("reward", Column::MaybeFloat(|l| l.rollout.reward)),
+        ("correct", Column::Bool(|l| l.rollout.correct)),
+        ("fate", Column::Text(|l| l.rollout.fate.into())),
+        ("settled", Column::Count(|l| l.rollout.settled.into())),
+        ("age", Column::MaybeCount(|l| l.rollout.age.map(Into::into))),
+        ("advantage", Column::MaybeFloat(|l| l.rollout.advantage)),
+    ]
+}
+
+impl Compared {
+    /// A table in this file, over whatever was there.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).map_err(|e| Trouble::file("write", path, &e))?;
+        let sheet = Sheet::new(BufWriter::with_capacity(1 << 20, file), columns(), "rollout", &[]);
+        let sheet = sheet.map_err(|e| Trouble::file("write", path, &told(e)))?;
+        Ok(Self { sheet, path: path.to_owned(), run: Rc::default(), lines: Vec::new(), failed: None })
+    }
+
+    /// The rollouts that follow are of this run.
+    pub fn run(&mut self, run: &str, policy: &str, seed: u64) {
+        let (name, policy) = (run.to_owned(), policy.to_owned());
+        self.run = Rc::new(Named { name, policy, seed: seed.cast_signed() });
+    }
+
+    /// Adds a rollout.
+    pub fn add(&mut self, rollout: Rollout) {
+        self.lines.push(Line { run: Rc::clone(&self.run), rollout });
+        if self.lines.len() >= GROUP {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed.is_none() && !self.lines.is_empty() {
+            let written = self.sheet.write(&self.lines);
+            self.failed = written.err().map(|e| Trouble::file("write", &self.path, &told(e)));
+        }
+        self.lines.clear();
+    }
+
+    /// Writes the table's end.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush();
+        match self.failed {
+            Some(trouble) => Err(trouble),
+            None => self.sheet.finish().map_err(|e| Trouble::file("write", &self.path, &told(e))),
+        }
+    }
+}

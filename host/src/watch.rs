@@ -1,0 +1,31 @@
+//! Runs looked at while they go on: curves, waste, rates and time left, on a terminal.
+//!
+//! It reads what runs leave in their folders, `record.jsonl` and `times.jsonl`, and nothing else: it knows
+//! of no process, and a run knows nothing of it.
+
+pub mod chart;
+pub mod find;
+pub mod live;
+pub mod look;
+pub mod pace;
+pub mod scene;
+pub mod style;
+pub mod table;
+pub mod view;
+
+use std::path::PathBuf;
+
+use crate::trouble::{Result, Trouble};
+use look::Look;
+use style::Style;
+use view::Size;
+
+/// One look at the runs, as plain text.
+pub fn once(places: &[PathBuf], size: Size) -> Result<String> {
+    let scene = Look::at(places)?.scene();
+    match scene.empty.first() {
+        Some(empty) if scene.runs.is_empty() => Err(Trouble::new(empty.words())
+            .hint("give a run's folder, or a folder with runs somewhere in it, four levels deep at most")),
+        _ => Ok(view::plain(&scene, Style::here(), size)),
+    }
+}
