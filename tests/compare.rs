@@ -13,39 +13,7 @@ use std::time::{Duration, Instant};
 use scratch::Scratch;
 
 /// Simulated runs of a blink.
-const SIMULATED: &str = r#"
-[run]
-seed = 3
-steps = 60
-groups = 4
-rollouts = 8
-
-[budget]
-rollouts = 2000
-
-[policy]
-use = "uniform"
-
-[evaluation]
-every_rollouts = 100
-
-[world]
-prompts = 200
-held_out = 50
-difficulty = 2.0
-
-[compare]
-seeds = 4
-targets = [0.6]
-
-[[compare.policies]]
-use = "dapo"
-
-[[compare.policies]]
-use = "pilot-commit"
-name = "pilot-commit 2+6"
-settings = { pilot = 2, commit = 6 }
-"#;
+const SIMULATED: &str = include_str!("cases/report/compare.toml");
 
 /// A scratch folder with a config as `compare.toml`.
 fn with(config: &str) -> Scratch {
@@ -64,7 +32,7 @@ fn said(scratch: &Scratch, args: &[&str]) -> String {
 
 /// The records below a folder, by their paths in it.
 fn records(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let runs = allot::gather::below(folder);
+    let runs = allot::find::runs(folder);
     let one = |run: &PathBuf| {
         (run.strip_prefix(folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
     };
@@ -104,7 +72,7 @@ fn what_would_run_is_told() {
     insta::assert_snapshot!(said(&with(SIMULATED), &["compare", "compare.toml", "--dry-run", "--jobs", "3"]), @"
     policies              uniform
                           dapo
-                          pilot-commit-2+6
+                          pilot-commit 2+6
     seeds                 3, 4, 5, 6
     runs                  12, 3 at a time, 1 thread each
     budget of each        2000 rollouts, at most 60 steps
@@ -222,7 +190,7 @@ fn ctrl_c_pauses_all_runs_and_the_comparison_goes_on() {
 fn two_processes_are_never_at_work_on_one_run() {
     let scratch = with(TRAINED);
     scratch.allot(&["train", "compare.toml", "--out", "run"]);
-    let held = allot::comparison::lock(&scratch.path().join("run")).unwrap();
+    let held = allot::folder::lock(&scratch.path().join("run")).unwrap().unwrap();
     // A run that is over is only looked at.
     let last = fs::read_dir(scratch.path().join("run/checkpoints")).unwrap().next().unwrap().unwrap();
     fs::remove_dir_all(last.path()).unwrap();
@@ -230,7 +198,7 @@ fn two_processes_are_never_at_work_on_one_run() {
     let cut: Vec<&str> = text.lines().take(8).collect();
     fs::write(scratch.path().join("run/record.jsonl"), cut.join("\n") + "\n").unwrap();
     let said = said(&scratch, &["train", "--resume", "run"]);
-    assert!(said.contains("error: another process is at work on the run in `run`"), "{said}");
+    assert!(said.contains("error: another process is at work in `run`"), "{said}");
     drop(held);
 }
 
@@ -271,7 +239,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("pilot = 2", "pilots = 2")), &["compare", "compare.toml"]), @"
-    error: the config of `pilot-commit-2+6`: policy `pilot-commit` has no setting `pilots`
+    error: the config of `pilot-commit 2+6`: policy `pilot-commit` has no setting `pilots`
 
     hint: did you mean `pilot`?
     exit code 2
@@ -288,7 +256,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("seeds = 4", "seedz = 4")), &["compare", "compare.toml"]), @"
-    error: `compare.toml` line 23, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`
+    error: `compare.toml` line 24, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`
 
     hint: did you mean `seeds`?
     exit code 2

@@ -8,9 +8,10 @@ use std::fs;
 
 use allot_report::statistics::{
     Aggregate, Bootstrap, Draws, Estimate, Interval, Needed, Scores, Survival, Unfit, Wait, aggregate, band,
-    difference, difference_of_means, holm, improvement, pass_at_k, power, ratio_of_means,
-    restricted_mean_ratio, seeds_needed, sign_flip,
+    difference, difference_of_means, holm, improvement, power, ratio_of_means, restricted_mean_ratio,
+    seeds_needed, sign_flip,
 };
+use allot_tasks::pass_at_k;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 

@@ -18,7 +18,7 @@ use crate::trouble::{Result, Trouble};
 use allot_record::hex;
 
 /// The version of this layout.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What a checkpoint is called while it is written, before its name.
 const WRITING: &str = ".writing-";
@@ -45,7 +45,6 @@ pub struct State {
     /// What was spent: books, which nobody can copy.
     pub books: serde_json::Value,
     /// What was computed, and how long it took.
-    #[serde(default)]
     pub measured: Measured,
     /// What evaluation spent.
     pub evaluation: serde_json::Value,
@@ -56,7 +55,6 @@ pub struct State {
     /// Bytes of the record by then.
     pub record: u64,
     /// Bytes of the times.
-    #[serde(default)]
     pub times: u64,
     /// Bytes of the metrics.
     pub metrics: u64,

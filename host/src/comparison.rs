@@ -90,9 +90,18 @@ impl Comparison {
         };
         let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let given = whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
-        let threads = given.map_or_else(|| (cores / jobs.unwrap_or(1)).max(1), |n| n.max(1) as usize);
-        let threads = if kind == Kind::Train { threads } else { 1 };
+        let threads = match kind {
+            Kind::Simulate => 1,
+            // As it was decided when the comparison began: weights depend on it, to the last bit.
+            Kind::Train => {
+                let first = arms.first().zip(seeds.first());
+                let kept = first.and_then(|(arm, seed)| threads(&config_of(folder, &arm.name, *seed)));
+                let given =
+                    whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
+                let given = given.map(|n| n.max(1) as usize);
+                kept.or(given).unwrap_or_else(|| (cores / jobs.unwrap_or(1)).max(1))
+            }
+        };
         let (mut runs, mut texts) = (Vec::new(), Vec::new());
         for seed in &seeds {
             for (i, arm) in arms.iter().enumerate() {
@@ -101,14 +110,14 @@ impl Comparison {
                 runs.push(Planned {
                     arm: i,
                     seed: *seed,
-                    config: folder.join("configs").join(&arm.name).join(format!("{called}.toml")),
+                    config: config_of(folder, &arm.name, *seed),
                     folder: place.join(&called),
                     log: place.join(format!("{called}.log")),
                 });
                 texts.push(settled(kind, &arm.with_seed(*seed), &format!("{name}, {}", arm.name), threads)?);
             }
         }
-        let arms = arms.into_iter().map(|arm| arm.name).collect();
+        let arms = arms.into_iter().map(|arm| arm.shown).collect();
         let folder = folder.to_owned();
         Ok(Self { folder, kind, section, arms, seeds, runs, steps, budget, threads, texts, text })
     }
@@ -165,15 +174,28 @@ impl Comparison {
             };
         }
         for (run, text) in self.runs.iter().zip(&self.texts) {
-            for folder in [run.config.parent(), run.folder.parent()].into_iter().flatten() {
+            // A run's folder is there before the run is: that is what others can be kept from.
+            for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
                 std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
             }
             std::fs::write(&run.config, text).map_err(|e| Trouble::file("write", &run.config, &e))?;
         }
         let aside = self.folder.join(".compare.toml");
-        std::fs::write(&aside, &self.text).map_err(|e| Trouble::file("write", &aside, &e))?;
+        let written = std::fs::write(&aside, &self.text).and_then(|()| File::open(&aside)?.sync_all());
+        written.map_err(|e| Trouble::file("write", &aside, &e))?;
         std::fs::rename(&aside, &path).map_err(|e| Trouble::file("write", &path, &e))
     }
+}
+
+/// Where the config of a run is.
+fn config_of(folder: &Path, arm: &str, seed: u64) -> PathBuf {
+    folder.join("configs").join(arm).join(format!("seed-{seed:04}.toml"))
+}
+
+/// The threads that a run's config says.
+fn threads(config: &Path) -> Option<usize> {
+    let text = std::fs::read_to_string(config).ok()?;
+    TrainConfig::parse(&text, "").ok()?.model.threads
 }
 
 /// What a folder's comparison asks of a report, if it is one.
@@ -181,10 +203,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
     let text = std::fs::read_to_string(folder.join(CONFIG)).ok()?;
     let whole: Table = toml::from_str(&text).ok()?;
     let section: CompareConfig = whole.get("compare")?.clone().try_into().ok()?;
-    let order = section.arms(&whole, CONFIG).ok()?.into_iter().map(|arm| {
-        let named = arm.config.get("run").and_then(|r| r.get("name")).and_then(toml::Value::as_str);
-        named.map_or(arm.name, str::to_owned)
-    });
+    let order = section.arms(&whole, CONFIG).ok()?.into_iter().map(|arm| arm.shown);
     Some(allot_report::compare::Question {
         baseline: None,
         targets: section.targets.clone(),
@@ -204,29 +223,14 @@ fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<Stri
             config.settle()?;
             folder::text(&config)
         }
-        Kind::Simulate => folder::text(&SimulateConfig::parse(&text, name)?),
+        Kind::Simulate => {
+            let mut config = SimulateConfig::parse(&text, name)?;
+            config.policy.settle()?;
+            folder::text(&config)
+        }
     }
 }
 
 fn named(trouble: Trouble, name: &str) -> Trouble {
     Trouble { what: format!("{name}: {}", trouble.what), ..trouble }
-}
-
-/// Whether no process is at work on a run: it would hold the lock of its config.
-pub fn free(run: &Path) -> bool {
-    File::open(run.join("resolved.toml")).map_or(true, |file| file.try_lock().is_ok())
-}
-
-/// Keeps others from a run as long as the file is held. Fails where another process is at work on it.
-pub fn lock(run: &Path) -> Result<File> {
-    let path = run.join("resolved.toml");
-    let file = File::open(&path).map_err(|e| Trouble::file("read", &path, &e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let what = format!("another process is at work on the run in `{}`", run.display());
-            Err(Trouble::new(what).hint("wait for it, or stop it first"))
-        }
-        Err(std::fs::TryLockError::Error(e)) => Err(Trouble::file("lock", &path, &e)),
-    }
 }

@@ -252,6 +252,16 @@ impl RunConfig {
 }
 
 impl PolicyConfig {
+    /// Makes a component's path whole.
+    pub fn settle(&mut self) -> Result<()> {
+        if train::looks_like_a_path(&self.source) {
+            let path = Path::new(&self.source);
+            let whole = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
+            self.source = whole.display().to_string();
+        }
+        Ok(())
+    }
+
     /// Takes another policy, which has other settings and another hash.
     pub fn become_other(&mut self, source: &str) {
         if source != self.source {

@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
 use allot_engine::{Engine, Sample};
-use allot_report::statistics::mean_pass_at_k;
-use allot_tasks::Problem;
+use allot_tasks::{Problem, mean_pass_at_k};
 
 use crate::outputs::rollouts::{Purpose, Row};
 use crate::reward::Reward;

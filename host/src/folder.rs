@@ -1,5 +1,6 @@
 //! A run's folder: where it is, the config in force, and what is kept where a run stops.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, View};
@@ -73,15 +74,40 @@ pub fn text(config: &impl Serialize) -> Result<String> {
     toml::to_string(config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))
 }
 
-/// Writes down the config that is in force, over nothing that is there already.
+/// Writes down the config that is in force, over nothing that is there already. It is there as a whole or
+/// not at all: it is what says that a folder has a run.
 pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let text = text(config)?;
-    let mut file = std::fs::File::create_new(path).map_err(|e| Trouble::file("write", path, &e))?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| {
-        // Half a config would keep its place from a whole one.
-        let _ = std::fs::remove_file(path);
-        Trouble::file("write", path, &e)
-    })
+    let aside = path.with_file_name(".resolved.toml");
+    let written = std::fs::write(&aside, text.as_bytes())
+        .and_then(|()| File::open(&aside)?.sync_all())
+        .and_then(|()| std::fs::hard_link(&aside, path));
+    let _ = std::fs::remove_file(&aside);
+    written.map_err(|e| Trouble::file("write", path, &e))
+}
+
+/// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
+/// in it. A folder that is not there yet is nobody's.
+pub fn lock(folder: &Path) -> Result<Option<File>> {
+    let held = match File::open(folder) {
+        Ok(held) => held,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Trouble::file("read", folder, &e)),
+    };
+    match held.try_lock() {
+        Ok(()) => Ok(Some(held)),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let what = format!("another process is at work in `{}`", folder.display());
+            Err(Trouble::new(what).hint("wait for it, or stop it first"))
+        }
+        // Some file systems know no locks.
+        Err(std::fs::TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// Whether no process is at work in a folder.
+pub fn free(folder: &Path) -> bool {
+    lock(folder).is_ok()
 }
 
 /// A policy's own words.

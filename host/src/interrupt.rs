@@ -24,14 +24,26 @@ pub fn listen(words: &'static str) -> Arc<AtomicBool> {
     stop
 }
 
+/// Ends the program when standard input does, for one that has nothing to save.
+pub fn end_with_input() {
+    std::thread::spawn(|| {
+        until_end_of_input();
+        std::process::exit(130);
+    });
+}
+
 /// Makes the flag true when standard input ends: whoever started this process and holds its input wants it
 /// to stop, or is gone.
 pub fn tie(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
-        let mut bytes = [0; 64];
-        let mut input = std::io::stdin().lock();
-        while input.read(&mut bytes).is_ok_and(|n| n > 0) {}
+        until_end_of_input();
         stop.store(true, Ordering::SeqCst);
     });
+}
+
+fn until_end_of_input() {
+    let mut bytes = [0; 64];
+    let mut input = std::io::stdin().lock();
+    while input.read(&mut bytes).is_ok_and(|n| n > 0) {}
 }

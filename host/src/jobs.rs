@@ -1,16 +1,18 @@
 //! The runs of a comparison as processes, some at a time: each is this program with `train` or `simulate`,
 //! so that one that fails or is killed takes no other with it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use allot_record::{End, Line, Reader};
+use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
 use crate::commands::Screen;
-use crate::comparison::{Comparison, Kind, Planned, free};
+use crate::comparison::{Comparison, Kind, Planned};
 use crate::config::train::TrainConfig;
+use crate::folder::{self, free};
 use crate::meter::Measured;
 use crate::resume;
 use crate::trouble::{Result, Trouble};
@@ -62,8 +64,9 @@ impl<'c> Jobs<'c> {
         Self { comparison, all: comparison.runs.iter().map(job).collect() }
     }
 
-    /// Takes in what happened since: which runs ended, and how. Gives those that did.
-    pub fn poll(&mut self) -> Result<Vec<usize>> {
+    /// Takes in what happened since: which runs ended, and how. Gives those that did. A run that a signal ends
+    /// while all are `stopping` has paused: what was not saved is done again.
+    pub fn poll(&mut self, stopping: bool) -> Result<Vec<usize>> {
         let mut ended = Vec::new();
         for (i, job) in self.all.iter_mut().enumerate() {
             let State::Running(child) = &mut job.state else { continue };
@@ -76,6 +79,7 @@ impl<'c> Jobs<'c> {
                     _ => State::Failed("it left a record without an end".to_owned()),
                 },
                 Some(1) => State::Paused,
+                None | Some(130) if stopping => State::Paused,
                 _ => State::Failed(reason(&job.planned.log, &status.to_string())),
             };
             if let State::Finished(accuracy) = job.state {
@@ -90,8 +94,9 @@ impl<'c> Jobs<'c> {
     /// Starts runs whose turn has come, until so many are under way. Gives those it started.
     pub fn start(&mut self, at_once: usize) -> Result<Vec<usize>> {
         let mut started = Vec::new();
+        let running = self.running();
         for i in 0..self.all.len() {
-            if self.running() >= at_once {
+            if running + started.len() >= at_once {
                 break;
             }
             // One that a process is still saving, of a comparison that was killed, waits for it.
@@ -180,7 +185,7 @@ impl<'c> Jobs<'c> {
                         std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
                     }
                 }
-                command.arg("simulate").arg(&planned.config).arg("--out").arg(&planned.folder);
+                command.arg("simulate").arg(&planned.config).arg("--out").arg(&planned.folder).arg("--tied");
             }
         }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
@@ -188,8 +193,10 @@ impl<'c> Jobs<'c> {
     }
 }
 
-/// The accuracy of a run that is over and whole, as one that was killed at its very end is not.
+/// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
+/// process is still saving nothing is touched.
 fn over(kind: Kind, planned: &Planned) -> Option<f64> {
+    let _held = folder::lock(&planned.folder).ok()?;
     let end = end(&planned.folder).filter(|end| end.normal)?;
     if kind == Kind::Train {
         let text = std::fs::read_to_string(planned.folder.join("resolved.toml")).ok()?;
@@ -201,13 +208,21 @@ fn over(kind: Kind, planned: &Planned) -> Option<f64> {
     end.accuracy
 }
 
-/// A record's end, if it has one.
+/// How much of a record's tail its last line is looked for in.
+const TAIL: u64 = 1 << 16;
+
+/// A record's end, if its last line is one.
 fn end(run: &Path) -> Option<End> {
-    let (reader, _) = Reader::open(run).ok()?;
-    reader.filter_map(|line| line.ok()).find_map(|line| match line {
+    let mut file = File::open(run.join("record.jsonl")).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail).ok()?;
+    let line = tail.strip_suffix(b"\n")?.rsplit(|b| *b == b'\n').next()?;
+    match serde_json::from_slice(line).ok()? {
         Line::End(end) => Some(end),
         _ => None,
-    })
+    }
 }
 
 /// Why a run failed: the last error that it told.

@@ -12,6 +12,7 @@ pub mod component;
 pub mod config;
 pub mod diff;
 pub mod evaluation;
+pub mod find;
 pub mod folder;
 pub mod gather;
 pub mod hub;

@@ -4,7 +4,6 @@
 //! of no process, and a run knows nothing of it.
 
 pub mod chart;
-pub mod find;
 pub mod live;
 pub mod look;
 pub mod pace;

@@ -1,6 +1,7 @@
 //! How many floating-point operations a model's passes take.
 //!
-//! A multiplication and an addition are two. Counted are the matrix products and attention, which is by
+//! What the passes need is counted, and not what one core or another does twice to save memory; nor are the
+//! small products of adapters. A multiplication and an addition are two. Counted are the matrix products and attention, which is by
 //! position; norms, rotations and activations are left out, as everybody leaves them out: less than a
 //! hundredth of the rest. The rule of thumb "2ND for a pass, 6ND for training" (Kaplan et al. 2020,
 //! arXiv 2001.08361) is this without attention and with the embedding's rows for the head's.
@@ -27,15 +28,21 @@ impl Shape {
         self.blocks_flops(0..sequence.read()) + sequence.answer() as f64 * self.head_flops()
     }
 
-    /// Of all blocks for tokens at these positions; a token attends to itself and all before it.
+    /// Of all blocks for tokens at these positions.
     pub(crate) fn blocks_flops(&self, positions: Range<usize>) -> f64 {
         let (queries, keys) = ((self.heads * self.head) as f64, (self.kv_heads * self.head) as f64);
         let (hidden, inner) = (self.hidden as f64, self.intermediate as f64);
         let weights = hidden * (2.0 * queries + 2.0 * keys + 3.0 * inner);
+        let tokens = positions.len() as f64;
+        self.layers as f64 * 2.0 * weights * tokens + self.attention_flops(positions)
+    }
+
+    /// Of attention alone, which has no weights: a token attends to itself and all before it, and each of
+    /// them costs a product with its key and one with its value.
+    pub(crate) fn attention_flops(&self, positions: Range<usize>) -> f64 {
         let (tokens, before) = (positions.len() as f64, positions.start as f64);
         let seen = tokens * before + tokens * (tokens + 1.0) / 2.0;
-        // Each seen position costs a product with its key and one with its value.
-        self.layers as f64 * (2.0 * weights * tokens + 4.0 * queries * seen)
+        self.layers as f64 * 4.0 * (self.heads * self.head) as f64 * seen
     }
 
     /// Of the head for one token.

@@ -178,7 +178,8 @@ fn computed(core: &dyn Core, lessons: &[Lesson<'_>], config: &UpdateConfig, opti
     let one = |lesson: &Lesson<'_>| {
         let pass = shape.pass_flops(&lesson.sequence);
         // Backward there is a product for the inputs and one for the weights, where these are trained.
-        let mut learned = if core.adapted() { 2.0 * pass } else { 3.0 * pass };
+        let attention = shape.attention_flops(0..lesson.sequence.read());
+        let mut learned = if core.adapted() { 2.0 * pass + attention } else { 3.0 * pass };
         if config.recompute {
             learned += shape.blocks_flops(0..lesson.sequence.read());
         }

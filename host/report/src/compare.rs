@@ -7,17 +7,15 @@ mod finals;
 mod uses;
 mod verdict;
 
-use serde::Deserialize;
-
 use crate::axis::Axis;
 use crate::history::History;
 use crate::report::{Curve, Estimate, Report, State};
 use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
 
-pub use arms::Group;
+pub use arms::Runs;
 
 /// What is asked of a comparison.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Question {
     /// The arm that others are measured against, by its name; by default the first one.
     pub baseline: Option<String>,
@@ -56,15 +54,24 @@ pub fn compare(
     histories: Vec<History>,
     question: &Question,
     notes: Vec<String>,
-) -> Result<(Report, Vec<Group>), String> {
+) -> Result<(Report, Vec<Runs>), String> {
     let mut notes = notes;
     for history in &histories {
         notes.extend(history.troubles.iter().map(|trouble| format!("`{}`: {trouble}", history.run)));
     }
     let groups = arms::grouped(histories, &question.order, &mut notes)?;
     let baseline = match &question.baseline {
-        None => 0,
-        Some(name) => groups.iter().position(|g| g.is_called(name)).ok_or_else(|| {
+        None => {
+            let meant = question.order.first().filter(|name| arms::called(&groups, name).is_none());
+            if let Some(name) = meant {
+                let taken = &groups[0].name;
+                notes.push(format!(
+                    "no run of the baseline `{name}` can be used: arms are measured against `{taken}`"
+                ));
+            }
+            0
+        }
+        Some(name) => arms::called(&groups, name).ok_or_else(|| {
             let names: Vec<String> = groups.iter().map(|g| format!("`{}`", g.name)).collect();
             format!("no run belongs to the baseline `{name}`; there are {}", names.join(", "))
         })?,
@@ -96,7 +103,7 @@ pub fn compare(
         axes,
         confidence: CONFIDENCE,
         baseline,
-        arms: groups.iter().map(Group::arm).collect(),
+        arms: groups.iter().map(Runs::arm).collect(),
         warnings,
         notes,
         verdicts,
@@ -114,10 +121,10 @@ pub fn compare(
 
 /// Each arm's accuracies on each part of what is held out, runs × parts × points of the main axis: what
 /// rliable reads. Runs that did not come so far have none (NaN).
-pub fn scores(report: &Report, groups: &[Group]) -> (Vec<String>, Vec<(String, Vec<Vec<Vec<f64>>>)>) {
+pub fn scores(report: &Report, groups: &[Runs]) -> Vec<(String, Vec<Vec<Vec<f64>>>)> {
     let parts = finals::part_names(groups);
     let end = groups.iter().flat_map(|g| &g.runs).filter_map(|r| cost(r, report.axis)).fold(0.0, f64::max);
-    let grid: Vec<f64> = (0..=POINTS).map(|i| end * i as f64 / POINTS as f64).collect();
+    let grid: Vec<f64> = (0..=POINTS).map(|i| even(0.0, end, i, POINTS)).collect();
     let run = |history: &History| {
         let part = |name: &String| {
             let points: Vec<(f64, f64)> = history
@@ -129,15 +136,17 @@ pub fn scores(report: &Report, groups: &[Group]) -> (Vec<String>, Vec<(String, V
         };
         parts.iter().map(part).collect()
     };
-    let arm = |g: &Group| (g.name.clone(), g.runs.iter().map(run).collect());
-    (parts.clone(), groups.iter().map(arm).collect())
+    let arm = |g: &Runs| (g.name.clone(), g.runs.iter().map(run).collect());
+    groups.iter().map(arm).collect()
 }
 
 /// The axes that every run knows, the main one first: the one that was asked for, or else that of the
 /// budget.
-fn axes(groups: &[Group], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<Axis> {
+fn axes(groups: &[Runs], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<Axis> {
     let runs = || groups.iter().flat_map(|g| &g.runs);
-    let known = |axis: Axis| runs().all(|run| run.scores.iter().all(|s| s.costs.on(axis).is_some()));
+    // A score may lack its time alone: a run that was killed just then.
+    let of = |run: &History, axis: Axis| run.scores.iter().filter(|s| s.costs.on(axis).is_some()).count();
+    let known = |axis: Axis| runs().all(|run| of(run, axis) >= run.scores.len().min(2));
     let mut axes: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| known(*axis)).collect();
     let budget = runs().next().map_or(Axis::Rollouts, |run| {
         let (limits, ceilings) = (run.head.limits, run.head.ceilings);
@@ -160,14 +169,14 @@ fn axes(groups: &[Group], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<A
     axes
 }
 
-/// What a run cost by its last score.
+/// What a run cost by its last score whose cost is known.
 fn cost(history: &History, axis: Axis) -> Option<f64> {
-    history.scores.last().and_then(|s| s.costs.on(axis))
+    history.scores.iter().rev().find_map(|s| s.costs.on(axis))
 }
 
 /// The arms' accuracies against an axis, each as far as all its runs go.
-fn curves(groups: &[Group], axis: Axis) -> Vec<Curve> {
-    let curve = |(arm, group): (usize, &Group)| {
+fn curves(groups: &[Runs], axis: Axis) -> Vec<Curve> {
+    let curve = |(arm, group): (usize, &Runs)| {
         let runs: Vec<Vec<(f64, f64)>> = group
             .runs
             .iter()
@@ -187,8 +196,7 @@ fn mean_curve(runs: &[Vec<(f64, f64)>]) -> Vec<(f64, Estimate)> {
         return Vec::new();
     }
     let points = if last > first { POINTS } else { 0 };
-    let grid: Vec<f64> =
-        (0..=points).map(|i| first + (last - first) * i as f64 / points.max(1) as f64).collect();
+    let grid: Vec<f64> = (0..=points).map(|i| even(first, last, i, points)).collect();
     let rows: Vec<Vec<f64>> =
         runs.iter().map(|run| grid.iter().filter_map(|x| between(run, *x)).collect()).collect();
     let Ok(scores) = Scores::new(&rows) else { return Vec::new() };
@@ -201,6 +209,11 @@ fn mean_curve(runs: &[Vec<(f64, f64)>]) -> Vec<(f64, Estimate)> {
             (x, Estimate { value: band.middle[i], low: end(&band.low), high: end(&band.high) })
         })
         .collect()
+}
+
+/// The i-th of so many even steps from one number to another, and the very other at the end.
+fn even(first: f64, last: f64, i: usize, steps: usize) -> f64 {
+    if i >= steps { last.max(first) } else { (first + (last - first) * i as f64 / steps as f64).min(last) }
 }
 
 /// The value of a curve at a place: on the line between the points beside it, none outside of them.
@@ -229,7 +242,7 @@ fn mean(values: &[f64]) -> Estimate {
     told(estimate, values.len()).unwrap_or(Estimate { value: f64::NAN, low: None, high: None })
 }
 
-fn title(groups: &[Group]) -> String {
+fn title(groups: &[Runs]) -> String {
     let runs: usize = groups.iter().map(|g| g.runs.len()).sum();
     let mut seeds: Vec<u64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.head.seed)).collect();
     seeds.sort_unstable();

@@ -348,7 +348,8 @@ impl Fold {
             fates: open.fates,
             trained_reward: rewards / (end.trained.max(1) as f64),
             ages,
-            end,
+            // A report asks for neither, and of many runs they would fill the memory.
+            end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
         });
         Ok(())
     }

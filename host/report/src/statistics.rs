@@ -11,7 +11,6 @@ use serde::Serialize;
 
 mod curve;
 mod paired;
-mod pass;
 mod power;
 mod ratio;
 mod resample;
@@ -21,7 +20,6 @@ mod survival;
 
 pub use curve::{Band, band};
 pub use paired::{Difference, FLIPS, SignFlip, TTest, difference, holm, sign_flip};
-pub use pass::{mean_pass_at_k, pass_at_k};
 pub use power::{MOST_SEEDS, Needed, POWER, power, seeds_needed};
 pub use ratio::{difference_of_means, ratio_of_means, restricted_mean_ratio};
 pub use resample::{Bootstrap, Draws, Random, percentile};

@@ -47,10 +47,11 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         show(&comparison, at_once, screen);
         return Ok(Verdict::Good);
     }
-    if !Comparison::exists(&comparison.folder) {
+    if !Comparison::exists(&comparison.folder) && command.out.is_some() {
         comparison.check()?;
     }
     comparison.keep()?;
+    let _held = folder::lock(&comparison.folder)?;
     let shown = comparison.folder.display().to_string();
     let mut jobs = Jobs::of(&comparison);
     let done = jobs.count(|state| matches!(state, State::Finished(_)));
@@ -75,6 +76,10 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
             _ => None,
         })
         .collect();
+    failed.iter().for_each(|words| screen.tell(words));
+    if !failed.is_empty() {
+        screen.tell(format_args!("to try failed runs again: {go_on}"));
+    }
     let out = comparison.folder.join("report");
     screen.draw("making the report");
     let gathered = gather::gather(std::slice::from_ref(&comparison.folder))?;
@@ -85,10 +90,6 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         screen.say(json.map_err(|e| Trouble::new(format!("no JSON: {e}")))?);
     } else {
         report::show(&made, screen);
-    }
-    failed.iter().for_each(|words| screen.tell(words));
-    if !failed.is_empty() {
-        screen.tell(format_args!("to try failed runs again: {go_on}"));
     }
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
     Ok(if failed.is_empty() { Verdict::Good } else { Verdict::Bad })
@@ -122,11 +123,11 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
     loop {
-        let ended = jobs.poll()?;
+        let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
+        let ended = jobs.poll(stopping)?;
         for (n, i) in ended.iter().enumerate() {
             table.ended(jobs, *i, ended.len() - 1 - n, screen);
         }
-        let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
         if stopping {
             jobs.pause();
         } else {

@@ -14,7 +14,7 @@ use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::trouble::{Result, Trouble};
-use crate::{folder, run, shipped};
+use crate::{folder, interrupt, run, shipped};
 use allot_record::StepEnd;
 
 /// Run a policy in the coin-flip world, in seconds
@@ -40,16 +40,27 @@ pub struct Simulate {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
+    /// End when standard input does, for processes that start this one
+    #[arg(long, hide = true)]
+    tied: bool,
 }
 
 /// Runs it.
 pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
+    if command.tied {
+        interrupt::end_with_input();
+    }
+    let held = command.out.as_deref().map_or(Ok(None), folder::lock)?;
     let config = resolve(command)?;
     let sandbox = shipped::sandbox(config.policy.caps.caps())?;
     let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
     let folder =
         if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
+    let _held = match (held, &folder) {
+        (None, Some(folder)) => folder::lock(folder)?,
+        (held, _) => held,
+    };
     if let Some(folder) = &folder {
         simulation.keep(folder, head)?;
         folder::resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {

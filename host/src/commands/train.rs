@@ -1,6 +1,8 @@
 //! `allot train`: a language model, trained under a policy.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -17,7 +19,7 @@ use crate::run::{self, Rest};
 use crate::step::Stop;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{comparison, folder, interrupt, resume, shipped};
+use crate::{folder, interrupt, resume, shipped};
 use allot_record::{Line, Record, hex};
 
 /// Train a language model under a policy
@@ -54,6 +56,11 @@ pub struct Train {
 
 /// Runs it.
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
+    // Before anything is looked at, or another process might be at work in between.
+    let held = match command.resume.as_deref().or(command.out.as_deref()) {
+        Some(folder) if !command.dry_run => folder::lock(folder)?,
+        _ => None,
+    };
     let (config, text) = resolve(command)?;
     if let Some(run) = &command.resume
         && resume::over(run, &config, command.json, screen)?
@@ -76,6 +83,10 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     if command.dry_run {
         show(&prepared, screen);
         return Ok(Verdict::Good);
+    }
+    let stop = interrupt::listen("the step at hand is finished first, and saved; again to stop at once");
+    if command.tied {
+        interrupt::tie(&stop);
     }
     let description = policy.description();
     screen.tell(format_args!(
@@ -100,8 +111,9 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         folder::resolved(&prepared.config, &folder.join("resolved.toml"))?;
         folder
     };
+    let _held = if held.is_some() { held } else { folder::lock(&folder)? };
     let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
-    go(command, &prepared, (world, evaluation), &place, screen)
+    go(command, &prepared, (world, evaluation), &place, (stop, screen))
 }
 
 /// The run itself, from its start or from its last checkpoint.
@@ -110,16 +122,11 @@ fn go(
     prepared: &Prepared<'_>,
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
     place: &Place<'_>,
-    screen: &mut Screen<'_>,
+    (stop, screen): (Arc<AtomicBool>, &mut Screen<'_>),
 ) -> Result<Verdict> {
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
-    let stop = interrupt::listen("the step at hand is finished first, and saved; again to stop at once");
-    if command.tied {
-        interrupt::tie(&stop);
-    }
-    let _held = comparison::lock(place.folder)?;
     let found = match &command.resume {
         Some(run) => resume::last(run, config, place, prepared, screen)?,
         None => None,

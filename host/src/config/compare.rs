@@ -60,6 +60,9 @@ pub struct ArmConfig {
     pub with: Table,
 }
 
+/// More seeds are a slip of the hand.
+const MOST_SEEDS: u32 = 10_000;
+
 fn point() -> f64 {
     allot_report::compare::MARGIN
 }
@@ -67,7 +70,9 @@ fn point() -> f64 {
 /// An arm of a comparison: a run's config, but for its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// What it is called: a folder's name, too.
+    /// What it is called.
+    pub shown: String,
+    /// The same, as a folder's name.
     pub name: String,
     /// The config.
     pub config: Table,
@@ -84,9 +89,15 @@ impl CompareConfig {
             }
             Seeds::List(list) => {
                 let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
+                if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
+                    return wrong(format!("`compare.seeds` has {seed}; a seed is less than 2^63 here"));
+                }
                 if let Some((_, seed)) = twice {
                     return wrong(format!("`compare.seeds` has {seed} twice"));
                 }
+            }
+            Seeds::Count(n) if *n > MOST_SEEDS => {
+                return wrong(format!("`compare.seeds` is {n}; it is at most {MOST_SEEDS}"));
             }
             Seeds::Count(_) => {}
         }
@@ -94,6 +105,19 @@ impl CompareConfig {
             return wrong(format!(
                 "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
             ));
+        }
+        for arm in &self.policies {
+            let own = |section: &str, key: &str| arm.with.get(section).is_some_and(|s| s.get(key).is_some());
+            let name = arm.name.as_deref().unwrap_or(&arm.source);
+            let taken = [
+                (arm.with.contains_key("policy"), "`policy`: say it in `use` and `settings`"),
+                (arm.with.contains_key("compare"), "`compare`: there is one comparison"),
+                (own("run", "seed"), "`run.seed`: all policies have the same seeds"),
+                (own("run", "name"), "`run.name`: say it in `name`"),
+            ];
+            if let Some((_, what)) = taken.iter().find(|(is, _)| *is) {
+                return wrong(format!("`with` of `{name}` has {what}"));
+            }
         }
         if !(self.margin >= 0.0 && self.margin < 1.0) {
             return wrong(format!(
@@ -107,7 +131,7 @@ impl CompareConfig {
     /// The seeds, after the run's own.
     pub fn seeds(&self, first: u64) -> Vec<u64> {
         match &self.seeds {
-            Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.wrapping_add(i)).collect(),
+            Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.saturating_add(i)).collect(),
             Seeds::List(list) => list.clone(),
         }
     }
@@ -120,8 +144,8 @@ impl CompareConfig {
         name_of_a_path(&mut base);
         let own = base.get("run").and_then(|run| run.get("name")).and_then(Value::as_str);
         let source = base.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
-        let mut arms =
-            vec![Arm { name: own.or(source).map_or_else(String::new, called), config: base.clone() }];
+        let shown = own.or(source).unwrap_or_default();
+        let mut arms = vec![Arm { shown: shown.to_owned(), name: called(shown), config: base.clone() }];
         for arm in &self.policies {
             arms.push(arm.over(&base));
         }
@@ -162,7 +186,9 @@ impl ArmConfig {
             }
         }
         name_of_a_path(&mut config);
-        Arm { name: called(self.name.as_deref().unwrap_or(&self.source)), config }
+        let named = config.get("run").and_then(|r| r.get("name")).and_then(Value::as_str);
+        let shown = named.unwrap_or(&self.source).to_owned();
+        Arm { name: called(&shown), shown, config }
     }
 }
 
@@ -171,8 +197,8 @@ impl Arm {
     pub fn with_seed(&self, seed: u64) -> Table {
         let mut config = self.config.clone();
         if let Some(Value::Table(run)) = config.get_mut("run") {
-            // TOML's whole numbers are signed; a seed past their end stays what it is as bits.
-            run.insert("seed".to_owned(), Value::Integer(seed.cast_signed()));
+            // TOML's whole numbers are signed: no config has a seed past their end.
+            run.insert("seed".to_owned(), Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX)));
         }
         config
     }
@@ -245,6 +271,7 @@ mod tests {
         let arms = arms(CONFIG).expect("the names are apart");
         let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
         assert_eq!(names, ["even", "my.policy", "4-+-12"]);
+        assert_eq!(arms[2].shown, "4 + 12");
         let third = arms[2].with_seed(9);
         assert_eq!(third["run"]["seed"].as_integer(), Some(9));
         assert_eq!(third["run"]["groups"].as_integer(), Some(3));

@@ -279,9 +279,7 @@ impl TrainConfig {
         if looks_like_a_path(&self.model.source) {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }
-        if looks_like_a_path(&self.policy.source) {
-            self.policy.source = whole(Path::new(&self.policy.source))?.display().to_string();
-        }
+        self.policy.settle()?;
         self.reward.settle()?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.model.threads.get_or_insert(cores);

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
 
+use super::pace;
 use super::scene::{Empty, Facts, Row, Scene, State, plain};
-use super::{find, pace};
+use crate::find;
 use crate::trouble::{Result, Trouble};
 
 /// How long folders are not searched again.

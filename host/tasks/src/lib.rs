@@ -4,6 +4,8 @@
 pub mod dataset;
 pub mod generate;
 pub mod grader;
+mod pass;
 mod problem;
 
+pub use pass::{mean_pass_at_k, pass_at_k};
 pub use problem::{Ask, Message, Problem};

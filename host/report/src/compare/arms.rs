@@ -11,7 +11,7 @@ use crate::report::{Arm, Row, State};
 
 /// The runs of an arm, by seed.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct Runs {
     /// What the arm is called.
     pub name: String,
     /// What its runs were told, seeds left out, by key.
@@ -20,10 +20,10 @@ pub struct Group {
     pub runs: Vec<History>,
 }
 
-impl Group {
-    /// Whether somebody means this arm by a name: its own, or that of its policy.
-    pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.runs[0].head.policy.name == name
+impl Runs {
+    /// The policy's own name.
+    fn policy(&self) -> &str {
+        &self.runs[0].head.policy.name
     }
 
     /// The finished runs.
@@ -72,7 +72,7 @@ pub fn grouped(
     histories: Vec<History>,
     order: &[String],
     notes: &mut Vec<String>,
-) -> Result<Vec<Group>, String> {
+) -> Result<Vec<Runs>, String> {
     let mut usable = Vec::new();
     for history in histories {
         if history.scores.is_empty() {
@@ -92,19 +92,30 @@ pub fn grouped(
     if arms.is_empty() {
         return Err("there is no run with a score".to_owned());
     }
-    let mut groups: Vec<Group> = arms
+    let mut groups: Vec<Runs> = arms
         .into_iter()
         .map(|(_, runs)| {
             let told = told(&runs[0]);
             let head = &runs[0].head;
             let name = head.name.clone().unwrap_or_else(|| head.policy.name.clone());
-            Group { name, told, runs: each_seed_once(runs, notes) }
+            Runs { name, told, runs: each_seed_once(runs, notes) }
         })
         .collect();
     name_apart(&mut groups);
-    let place = |group: &Group| order.iter().position(|name| group.is_called(name)).unwrap_or(order.len());
-    groups.sort_by_key(place);
+    let places: Vec<Option<usize>> = order.iter().map(|name| called(&groups, name)).collect();
+    let rank = |i: usize| places.iter().position(|place| *place == Some(i)).unwrap_or(order.len());
+    let mut ranked: Vec<(usize, Runs)> = groups.drain(..).enumerate().map(|(i, g)| (rank(i), g)).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    groups.extend(ranked.into_iter().map(|(_, group)| group));
     Ok(groups)
+}
+
+/// The arm that somebody means by a name: the one that has it, or else the one whose policy has it, if it is
+/// the only one.
+pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
+    let exact = groups.iter().position(|g| g.name == name);
+    let mut others = (0..groups.len()).filter(|i| groups[*i].policy() == name);
+    exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
 /// What a run is measured on: weights, problems, or a made world.
@@ -213,7 +224,7 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
 }
 
 /// Gives arms of one name what tells them apart: the keys in which they differ.
-fn name_apart(groups: &mut [Group]) {
+fn name_apart(groups: &mut [Runs]) {
     let names: Vec<String> = groups.iter().map(|g| g.name.clone()).collect();
     for i in 0..groups.len() {
         let alike: Vec<usize> = (0..groups.len()).filter(|j| names[*j] == names[i]).collect();

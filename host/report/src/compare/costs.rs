@@ -1,6 +1,6 @@
 //! What it costs to reach an accuracy: runs that never do are kept, as taking longer than they ran.
 
-use super::{CONFIDENCE, Group, bootstrap, cost, told};
+use super::{CONFIDENCE, Runs, bootstrap, cost, told};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::report::{Estimate, Reached, Target};
@@ -8,7 +8,7 @@ use crate::statistics::{Survival, Wait, difference, holm, percentile, ratio_of_m
 
 /// The targets asked for, or else what the baseline comes to at the end: with a note that it was chosen
 /// after the fact.
-pub fn wanted(groups: &[Group], baseline: usize, asked: &[f64], notes: &mut Vec<String>) -> Vec<f64> {
+pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<String>) -> Vec<f64> {
     if !asked.is_empty() {
         for target in asked {
             let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
@@ -23,9 +23,12 @@ pub fn wanted(groups: &[Group], baseline: usize, asked: &[f64], notes: &mut Vec<
     }
     let last: Vec<f64> =
         groups[baseline].runs.iter().filter_map(|r| r.scores.last()).map(|s| s.accuracy).collect();
+    let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
+    let start = starts.map(|s| s.accuracy).fold(0.0, f64::max);
     // A whole percent, so that nobody takes it for more exact than it is.
-    let target = percentile(&last, 0.5).map(|median| (median * 100.0).floor() / 100.0);
+    let target = percentile(&last, 0.5).map(|median| (median * 100.0 + 1e-9).floor() / 100.0);
     target
+        .filter(|target| *target > start)
         .inspect(|target| {
             notes.push(format!(
                 "no target was set; {:.0} % is what half of the runs of `{}` come to, and was chosen after the fact",
@@ -38,20 +41,22 @@ pub fn wanted(groups: &[Group], baseline: usize, asked: &[f64], notes: &mut Vec<
 }
 
 /// The cost to each target on each axis.
-pub fn targets(groups: &[Group], baseline: usize, wanted: &[f64], axes: &[Axis]) -> Vec<Target> {
+pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis]) -> Vec<Target> {
     let one = |accuracy: f64, axis: Axis| {
         let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));
-        let finished = groups.iter().flat_map(Group::finished).filter_map(|run| cost(run, axis));
+        let finished = groups.iter().flat_map(Runs::finished).filter_map(|run| cost(run, axis));
         // Up to where every finished run was looked at; without one, as far as any was.
         let least = finished.fold(f64::INFINITY, f64::min);
         let horizon = if least.is_finite() { least } else { ends.fold(0.0, f64::max) };
         let goal = Goal { accuracy, axis, horizon };
         let mut rows: Vec<Reached> =
             (0..groups.len()).map(|arm| reached(groups, arm, baseline, goal)).collect();
-        let tested: Vec<f64> = rows.iter().filter_map(|row| row.p).collect();
-        let mut corrected = holm(&tested).unwrap_or_default().into_iter();
-        for row in rows.iter_mut().filter(|row| row.p.is_some()) {
-            row.holm = corrected.next();
+        // Arms that could not be tested belong to the family all the same.
+        let others = || (0..rows.len()).filter(|arm| *arm != baseline);
+        let tested: Vec<f64> = others().map(|arm| rows[arm].p.unwrap_or(1.0)).collect();
+        let corrected: Vec<(usize, f64)> = others().zip(holm(&tested).unwrap_or_default()).collect();
+        for (arm, p) in corrected {
+            rows[arm].holm = rows[arm].p.map(|_| p);
         }
         Target { accuracy, axis, horizon, rows }
     };
@@ -82,11 +87,11 @@ impl Goal {
 
 /// Costs to a target of the seeds that an arm and the baseline have, each cut at the horizon; seeds with a
 /// run that ended before are not among them.
-pub fn paired(arm: &Group, baseline: &Group, target: &Target) -> (Vec<f64>, Vec<f64>) {
+pub fn paired(arm: &Runs, baseline: &Runs, target: &Target) -> (Vec<f64>, Vec<f64>) {
     both(arm, baseline, Goal::of(target))
 }
 
-fn both(arm: &Group, baseline: &Group, goal: Goal) -> (Vec<f64>, Vec<f64>) {
+fn both(arm: &Runs, baseline: &Runs, goal: Goal) -> (Vec<f64>, Vec<f64>) {
     let all = pairs(arm, baseline).into_iter();
     all.filter_map(|(a, b)| Some((goal.cut(a)?, goal.cut(b)?))).unzip()
 }
@@ -100,7 +105,7 @@ pub fn wait(run: &History, accuracy: f64, axis: Axis) -> Option<Wait> {
     }
 }
 
-fn reached(groups: &[Group], arm: usize, baseline: usize, goal: Goal) -> Reached {
+fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached {
     let waits: Vec<Wait> =
         groups[arm].runs.iter().filter_map(|r| wait(r, goal.accuracy, goal.axis)).collect();
     let survival = Survival::fit(CONFIDENCE, &waits).ok();
@@ -114,7 +119,10 @@ fn reached(groups: &[Group], arm: usize, baseline: usize, goal: Goal) -> Reached
     let (ours, theirs) =
         if arm == baseline { (Vec::new(), Vec::new()) } else { both(&groups[arm], &groups[baseline], goal) };
     // Of two arms that never came there nothing can be said.
-    let nobody = ours.iter().chain(&theirs).all(|cost| *cost >= goal.horizon);
+    let came = |of: &Runs| {
+        of.runs.iter().any(|r| matches!(wait(r, goal.accuracy, goal.axis), Some(Wait::Reached(_))))
+    };
+    let nobody = !came(&groups[arm]) && !came(&groups[baseline]);
     let ratio = if nobody { None } else { told(ratio_of_means(&bootstrap(), &ours, &theirs), ours.len()) };
     let test = difference(CONFIDENCE, &ours, &theirs).ok().and_then(|d| d.test);
     Reached {
@@ -136,7 +144,7 @@ fn reached(groups: &[Group], arm: usize, baseline: usize, goal: Goal) -> Reached
 /// The restricted mean of the cost, with its interval. Where all runs were looked at up to the horizon it is
 /// the mean of costs cut there, and the bootstrap is over these. Else it is Kaplan and Meier's, without an
 /// interval, if at least one run was looked at so far.
-fn restricted(group: &Group, waits: &[Wait], goal: Goal) -> Estimate {
+fn restricted(group: &Runs, waits: &[Wait], goal: Goal) -> Estimate {
     let cut: Vec<f64> = group.runs.iter().filter_map(|run| goal.cut(run)).collect();
     if cut.len() == waits.len() {
         return super::mean(&cut);
@@ -150,7 +158,7 @@ fn restricted(group: &Group, waits: &[Wait], goal: Goal) -> Estimate {
 }
 
 /// The pairs of an arm's and the baseline's runs of one seed.
-pub fn pairs<'g>(arm: &'g Group, baseline: &'g Group) -> Vec<(&'g History, &'g History)> {
+pub fn pairs<'g>(arm: &'g Runs, baseline: &'g Runs) -> Vec<(&'g History, &'g History)> {
     let other = |run: &History| baseline.runs.iter().find(|b| b.head.seed == run.head.seed);
     arm.runs.iter().filter_map(|run| Some((run, other(run)?))).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Group, state};
+use super::{Runs, state};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::report::{Differing, State};
@@ -12,7 +12,7 @@ use crate::report::{Differing, State};
 const OWN: &str = "policy";
 
 /// What is wrong with a comparison, in words, and in what the arms differ.
-pub fn look(groups: &[Group], axis: Axis) -> (Vec<String>, Vec<Differing>) {
+pub fn look(groups: &[Runs], axis: Axis) -> (Vec<String>, Vec<Differing>) {
     let differing = differing(groups);
     let mut warnings = Vec::new();
     let others: Vec<&str> = differing.iter().filter(|d| !d.own).map(|d| d.key.as_str()).collect();
@@ -35,7 +35,7 @@ pub fn look(groups: &[Group], axis: Axis) -> (Vec<String>, Vec<Differing>) {
 }
 
 /// What all arms share, for the head of a report.
-pub fn shared(groups: &[Group]) -> Vec<(String, String)> {
+pub fn shared(groups: &[Runs]) -> Vec<(String, String)> {
     let head = &groups[0].runs[0].head;
     let training = head.training.as_ref();
     let mut shared = vec![("engine".to_owned(), head.engine.clone())];
@@ -75,7 +75,7 @@ pub fn shared(groups: &[Group]) -> Vec<(String, String)> {
 }
 
 /// What a reader should know of the seeds.
-pub fn seeds(groups: &[Group]) -> Vec<String> {
+pub fn seeds(groups: &[Runs]) -> Vec<String> {
     let mut notes = Vec::new();
     let sets: BTreeSet<Vec<u64>> =
         groups.iter().map(|g| g.runs.iter().map(|r| r.head.seed).collect()).collect();
@@ -97,9 +97,9 @@ pub fn seeds(groups: &[Group]) -> Vec<String> {
 }
 
 /// The keys in which arms differ, with each arm's value.
-fn differing(groups: &[Group]) -> Vec<Differing> {
+fn differing(groups: &[Runs]) -> Vec<Differing> {
     let keys: BTreeSet<&String> = groups.iter().flat_map(|g| g.told.keys()).collect();
-    let value = |g: &Group, key: &String| g.told.get(key).cloned().unwrap_or_else(|| "–".to_owned());
+    let value = |g: &Runs, key: &String| g.told.get(key).cloned().unwrap_or_else(|| "–".to_owned());
     let mut all: Vec<Differing> = keys
         .into_iter()
         .filter(|key| groups.iter().any(|g| value(g, key) != value(&groups[0], key)))
@@ -115,7 +115,7 @@ fn differing(groups: &[Group]) -> Vec<Differing> {
 }
 
 /// Budgets that are not the same.
-fn budgets(groups: &[Group]) -> Option<String> {
+fn budgets(groups: &[Runs]) -> Option<String> {
     let budget = |r: &History| (r.head.limits.run_rollouts, r.head.limits.run_tokens, r.head.ceilings);
     let first = budget(&groups[0].runs[0]);
     let same = groups.iter().flat_map(|g| &g.runs).all(|r| budget(r) == first);
@@ -125,8 +125,8 @@ fn budgets(groups: &[Group]) -> Option<String> {
 }
 
 /// Optimizer steps in an update, which change how far an update moves the model.
-fn updates(groups: &[Group]) -> Option<String> {
-    let rate = |group: &Group| {
+fn updates(groups: &[Runs]) -> Option<String> {
+    let rate = |group: &Runs| {
         let sum = |of: fn(&History) -> f64| group.runs.iter().map(of).sum::<f64>();
         let steps = sum(|r| r.steps.last().map_or(0.0, |s| s.costs.compute.optimizer_steps as f64));
         let updates = sum(|r| r.steps.iter().filter(|s| s.end.updated).count() as f64);
@@ -145,8 +145,8 @@ fn updates(groups: &[Group]) -> Option<String> {
 }
 
 /// How often scores were taken: more often is more chances to be at a target.
-fn scoring(groups: &[Group]) -> Option<String> {
-    let often = |group: &Group| {
+fn scoring(groups: &[Runs]) -> Option<String> {
+    let often = |group: &Runs| {
         let of = |r: &History| {
             let spent = r.scores.last().map_or(0, |s| s.costs.spent.run_rollouts);
             spent as f64 / (r.scores.len() - 1) as f64
@@ -155,7 +155,7 @@ fn scoring(groups: &[Group]) -> Option<String> {
         scored.iter().sum::<f64>() / scored.len() as f64
     };
     // An arm whose runs all failed at once says nothing of it.
-    let groups: Vec<&Group> = groups.iter().filter(|g| g.runs.iter().any(|r| r.scores.len() > 1)).collect();
+    let groups: Vec<&Runs> = groups.iter().filter(|g| g.runs.iter().any(|r| r.scores.len() > 1)).collect();
     let each: Vec<f64> = groups.iter().map(|g| often(g)).collect();
     let (least, most) =
         each.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), r| (a.min(*r), b.max(*r)));
@@ -168,7 +168,7 @@ fn scoring(groups: &[Group]) -> Option<String> {
     })
 }
 
-fn versions(groups: &[Group]) -> Option<String> {
+fn versions(groups: &[Runs]) -> Option<String> {
     let versions: BTreeSet<&str> =
         groups.iter().flat_map(|g| &g.runs).map(|r| r.head.allot.as_str()).collect();
     let all: Vec<&str> = versions.into_iter().collect();
@@ -176,7 +176,7 @@ fn versions(groups: &[Group]) -> Option<String> {
 }
 
 /// A learning rate that falls towards a last step that the budget does not let a run reach.
-fn schedules(groups: &[Group]) -> Option<String> {
+fn schedules(groups: &[Runs]) -> Option<String> {
     let cut = |r: &&History| {
         let optimizer = r.head.training.as_ref().map(|t| &t["optimizer"]["schedule"]);
         let falls = optimizer.and_then(|s| s.as_str()).is_some_and(|s| s != "constant");
@@ -190,7 +190,7 @@ fn schedules(groups: &[Group]) -> Option<String> {
     ))
 }
 
-fn machines(groups: &[Group]) -> Vec<String> {
+fn machines(groups: &[Runs]) -> Vec<String> {
     let mut warnings = vec![
         "seconds are those of runs that may have shared their machine with others at the same time"
             .to_owned(),
@@ -203,7 +203,7 @@ fn machines(groups: &[Group]) -> Vec<String> {
     warnings
 }
 
-fn failures(groups: &[Group]) -> Vec<String> {
+fn failures(groups: &[Runs]) -> Vec<String> {
     let mut found: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for group in groups {
         for run in &group.runs {

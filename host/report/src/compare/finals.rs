@@ -1,7 +1,7 @@
 //! Accuracy at the end and at its best, and how arms differ in it, seed by seed.
 
 use super::costs::pairs;
-use super::{CONFIDENCE, Group, bootstrap, mean, state, told};
+use super::{CONFIDENCE, Runs, bootstrap, mean, state, told};
 use crate::history::{History, Score};
 use crate::report::{Difference, Estimate, Final, Part, State};
 use crate::statistics::{
@@ -9,9 +9,9 @@ use crate::statistics::{
 };
 
 /// Each arm's accuracy over its finished runs.
-pub fn finals(groups: &[Group], baseline: usize) -> Vec<Final> {
+pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
     let parts = part_names(groups);
-    let table = |group: &Group| {
+    let table = |group: &Runs| {
         let row = |run: &History| {
             let last = run.scores.last()?;
             parts.iter().map(|name| part(last, name)).collect::<Option<Vec<f64>>>()
@@ -20,7 +20,7 @@ pub fn finals(groups: &[Group], baseline: usize) -> Vec<Final> {
         Scores::new(&rows.unwrap_or_default()).ok()
     };
     let base = table(&groups[baseline]);
-    let one = |(arm, group): (usize, &Group)| {
+    let one = |(arm, group): (usize, &Runs)| {
         let runs: Vec<&History> = group.finished().collect();
         let of = |take: fn(&History) -> f64| runs.iter().map(|run| take(run)).collect::<Vec<f64>>();
         let scores = table(group);
@@ -62,7 +62,7 @@ fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
 
 /// The parts of what is held out: sources within sets where a set has several, else the sets, else all of
 /// it. They are rliable's tasks.
-pub fn part_names(groups: &[Group]) -> Vec<String> {
+pub fn part_names(groups: &[Runs]) -> Vec<String> {
     let first = groups.iter().flat_map(|g| &g.runs).find_map(|run| run.scores.last());
     let names: Vec<&str> = first.iter().flat_map(|s| &s.parts).map(|(name, _)| name.as_str()).collect();
     let whole = |name: &&&str| name.contains("/avg@");
@@ -90,7 +90,7 @@ fn named(score: &Score, name: &str) -> Option<f64> {
 }
 
 /// Each arm's last accuracy on each part.
-pub fn parts(groups: &[Group]) -> Vec<Part> {
+pub fn parts(groups: &[Runs]) -> Vec<Part> {
     let names = part_names(groups);
     if names.len() < 2 {
         return Vec::new();
@@ -106,7 +106,7 @@ pub fn parts(groups: &[Group]) -> Vec<Part> {
 }
 
 /// The differences of last accuracies to the baseline, seed by seed, with Holm's correction over the arms.
-pub fn differences(groups: &[Group], baseline: usize) -> Vec<Difference> {
+pub fn differences(groups: &[Runs], baseline: usize) -> Vec<Difference> {
     let others: Vec<usize> = (0..groups.len()).filter(|arm| *arm != baseline).collect();
     let alpha = (1.0 - CONFIDENCE) / others.len().max(1) as f64;
     let mut rows: Vec<Difference> = others
@@ -141,10 +141,12 @@ pub fn differences(groups: &[Group], baseline: usize) -> Vec<Difference> {
             })
         })
         .collect();
-    let tested: Vec<f64> = rows.iter().filter_map(|row| row.p).collect();
-    let mut corrected = holm(&tested).unwrap_or_default().into_iter();
-    for row in rows.iter_mut().filter(|row| row.p.is_some()) {
-        row.holm = corrected.next();
+    // Arms that could not be tested belong to the family all the same.
+    let missing = groups.len().saturating_sub(1 + rows.len());
+    let tested: Vec<f64> =
+        rows.iter().map(|row| row.p.unwrap_or(1.0)).chain(std::iter::repeat_n(1.0, missing)).collect();
+    for (row, p) in rows.iter_mut().zip(holm(&tested).unwrap_or_default()) {
+        row.holm = row.p.map(|_| p);
     }
     rows
 }

@@ -1,16 +1,16 @@
 //! Where the rollouts went, over an arm's runs and along them.
 
-use super::{Group, POINTS, mean, mean_curve};
+use super::{POINTS, Runs, mean, mean_curve};
 use crate::axis::Axis;
 use crate::history::{Fates, History, Step};
 use crate::report::{Told, Trend, Use};
 
 /// What became of each arm's rollouts.
-pub fn uses(groups: &[Group]) -> Vec<Use> {
+pub fn uses(groups: &[Runs]) -> Vec<Use> {
     groups.iter().enumerate().map(|(arm, group)| used(arm, group)).collect()
 }
 
-fn used(arm: usize, group: &Group) -> Use {
+fn used(arm: usize, group: &Runs) -> Use {
     let mut fates = Fates::default();
     let mut ages: Vec<u64> = Vec::new();
     let (mut pilots, mut commits, mut truncated) = (0, 0, 0);
@@ -27,7 +27,8 @@ fn used(arm: usize, group: &Group) -> Use {
         }
     }
     let each = |of: &dyn Fn(&Step) -> Option<f64>| -> Option<f64> {
-        let values: Option<Vec<f64>> = group.runs.iter().map(|run| run.steps.last().and_then(of)).collect();
+        let values: Option<Vec<f64>> =
+            group.runs.iter().map(|run| run.steps.iter().rev().find_map(of)).collect();
         values.filter(|values| !values.is_empty()).map(|values| mean(&values).value)
     };
     let costs = [
@@ -58,9 +59,9 @@ fn used(arm: usize, group: &Group) -> Use {
 }
 
 /// How numbers of a step went, for each arm, against the main axis.
-pub fn trends(groups: &[Group], axis: Axis) -> Vec<Trend> {
+pub fn trends(groups: &[Runs], axis: Axis) -> Vec<Trend> {
     let told = [Told::Effective, Told::Useful, Told::Reward, Told::TrainedReward, Told::Age];
-    let one = |(arm, group): (usize, &Group), told: Told| {
+    let one = |(arm, group): (usize, &Runs), told: Told| {
         let runs: Vec<Vec<(f64, f64)>> = group.runs.iter().map(|run| binned(run, told, axis)).collect();
         Trend { arm, told, points: mean_curve(&runs) }
     };
@@ -71,7 +72,7 @@ pub fn trends(groups: &[Group], axis: Axis) -> Vec<Trend> {
 /// A number of each step, as a share of two, in bins of cost: steps are too noisy one by one, and as many
 /// as they are, no figure shows them.
 fn binned(run: &History, told: Told, axis: Axis) -> Vec<(f64, f64)> {
-    let end = run.steps.last().and_then(|s| s.costs.on(axis)).unwrap_or(0.0);
+    let end = run.steps.iter().rev().find_map(|s| s.costs.on(axis)).unwrap_or(0.0);
     let bins = (POINTS / 2).min(run.steps.len().max(1));
     let mut sums = vec![(0.0, 0.0); bins];
     for step in &run.steps {

@@ -1,7 +1,7 @@
 //! What a comparison comes to, in words.
 
 use super::costs::paired;
-use super::{CONFIDENCE, Group};
+use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
 use crate::report::{Difference, Final, Kind, Target, Verdict};
 use crate::statistics::{Needed, difference, seeds_needed};
@@ -9,7 +9,7 @@ use crate::statistics::{Needed, difference, seeds_needed};
 /// What a verdict is found from.
 pub struct Seen<'s> {
     /// The arms.
-    pub groups: &'s [Group],
+    pub groups: &'s [Runs],
     /// The one that others are measured against.
     pub baseline: usize,
     /// The main axis.
@@ -60,7 +60,7 @@ fn cost(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
         } else if row.restricted.value == 0.0 && base.restricted.value == 0.0 {
             format!("is at {goal} before the first step, as `{against}` is")
         } else {
-            format!("reaches {goal} in {counts}, but with no seed that both have")
+            format!("reaches {goal} in {counts}, by no cost that could be compared")
         };
         return (Kind::Inconclusive, words);
     };
@@ -126,11 +126,14 @@ fn end(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
     let ours = 100.0 * seen.finals[arm].last.value;
     let (Some(low), Some(high)) = (row.mean.low, row.mean.high) else {
         let seeds = if row.seeds == 1 { "one seed" } else { "seeds that all differ by the same" };
-        let words = format!("ends at {ours:.1} %, {points:+.1} points against `{against}`, with {seeds}");
+        let words = format!(
+            "ends at {ours:.1} %, {} points against `{against}`, with {seeds}",
+            signed(row.mean.value)
+        );
         return (Kind::Inconclusive, words);
     };
     let p = corrected(row.holm);
-    let told = format!("{:+.1} to {:+.1}; {}", 100.0 * low, 100.0 * high, p.trim_end_matches("; "));
+    let told = format!("{} to {}; {}", signed(low), signed(high), p.trim_end_matches("; "));
     let sure = row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE);
     let size = points.abs();
     if sure && points > 0.0 {
@@ -142,9 +145,17 @@ fn end(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
         (Kind::Same, format!("ends within {margin:.1} points of `{against}` ({told})"))
     } else {
         let words = format!(
-            "ends {points:+.1} points from `{against}`, inconclusive at this power ({told}); {}",
+            "ends {} points from `{against}`, inconclusive at this power ({told}); {}",
+            signed(row.mean.value),
             needed(row.needed)
         );
         (Kind::Inconclusive, words)
     }
+}
+
+/// A difference in accuracy, in points.
+fn signed(difference: f64) -> String {
+    let text = format!("{:+.1}", 100.0 * difference);
+    // Nobody knows what less than nothing is.
+    if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text }
 }

@@ -54,7 +54,8 @@ pub fn reading(report: &Report) -> Markup {
             dt { "Interquartile mean, probability of improvement" }
             dd {
                 "The mean of the middle half of all scores, over runs and parts: it moves less with one odd \
-                 run than the mean, and less by jumps than the median. The probability that a run of the \
+                 run than the mean, and less by jumps than the median. Each part counts alike, however many problems \
+                 it has, and parts at an end fall out: it can be far from the mean. The probability that a run of the \
                  arm is better than a run of the baseline, over parts: 50 % is no difference."
             }
             dt { "Holm" }

@@ -10,8 +10,10 @@ const FEW: &str = "Too few seeds for it";
 /// The result: a row for each arm. Costs are to the first target on the main axis.
 pub fn result(report: &Report) -> Table {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
-    let mut columns =
-        vec![Column::new("arm", "arm", Shape::Words), Column::new("runs", "runs", Shape::Number)];
+    let mut columns = vec![Column::new("arm", "arm", Shape::Words)];
+    if target.is_none() {
+        columns.push(Column::new("runs", "runs", Shape::Number));
+    }
     if let Some(target) = target {
         let accuracy = number::percent_tick(target.accuracy);
         let axis = report.axis.words();
@@ -25,14 +27,17 @@ pub fn result(report: &Report) -> Table {
     }
     columns.extend([
         Column::new("last", "last accuracy", Shape::Estimate),
-        Column::new("iqm", "interquartile mean", Shape::Estimate),
+        Column::new("iqm", "interquartile mean over parts", Shape::Estimate),
         Column::new("improvement", "probability of improvement", Shape::Estimate),
         Column::new("difference", "difference, points", Shape::Estimate),
         Column::new("holm", "p of the difference (Holm)", Shape::Number),
         Column::new("verdict", "verdict", Shape::Words),
     ]);
     let rows = (0..report.arms.len()).map(|place| {
-        let mut row = vec![arm(report, place), Cell::count(report.arms[place].runs.len() as u64)];
+        let mut row = vec![arm(report, place)];
+        if target.is_none() {
+            row.push(Cell::count(report.arms[place].runs.len() as u64));
+        }
         if let Some(target) = target {
             row.extend(to_target(report, target, place));
         }
@@ -175,7 +180,7 @@ pub(super) fn finals(report: &Report) -> Table {
         Column::new("runs", "finished runs", Shape::Number),
         Column::new("start", "at the start", Shape::Number),
         Column::new("last", "last", Shape::Estimate),
-        Column::new("iqm", "interquartile mean", Shape::Estimate),
+        Column::new("iqm", "interquartile mean over parts", Shape::Estimate),
         Column::new("improvement", "probability of improvement", Shape::Estimate),
         Column::new("best", "best (too good)", Shape::Estimate),
     ];
