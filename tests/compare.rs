@@ -265,6 +265,55 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
 }
 
 #[test]
+fn what_a_policy_of_a_comparison_can_not_say_is_told() {
+    let with_end =
+        |end: &str| said(&with(&format!("{SIMULATED}{end}\n")), &["compare", "compare.toml", "--dry-run"]);
+    insta::assert_snapshot!("with_seed", with_end("with = { run = { seed = 5 } }"));
+    insta::assert_snapshot!("with_policy", with_end("with = { policy = { use = \"dapo\" } }"));
+    insta::assert_snapshot!("with_world_flops", with_end("with = { budget = { flops = 1e9 } }"));
+    insta::assert_snapshot!("no_name", with_end("[[compare.policies]]\nuse = \"pods\"\nname = \" \""));
+    insta::assert_snapshot!("one_folder", with_end("[[compare.policies]]\nuse = \"pods\"\nname = \"Dapo\""));
+    let seeds = |to: &str| {
+        said(&with(&SIMULATED.replace("seeds = 4", to)), &["compare", "compare.toml", "--dry-run"])
+    };
+    insta::assert_snapshot!("seeds_of_no_kind", seeds("seeds = -2"));
+    insta::assert_snapshot!("too_many_seeds", seeds("seeds = 4_000_000"));
+    insta::assert_snapshot!("axis_of_a_model", seeds("axis = \"flops\"\nseeds = 4"));
+}
+
+#[test]
+fn a_comparison_that_was_changed_is_told() {
+    let scratch = with(SIMULATED);
+    scratch.allot(&["compare", "compare.toml", "--out", "out"]);
+    scratch.write("out/compare.toml", SIMULATED.replace("seeds = 4", "seeds = 5"));
+    insta::assert_snapshot!("changed", said(&scratch, &["compare", "--resume", "out"]));
+}
+
+#[test]
+fn the_configs_own_policy_is_the_baseline_whatever_else_has_that_policy() {
+    let twice = SIMULATED.replace(
+        "use = \"dapo\"",
+        "use = \"uniform\"\nname = \"a bigger one\"\nsettings = { rollouts = 16 }",
+    );
+    let scratch = with(&twice);
+    let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
+    let rows: Vec<&str> = text.lines().skip(3).take(2).map(|l| l.split("  ").next().unwrap()).collect();
+    assert_eq!(rows, ["uniform", "a bigger one"], "{text}");
+    let other = said(&scratch, &["report", "out", "--baseline", "uniform", "--target", "0.5"]);
+    assert!(other.contains("`a bigger one` ") && other.contains("than `uniform`"), "{other}");
+}
+
+#[test]
+fn arms_that_did_not_spend_the_same_are_told() {
+    let scratch = with(&SIMULATED.replace("steps = 60", "steps = 30"));
+    let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
+    assert!(
+        text.contains("warning: the arms did not spend the same rollouts by their ends: `uniform` 960"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_folder_without_a_comparison_is_told() {
     insta::assert_snapshot!(said(&with(SIMULATED), &["compare", "--resume", "nowhere"]), @"
     error: there is no comparison in `nowhere`

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use allot_report::Axis;
 use toml::Table;
 
 use crate::config::compare::CompareConfig;
@@ -88,6 +89,11 @@ impl Comparison {
             let trouble = Trouble::new(format!("`{name}` has no section [compare]"));
             return Err(trouble.hint("say what is compared, as in configs/compare-tiny.toml"));
         };
+        let unknown = kind == Kind::Simulate && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
+        if let Some(axis) = section.axis.filter(|_| unknown) {
+            let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
+            return Err(Trouble::new(what));
+        }
         let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = match kind {
@@ -129,7 +135,17 @@ impl Comparison {
             let trouble = Trouble::new(format!("there is no comparison in `{}`", folder.display()));
             return Err(trouble.hint("--resume takes the folder of a comparison"));
         }
-        Self::new(&path, folder, jobs)
+        let comparison = Self::new(&path, folder, jobs)?;
+        if let Some(missing) = comparison.runs.iter().find(|run| !run.config.exists()) {
+            let what = format!(
+                "`{}` asks for a run that has no config, `{}`",
+                path.display(),
+                missing.config.display()
+            );
+            let hint = "put back what was changed; for more seeds begin another comparison, and report both together";
+            return Err(Trouble::new(what).hint(hint));
+        }
+        Ok(comparison)
     }
 
     /// Whether its folder is one already.
@@ -221,11 +237,13 @@ fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<Stri
             let mut config = TrainConfig::parse(&text, name)?;
             config.model.threads.get_or_insert(threads);
             config.settle()?;
+            config.policy.pin();
             folder::text(&config)
         }
         Kind::Simulate => {
             let mut config = SimulateConfig::parse(&text, name)?;
             config.policy.settle()?;
+            config.policy.pin();
             folder::text(&config)
         }
     }

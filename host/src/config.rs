@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Ceilings, Limits, Order, Run, Spent, Value};
+use allot_record::hex;
 use allot_sandbox::{Caps, Description};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::meter::Measured;
 use crate::run::Every;
@@ -262,6 +264,16 @@ impl PolicyConfig {
         Ok(())
     }
 
+    /// Demands the very component that lies there now, where it is one of the user's own.
+    pub fn pin(&mut self) {
+        if self.sha256.is_none()
+            && train::looks_like_a_path(&self.source)
+            && let Ok(bytes) = std::fs::read(&self.source)
+        {
+            self.sha256 = Some(hex(&Sha256::digest(&bytes)));
+        }
+    }
+
     /// Takes another policy, which has other settings and another hash.
     pub fn become_other(&mut self, source: &str) {
         if source != self.source {
@@ -369,6 +381,10 @@ fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected f64", "expected a number"),
         ("expected a boolean", "expected true or false"),
+        (
+            "data did not match any variant of untagged enum Seeds",
+            "expected a number of seeds, or a list of them",
+        ),
     ] {
         message = message.replace(rust, words);
     }

@@ -59,7 +59,7 @@ fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<Strin
     for (run, name) in gathered.runs.iter().zip(&gathered.names) {
         let head = allot_record::Reader::open(run).map(|(_, head)| head);
         let read = head.and_then(|head| {
-            table.run(name, &head.policy.name, head.seed);
+            table.run(name, &head);
             follow::read(run, &mut |rollout: Rollout| table.add(rollout))
         });
         match read {

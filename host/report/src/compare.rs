@@ -76,7 +76,7 @@ pub fn compare(
             format!("no run belongs to the baseline `{name}`; there are {}", names.join(", "))
         })?,
     };
-    let axes = axes(&groups, question.axis, &mut notes);
+    let axes = axes(&groups, question.axis)?;
     let axis = axes[0];
     let margin = question.margin.unwrap_or(MARGIN);
     let finals = finals::finals(&groups, baseline);
@@ -119,30 +119,29 @@ pub fn compare(
     Ok((report, groups))
 }
 
-/// Each arm's accuracies on each part of what is held out, runs × parts × points of the main axis: what
-/// rliable reads. Runs that did not come so far have none (NaN).
+/// Each arm's accuracies on each part of what is held out, runs × parts × points of the main axis up to where
+/// every finished run came: what rliable reads. Runs that are not finished are not in it.
 pub fn scores(report: &Report, groups: &[Runs]) -> Vec<(String, Vec<Vec<Vec<f64>>>)> {
     let parts = finals::part_names(groups);
-    let end = groups.iter().flat_map(|g| &g.runs).filter_map(|r| cost(r, report.axis)).fold(0.0, f64::max);
+    let ends = groups.iter().flat_map(Runs::finished).filter_map(|r| cost(r, report.axis));
+    let end = ends.reduce(f64::min).unwrap_or(0.0);
     let grid: Vec<f64> = (0..=POINTS).map(|i| even(0.0, end, i, POINTS)).collect();
     let run = |history: &History| {
         let part = |name: &String| {
-            let points: Vec<(f64, f64)> = history
-                .scores
-                .iter()
-                .filter_map(|s| Some((s.costs.on(report.axis)?, finals::part(s, name)?)))
-                .collect();
+            let scores = history.scores.iter();
+            let points =
+                rising(scores.filter_map(|s| Some((s.costs.on(report.axis)?, finals::part(s, name)?))));
             grid.iter().map(|x| between(&points, *x).unwrap_or(f64::NAN)).collect()
         };
         parts.iter().map(part).collect()
     };
-    let arm = |g: &Runs| (g.name.clone(), g.runs.iter().map(run).collect());
+    let arm = |g: &Runs| (g.name.clone(), g.finished().map(run).collect());
     groups.iter().map(arm).collect()
 }
 
 /// The axes that every run knows, the main one first: the one that was asked for, or else that of the
 /// budget.
-fn axes(groups: &[Runs], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<Axis> {
+fn axes(groups: &[Runs], asked: Option<Axis>) -> Result<Vec<Axis>, String> {
     let runs = || groups.iter().flat_map(|g| &g.runs);
     // A score may lack its time alone: a run that was killed just then.
     let of = |run: &History, axis: Axis| run.scores.iter().filter(|s| s.costs.on(axis).is_some()).count();
@@ -158,15 +157,14 @@ fn axes(groups: &[Runs], asked: Option<Axis>, notes: &mut Vec<String>) -> Vec<Ax
             _ => Axis::Rollouts,
         }
     });
-    let mut main = asked.unwrap_or(budget);
+    let main = asked.unwrap_or(if axes.contains(&budget) { budget } else { Axis::Rollouts });
     if !axes.contains(&main) {
-        let words = main.words();
-        notes.push(format!("not every run knows its {words}, so that costs are told in rollouts"));
-        main = Axis::Rollouts;
+        let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key())).collect();
+        return Err(format!("not every run knows its {}; all know {}", main.words(), keys.join(", ")));
     }
     axes.retain(|axis| *axis != main);
     axes.insert(0, main);
-    axes
+    Ok(axes)
 }
 
 /// What a run cost by its last score whose cost is known.
@@ -180,11 +178,23 @@ fn curves(groups: &[Runs], axis: Axis) -> Vec<Curve> {
         let runs: Vec<Vec<(f64, f64)>> = group
             .runs
             .iter()
-            .map(|run| run.scores.iter().filter_map(|s| Some((s.costs.on(axis)?, s.accuracy))).collect())
+            .map(|run| rising(run.scores.iter().filter_map(|s| Some((s.costs.on(axis)?, s.accuracy)))))
             .collect();
         Curve { axis, arm, points: mean_curve(&runs) }
     };
     groups.iter().enumerate().map(curve).collect()
+}
+
+/// Points in the order of their costs; of several at one cost the last counts, which is the run's last word.
+fn rising(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut all: Vec<(f64, f64)> = Vec::new();
+    for point in points {
+        match all.last_mut() {
+            Some(last) if last.0 == point.0 => *last = point,
+            _ => all.push(point),
+        }
+    }
+    all
 }
 
 /// The mean over runs of curves with points of their own, with its band: at even distances, from where the

@@ -11,12 +11,19 @@ use zip::{CompressionMethod, ZipWriter};
 /// An arm's name, and its scores: of each run, of each task, at each point.
 pub type Named = (String, Vec<Vec<Vec<f64>>>);
 
-/// The file's bytes. Runs and tasks that are shorter than others are filled up with NaN. A name may occur once.
+/// The file's bytes. Runs and tasks that are shorter than others are filled up with NaN. Of names that
+/// a zip file can't tell apart, the later ones get a number.
 pub fn npz(arms: &[Named]) -> std::io::Result<Vec<u8>> {
     let mut file = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    let mut taken: Vec<String> = Vec::new();
     for (name, runs) in arms {
-        file.start_file(format!("{}.npy", entry(name)), stored)?;
+        let plain = entry(name);
+        let numbered = (2..).map(|n| format!("{plain}_{n}"));
+        let free = std::iter::once(plain.clone()).chain(numbered).find(|name| !taken.contains(name));
+        let free = free.unwrap_or(plain);
+        file.start_file(format!("{free}.npy"), stored)?;
+        taken.push(free);
         file.write_all(&npy(runs))?;
     }
     Ok(file.finish()?.into_inner())

@@ -122,6 +122,7 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
     let stop = interrupt::listen("runs under way finish their step first, and save; again to stop at once");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
+    let (began, mut told) = (Instant::now(), false);
     loop {
         let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended = jobs.poll(stopping)?;
@@ -138,6 +139,12 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
             table.draw(jobs, screen);
             // A run that paused was stopped by somebody, too.
             return Ok(!stopping && jobs.count(|state| matches!(state, State::Paused)) == 0);
+        }
+        if jobs.running() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
+            screen.tell(
+                "waiting for a process that is still at work on a run, as of a comparison that was killed",
+            );
+            told = true;
         }
         if looked.is_none_or(|at| at.elapsed() >= Duration::from_millis(700)) {
             if screen.live {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_report::report::{Estimate, State};
-use allot_report::{Axis, Report};
+use allot_report::{Axis, Report, number};
 use clap::Args;
 
 use super::{Screen, Verdict};
@@ -62,7 +62,7 @@ fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
         let trouble =
             Trouble::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
-        return Err(if *target > 1.0 {
+        return Err(if *target > 1.0 && *target <= 100.0 {
             trouble.hint(format!("for {target} %: {}", target / 100.0))
         } else {
             trouble
@@ -103,7 +103,7 @@ pub fn show(report: &Report, screen: &mut Screen<'_>) {
 /// The result as a table: a row for each arm.
 fn table(report: &Report) -> Vec<String> {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
-    let goal = target.map(|t| format!("to {:.0} %", 100.0 * t.accuracy)).unwrap_or_default();
+    let goal = target.map(|t| format!("to {}", number::percent_tick(t.accuracy))).unwrap_or_default();
     let axis = report.axis.words();
     let mut head = vec!["policy".to_owned(), "runs".to_owned()];
     if target.is_some() {
@@ -116,7 +116,7 @@ fn table(report: &Report) -> Vec<String> {
         let mut row = vec![arm.name.clone(), format!("{finished}/{}", arm.runs.len())];
         if let Some(target) = target {
             let reached = &target.rows[i];
-            let median = reached.median.map_or("not reached".to_owned(), amount);
+            let median = reached.median.map_or("not reached".to_owned(), number::cost);
             let ratio = if i == report.baseline {
                 Some("1".to_owned())
             } else {
@@ -154,15 +154,5 @@ fn ranged(estimate: Estimate, times: f64, digits: usize) -> String {
         }
         (Some(low), None) => format!("{value:.digits$} ({:.digits$} or more)", times * low),
         _ => format!("{value:.digits$}"),
-    }
-}
-
-/// A cost, to three digits or so.
-fn amount(cost: f64) -> String {
-    match cost {
-        c if c >= 1e15 => format!("{c:.3e}"),
-        c if c >= 1e7 => format!("{:.1}M", c / 1e6),
-        c if c >= 1e4 => format!("{:.1}k", c / 1e3),
-        c => format!("{c:.0}"),
     }
 }

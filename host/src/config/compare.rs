@@ -60,6 +60,9 @@ pub struct ArmConfig {
     pub with: Table,
 }
 
+/// A name is a folder's, too.
+const LONGEST_NAME: usize = 100;
+
 /// More seeds are a slip of the hand.
 const MOST_SEEDS: u32 = 10_000;
 
@@ -115,6 +118,15 @@ impl CompareConfig {
                 (own("run", "seed"), "`run.seed`: all policies have the same seeds"),
                 (own("run", "name"), "`run.name`: say it in `name`"),
             ];
+            let name_of = arm
+                .name
+                .as_deref()
+                .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(char::is_control));
+            if let Some(bad) = name_of {
+                return wrong(format!(
+                    "{bad:?} is no name: it has from 1 to {LONGEST_NAME} bytes, in one line"
+                ));
+            }
             if let Some((_, what)) = taken.iter().find(|(is, _)| *is) {
                 return wrong(format!("`with` of `{name}` has {what}"));
             }
@@ -150,12 +162,16 @@ impl CompareConfig {
             arms.push(arm.over(&base));
         }
         for (i, arm) in arms.iter().enumerate() {
-            if arms[..i].iter().any(|other| other.name == arm.name) {
-                let trouble = Trouble::new(format!(
-                    "`{name}`: two policies of the comparison are called `{}`",
-                    arm.name
-                ));
-                return Err(trouble.hint("give one of them a `name`"));
+            // Some file systems know no capitals.
+            let same = |other: &&Arm| other.name.to_lowercase() == arm.name.to_lowercase();
+            if let Some(other) = arms[..i].iter().find(same) {
+                let (a, b) = (&other.shown, &arm.shown);
+                let what = if a == b {
+                    format!("`{name}`: two policies of the comparison are called `{a}`")
+                } else {
+                    format!("`{name}`: no two folders can be called after `{a}` and `{b}`")
+                };
+                return Err(Trouble::new(what).hint("give one of them a `name`"));
             }
         }
         Ok(arms)
@@ -250,7 +266,7 @@ mod tests {
         seed = 7
         name = "even"
         [policy]
-        use = "uniform"
+        use = "first"
         [policy.caps]
         fuel = 5
         [policy.settings]

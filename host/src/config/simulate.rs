@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::compare::CompareConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig};
 use crate::run::Every;
-use crate::trouble::Result;
+use crate::trouble::{Result, Trouble};
 
 /// A simulated run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,11 @@ impl SimulateConfig {
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let config: Self = super::parse(text, name)?;
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
+        if config.budget.flops.is_some() {
+            let trouble =
+                Trouble::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+            return Err(trouble.hint("set `rollouts` or `tokens`"));
+        }
         config.evaluation.when(name)?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         Ok(config)

@@ -6,6 +6,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use allot_record::Head;
 use allot_report::history::Rollout;
 
 use super::columns::{Column, Columns, Sheet, told};
@@ -21,6 +22,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Named {
     name: String,
+    arm: String,
     policy: String,
     seed: i64,
 }
@@ -41,6 +43,7 @@ pub struct Compared {
 fn columns() -> Columns<Line> {
     vec![
         ("run", Column::Text(|l| l.run.name.as_str().into())),
+        ("arm", Column::Text(|l| l.run.arm.as_str().into())),
         ("policy", Column::Text(|l| l.run.policy.as_str().into())),
         ("seed", Column::Count(|l| l.run.seed)),
         ("step", Column::Count(|l| l.rollout.step.into())),
@@ -70,9 +73,10 @@ impl Compared {
     }
 
     /// The rollouts that follow are of this run.
-    pub fn run(&mut self, run: &str, policy: &str, seed: u64) {
-        let (name, policy) = (run.to_owned(), policy.to_owned());
-        self.run = Rc::new(Named { name, policy, seed: seed.cast_signed() });
+    pub fn run(&mut self, name: &str, head: &Head) {
+        let policy = head.policy.name.clone();
+        let arm = head.name.clone().unwrap_or_else(|| policy.clone());
+        self.run = Rc::new(Named { name: name.to_owned(), arm, policy, seed: head.seed.cast_signed() });
     }
 
     /// Adds a rollout.

@@ -3,6 +3,7 @@
 use super::{CONFIDENCE, Runs, bootstrap, cost, told};
 use crate::axis::Axis;
 use crate::history::History;
+use crate::number::percent_tick;
 use crate::report::{Estimate, Reached, Target};
 use crate::statistics::{Survival, Wait, difference, holm, percentile, ratio_of_means};
 
@@ -10,16 +11,17 @@ use crate::statistics::{Survival, Wait, difference, holm, percentile, ratio_of_m
 /// after the fact.
 pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<String>) -> Vec<f64> {
     if !asked.is_empty() {
-        for target in asked {
+        let mut asked = asked.to_vec();
+        asked.dedup();
+        for target in &asked {
             let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
             let there = starts.filter(|s| s.accuracy >= *target).count();
             if there > 0 {
-                let percent = 100.0 * target;
-                notes
-                    .push(format!("{there} runs are at {percent:.0} % before their first step: a cost of 0"));
+                let percent = percent_tick(*target);
+                notes.push(format!("{there} runs are at {percent} before their first step: a cost of 0"));
             }
         }
-        return asked.to_vec();
+        return asked;
     }
     let last: Vec<f64> =
         groups[baseline].runs.iter().filter_map(|r| r.scores.last()).map(|s| s.accuracy).collect();
@@ -31,8 +33,8 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         .filter(|target| *target > start)
         .inspect(|target| {
             notes.push(format!(
-                "no target was set; {:.0} % is what half of the runs of `{}` come to, and was chosen after the fact",
-                target * 100.0,
+                "no target was set; {} is what half of the runs of `{}` come to, and was chosen after the fact",
+                percent_tick(*target),
                 groups[baseline].name
             ));
         })
@@ -43,11 +45,7 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
 /// The cost to each target on each axis.
 pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis]) -> Vec<Target> {
     let one = |accuracy: f64, axis: Axis| {
-        let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));
-        let finished = groups.iter().flat_map(Runs::finished).filter_map(|run| cost(run, axis));
-        // Up to where every finished run was looked at; without one, as far as any was.
-        let least = finished.fold(f64::INFINITY, f64::min);
-        let horizon = if least.is_finite() { least } else { ends.fold(0.0, f64::max) };
+        let horizon = horizon(&groups.iter().collect::<Vec<_>>(), axis);
         let goal = Goal { accuracy, axis, horizon };
         let mut rows: Vec<Reached> =
             (0..groups.len()).map(|arm| reached(groups, arm, baseline, goal)).collect();
@@ -63,6 +61,14 @@ pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis]) 
     wanted.iter().flat_map(|accuracy| axes.iter().map(|axis| one(*accuracy, *axis))).collect()
 }
 
+/// Up to where every finished run was looked at; without one, as far as any was.
+fn horizon(groups: &[&Runs], axis: Axis) -> f64 {
+    let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));
+    let finished = groups.iter().flat_map(|g| g.finished()).filter_map(|run| cost(run, axis));
+    let least = finished.fold(f64::INFINITY, f64::min);
+    if least.is_finite() { least } else { ends.fold(0.0, f64::max) }
+}
+
 /// What is to be reached, what it is paid in, and how far runs were looked at.
 #[derive(Clone, Copy)]
 struct Goal {
@@ -72,10 +78,6 @@ struct Goal {
 }
 
 impl Goal {
-    fn of(target: &Target) -> Self {
-        Self { accuracy: target.accuracy, axis: target.axis, horizon: target.horizon }
-    }
-
     /// A run's cost, cut at the horizon; none where it ended before, and without.
     fn cut(self, run: &History) -> Option<f64> {
         match wait(run, self.accuracy, self.axis)? {
@@ -85,10 +87,11 @@ impl Goal {
     }
 }
 
-/// Costs to a target of the seeds that an arm and the baseline have, each cut at the horizon; seeds with a
+/// Costs to a target of the seeds that an arm and the baseline have, each cut at their horizon; seeds with a
 /// run that ended before are not among them.
 pub fn paired(arm: &Runs, baseline: &Runs, target: &Target) -> (Vec<f64>, Vec<f64>) {
-    both(arm, baseline, Goal::of(target))
+    let horizon = horizon(&[arm, baseline], target.axis);
+    both(arm, baseline, Goal { horizon, accuracy: target.accuracy, axis: target.axis })
 }
 
 fn both(arm: &Runs, baseline: &Runs, goal: Goal) -> (Vec<f64>, Vec<f64>) {
@@ -116,8 +119,10 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
         (s.time, Estimate { value: 1.0 - s.survival, low, high })
     });
     let curve = curve.collect();
+    // A third arm that spent less takes nothing from these two.
+    let two = Goal { horizon: horizon(&[&groups[arm], &groups[baseline]], goal.axis), ..goal };
     let (ours, theirs) =
-        if arm == baseline { (Vec::new(), Vec::new()) } else { both(&groups[arm], &groups[baseline], goal) };
+        if arm == baseline { (Vec::new(), Vec::new()) } else { both(&groups[arm], &groups[baseline], two) };
     // Of two arms that never came there nothing can be said.
     let came = |of: &Runs| {
         of.runs.iter().any(|r| matches!(wait(r, goal.accuracy, goal.axis), Some(Wait::Reached(_))))

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Runs, state};
+use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
+use crate::number;
 use crate::report::{Differing, State};
 
 /// Of keys that differ by nature, and are told elsewhere.
@@ -23,6 +24,7 @@ pub fn look(groups: &[Runs], axis: Axis) -> (Vec<String>, Vec<Differing>) {
         ));
     }
     warnings.extend(budgets(groups));
+    warnings.extend(spending(groups, axis));
     warnings.extend(updates(groups));
     warnings.extend(scoring(groups));
     warnings.extend(versions(groups));
@@ -92,9 +94,18 @@ pub fn seeds(groups: &[Runs]) -> Vec<String> {
             "there are {most} seeds at most; ten or more are advised (arXiv 2504.07086), and with five no \
              test by signs can come below p = 0.06"
         ));
+        notes.push(format!(
+            "bootstrap intervals are too narrow with few seeds: with {most}, about {} of a hundred called \
+             95 % hold what they should; p-values are Student's, and do not suffer from it",
+            COVERED[most]
+        ));
     }
     notes
 }
+
+/// How many of a hundred percentile intervals of a paired ratio, called 95 %, hold it, by the number of
+/// seeds: simulated, with log-normal costs whose deviation is a fifth, half of it shared by a pair.
+const COVERED: [u32; 10] = [0, 0, 49, 75, 81, 83, 85, 87, 88, 88];
 
 /// The keys in which arms differ, with each arm's value.
 fn differing(groups: &[Runs]) -> Vec<Differing> {
@@ -121,6 +132,27 @@ fn budgets(groups: &[Runs]) -> Option<String> {
     let same = groups.iter().flat_map(|g| &g.runs).all(|r| budget(r) == first);
     (!same).then(|| {
         "the runs do not have the same budget: accuracies at the end are of different compute".to_owned()
+    })
+}
+
+/// Runs that ended before their budget did, by their last step say: then arms come to their end at different
+/// costs.
+fn spending(groups: &[Runs], axis: Axis) -> Option<String> {
+    let mean = |group: &Runs| {
+        let ends: Vec<f64> = group.finished().filter_map(|run| cost(run, axis)).collect();
+        ends.iter().sum::<f64>() / ends.len() as f64
+    };
+    let groups: Vec<&Runs> = groups.iter().filter(|g| g.finished().next().is_some()).collect();
+    let ends: Vec<f64> = groups.iter().map(|g| mean(g)).collect();
+    let (least, most) =
+        ends.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), r| (a.min(*r), b.max(*r)));
+    (most > 1.05 * least).then(|| {
+        let each = groups.iter().zip(&ends).map(|(g, end)| format!("`{}` {}", g.name, number::cost(*end)));
+        format!(
+            "the arms did not spend the same {} by their ends: {}; accuracies at the end are of different compute",
+            axis.words(),
+            each.collect::<Vec<_>>().join(", ")
+        )
     })
 }
 

@@ -3,6 +3,7 @@
 use super::costs::paired;
 use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
+use crate::number::percent_tick;
 use crate::report::{Difference, Final, Kind, Target, Verdict};
 use crate::statistics::{Needed, difference, seeds_needed};
 
@@ -48,7 +49,7 @@ fn cost(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
         return (Kind::Inconclusive, "was set no target".to_owned());
     };
     let (row, base) = (&target.rows[arm], &target.rows[seen.baseline]);
-    let goal = format!("{:.0} %", 100.0 * target.accuracy);
+    let goal = percent_tick(target.accuracy);
     let axis = seen.axis.words();
     let against = &seen.groups[seen.baseline].name;
     let counts = format!("{} of {} runs, against {} of {}", row.reached, row.runs, base.reached, base.runs);
