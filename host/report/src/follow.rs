@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use allot_record::{Line, Reader, RecordError, Times};
 
-use crate::history::{Fold, History, Rollout};
+use crate::fold::Fold;
+use crate::history::{History, Rollout};
 
 /// Reads a run's history, from its folder or its record. `each` is given every rollout once its fate is
 /// known. What is wrong with a record that has a head is told in the history, which goes as far as the
@@ -32,13 +33,12 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     let mut history = fold.finish();
     match &history.end {
         Some(end) if !end.normal => troubles.push(format!("it was stopped: {}", end.reason)),
-        Some(_) => {}
         None if reader.cut() => {
             let line = reader.line();
             troubles.push(format!("it is unfinished, and its last line, {line}, is cut off in the middle"));
         }
         None if whole => troubles.push("it is unfinished: its record has no end".to_owned()),
-        None => {}
+        Some(_) | None => {}
     }
     history.troubles = troubles;
     Ok(history)

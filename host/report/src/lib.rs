@@ -7,6 +7,7 @@ pub mod axis;
 pub mod colour;
 pub mod compare;
 pub mod figure;
+pub mod fold;
 pub mod follow;
 pub mod history;
 pub mod number;

@@ -16,7 +16,7 @@ use crate::trouble::{Result, Trouble, count};
 /// Compare policies over seeds, under one budget
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The config: a run's, with a section [compare]
+    /// The config: a run's, with a section for the comparison
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
     /// The folder for the comparison; one that is there already goes on [default: a new one under runs/]
@@ -76,7 +76,9 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
             _ => None,
         })
         .collect();
-    failed.iter().for_each(|words| screen.tell(words));
+    for words in &failed {
+        screen.tell(words);
+    }
     if !failed.is_empty() {
         screen.tell(format_args!("to try failed runs again: {go_on}"));
     }
@@ -127,7 +129,7 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
         let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended = jobs.poll(stopping)?;
         for (n, i) in ended.iter().enumerate() {
-            table.ended(jobs, *i, ended.len() - 1 - n, screen);
+            Table::ended(jobs, *i, ended.len() - 1 - n, screen);
         }
         if stopping {
             jobs.pause();
@@ -169,7 +171,7 @@ struct Table {
 impl Table {
     /// A run ended: a line of its own, where the table can't be drawn over itself.
     /// `later` ended at the same time, and are told of after it.
-    fn ended(&self, jobs: &Jobs<'_>, i: usize, later: usize, screen: &mut Screen<'_>) {
+    fn ended(jobs: &Jobs<'_>, i: usize, later: usize, screen: &mut Screen<'_>) {
         let job = &jobs.all[i];
         let (name, seed) = (jobs.arm(i), job.planned.seed);
         let over = jobs.count(|s| matches!(s, State::Finished(_) | State::Failed(_))).saturating_sub(later);
@@ -186,30 +188,31 @@ impl Table {
     }
 
     fn draw(&mut self, jobs: &Jobs<'_>, screen: &mut Screen<'_>) {
+        use std::fmt::Write as _;
         if !screen.live {
             return;
         }
         let lines = self.text(jobs);
         let mut drawn = String::new();
         if self.lines > 0 {
-            drawn.push_str(&format!("\x1b[{}A", self.lines));
+            let _ = write!(drawn, "\x1b[{}A", self.lines);
         }
         // A narrow terminal cuts off the end of a line; it does not wrap it.
         drawn.push_str("\r\x1b[?7l");
         for line in &lines {
-            drawn.push_str(&format!("\x1b[2K{line}\n"));
+            let _ = writeln!(drawn, "\x1b[2K{line}");
         }
         drawn.push_str("\x1b[?7h");
         self.lines = lines.len();
-        let _ = write!(screen.progress, "{drawn}");
+        let _ = screen.progress.write_all(drawn.as_bytes());
         let _ = screen.progress.flush();
     }
 
     fn text(&self, jobs: &Jobs<'_>) -> Vec<String> {
         let seeds = jobs.seeds();
         let wide = jobs.arms().iter().map(|name| name.chars().count()).max().unwrap_or(0).min(24);
-        let head: String = seeds.iter().map(|seed| format!("{seed:>6}")).collect();
-        let mut lines = vec![format!("{:wide$}{head}", "")];
+        let head: Vec<String> = seeds.iter().map(|seed| format!("{seed:>6}")).collect();
+        let mut lines = vec![format!("{:wide$}{}", "", head.concat())];
         for (arm, name) in jobs.arms().iter().enumerate() {
             let short: String = name.chars().take(24).collect();
             let cell = |seed: &u64| {

@@ -92,7 +92,9 @@ pub fn show(report: &Report, screen: &mut Screen<'_>) {
         if !all.is_empty() {
             screen.say("");
         }
-        all.iter().for_each(|words| screen.say(format_args!("{head}: {words}")));
+        for words in all {
+            screen.say(format_args!("{head}: {words}"));
+        }
     }
     if !report.verdicts.is_empty() {
         screen.say("");

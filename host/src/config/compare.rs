@@ -241,11 +241,9 @@ fn merge(under: &mut Table, over: &Table) {
 
 /// A name that can be a folder's: of a component's path its stem, and no character that folders don't like.
 fn called(name: &str) -> String {
-    let stem = if name.ends_with(".wasm") {
-        std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy())
-    } else {
-        name.into()
-    };
+    let path = std::path::Path::new(name);
+    let component = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("wasm"));
+    let stem = path.file_stem().filter(|_| component).map_or(name.into(), |stem| stem.to_string_lossy());
     let plain = |c: char| if c.is_alphanumeric() || "-_.+".contains(c) { c } else { '-' };
     let name: String = stem.chars().map(plain).collect();
     if name.trim_matches('.').is_empty() { "policy".to_owned() } else { name }

@@ -61,7 +61,7 @@ fn row(run: &History) -> Row {
         updates: run.steps.iter().filter(|s| s.end.updated).count() as u64,
         costs,
         start: accuracies().next().unwrap_or(f64::NAN),
-        last: accuracies().last().unwrap_or(f64::NAN),
+        last: accuracies().next_back().unwrap_or(f64::NAN),
         best: accuracies().fold(f64::NAN, f64::max),
     }
 }

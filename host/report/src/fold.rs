@@ -1,0 +1,298 @@
+//! A record's lines and its times, folded into a run's history, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allot_allocation::advantage::{self, Scale};
+use allot_allocation::{Action, Batch, Group, PromptId, RolloutId, Shelf, Spent};
+use allot_record::{Call, End, Head, Line, Machine, Rollouts, StepEnd, Time};
+
+use crate::axis::Costs;
+use crate::history::{Fates, History, Rollout, Score, Step};
+
+/// Folds a record's lines into a history.
+pub struct Fold {
+    history: History,
+    times: BTreeMap<u32, f64>,
+    scale: Scale,
+    shelf: Shelf,
+    on_hand: BTreeMap<RolloutId, Rollout>,
+    numbers: u64,
+    updates: u32,
+    plan: Option<Call>,
+    step: Open,
+}
+
+/// The step at hand.
+#[derive(Default)]
+struct Open {
+    pilots: u64,
+    commits: u64,
+    truncated: u64,
+    fates: Fates,
+}
+
+impl Fold {
+    /// For the run of this head.
+    pub fn new(run: String, head: Head, times: &[Time]) -> Self {
+        let scale = head.training.as_ref().and_then(|t| serde_json::from_value(t["advantage"].clone()).ok());
+        let mut machines: Vec<Machine> = Vec::new();
+        let mut seconds = BTreeMap::new();
+        for time in times {
+            match time {
+                Time::Machine(machine) if machines.last() == Some(machine) => {}
+                Time::Machine(machine) => machines.push(machine.clone()),
+                Time::Step { steps, seconds: s } => _ = seconds.insert(*steps, s.of_steps()),
+            }
+        }
+        let start = head.accuracy.map(|accuracy| Score {
+            steps: 0,
+            costs: Costs { seconds: seconds.get(&0).copied(), ..Costs::default() },
+            accuracy,
+            parts: head.scores.clone(),
+        });
+        let shelf = Shelf::new(head.signals.len());
+        let history = History {
+            run,
+            head,
+            machines,
+            scores: start.into_iter().collect(),
+            steps: Vec::new(),
+            fates: Fates::default(),
+            end: None,
+            troubles: Vec::new(),
+            open: (0, 0, 0),
+        };
+        Self {
+            history,
+            times: seconds,
+            scale: scale.unwrap_or_default(),
+            shelf,
+            on_hand: BTreeMap::new(),
+            numbers: 0,
+            updates: 0,
+            plan: None,
+            step: Open::default(),
+        }
+    }
+
+    /// The history so far.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Adds times that came since.
+    pub fn time(&mut self, time: &Time) {
+        match time {
+            Time::Machine(machine) => {
+                if self.history.machines.last() != Some(machine) {
+                    self.history.machines.push(machine.clone());
+                }
+            }
+            Time::Step { steps, seconds } => {
+                let seconds = seconds.of_steps();
+                self.times.insert(*steps, seconds);
+                // A run writes a step down before its time.
+                let index = (*steps as usize).checked_sub(1);
+                if let Some(step) = index.and_then(|i| self.history.steps.get_mut(i)) {
+                    step.costs.seconds = Some(seconds);
+                }
+                for score in self.history.scores.iter_mut().filter(|s| s.steps == *steps) {
+                    score.costs.seconds = Some(seconds);
+                }
+            }
+        }
+    }
+
+    /// Takes the next line after the head; `each` is given every rollout whose fate is known by it. Gives
+    /// what does not add up, in words; nothing after that can be believed.
+    pub fn take(&mut self, line: Line, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
+        if self.history.end.is_some() {
+            return Err("it has lines after its end".to_owned());
+        }
+        match line {
+            Line::Head(_) => return Err("it has a second head".to_owned()),
+            Line::Call(call) => self.plan = Some(*call),
+            Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
+            Line::Step(end) => self.step(*end, each)?,
+            Line::End(end) => self.end(end, each),
+        }
+        Ok(())
+    }
+
+    fn rollouts(&mut self, rollouts: &Rollouts, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
+        let (step, round) = (rollouts.step, rollouts.round);
+        let odd = || format!("its rollouts of step {step}, round {round} can't be read");
+        let on_hand: BTreeSet<PromptId> =
+            rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.shelf.holds(*p)).collect();
+        for sampled in &rollouts.sampled {
+            let outcomes = sampled.outcomes().ok_or_else(odd)?;
+            let pilot = !on_hand.contains(&sampled.prompt);
+            let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
+            *(if pilot { &mut self.step.pilots } else { &mut self.step.commits }) += told;
+            self.step.truncated += outcomes.iter().filter(|o| o.truncated).count() as u64;
+            self.step.fates.unscorable += u64::from(sampled.unscorable);
+            let number = self.numbers;
+            let one = |i: u64| Rollout {
+                step,
+                round,
+                number: number + i,
+                prompt: sampled.prompt,
+                pilot,
+                version: self.updates,
+                reward: None,
+                correct: false,
+                tokens: None,
+                truncated: false,
+                fate: "unscorable",
+                settled: step,
+                age: None,
+                advantage: None,
+            };
+            let first = self.shelf.add(outcomes.iter().cloned());
+            for (i, outcome) in outcomes.iter().enumerate() {
+                let rollout = Rollout {
+                    reward: outcome.reward,
+                    correct: outcome.correct,
+                    tokens: Some(outcome.tokens),
+                    truncated: outcome.truncated,
+                    ..one(i as u64)
+                };
+                self.on_hand.insert(RolloutId(first.0 + i as u64), rollout);
+            }
+            for i in outcomes.len() as u64..told {
+                each(one(i));
+            }
+            self.numbers += told;
+            self.shelf.add_unscorable(sampled.prompt, sampled.unscorable);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, end: StepEnd, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
+        let odd = || format!("its lines of step {} do not add up", end.step);
+        let Some(Action::Train(batch)) = self.plan.take().map(|call| call.plan.action) else {
+            return Err(odd());
+        };
+        if end.step as usize != self.history.steps.len() {
+            return Err(odd());
+        }
+        let groups: BTreeMap<PromptId, Group> =
+            self.shelf.groups().into_iter().map(|g| (g.prompt, g)).collect();
+        let learned = self.learned(&batch, &groups).ok_or_else(odd)?;
+        let mut open = std::mem::take(&mut self.step);
+        let fates = &mut open.fates;
+        let (mut ages, mut rewards) = (Vec::new(), 0.0);
+        let settled = self.shelf.settle(&batch, end.updated, self.history.head.run.max_age);
+        self.shelf.open_step();
+        for id in &settled.trained {
+            let rollout = self.on_hand.remove(id).ok_or_else(odd)?;
+            let (age, advantage) = *learned.get(id).ok_or_else(odd)?;
+            let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
+            *match (advantage != 0.0, right) {
+                (true, _) => &mut fates.learned,
+                (false, 0) => &mut fates.trained_wrong,
+                (false, n) if n == groups[&rollout.prompt].len() => &mut fates.trained_right,
+                (false, _) => &mut fates.trained_equal,
+            } += 1;
+            let bin = age as usize;
+            ages.resize(ages.len().max(bin + 1), 0);
+            ages[bin] += 1;
+            rewards += f64::from(rollout.reward.unwrap_or(0.0));
+            let (age, advantage) = (Some(age), Some(advantage));
+            each(Rollout { fate: "trained", settled: end.step, age, advantage, ..rollout });
+        }
+        for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
+            for id in ids {
+                let rollout = self.on_hand.remove(id).ok_or_else(odd)?;
+                let group = &groups[&rollout.prompt];
+                let right = group.correct.iter().filter(|c| **c).count();
+                *match (fate, right) {
+                    ("stale", _) => &mut fates.stale,
+                    (_, 0) => &mut fates.released_wrong,
+                    (_, n) if n == group.len() => &mut fates.released_right,
+                    _ => &mut fates.released_mixed,
+                } += 1;
+                each(Rollout { fate, settled: end.step, ..rollout });
+            }
+        }
+        let gone = [settled.trained.len(), settled.released.len(), settled.stale.len()].map(|n| n as u64);
+        if gone != [end.trained, end.released, end.stale] || settled.held != end.held {
+            return Err(odd());
+        }
+        self.updates += u32::from(end.updated);
+        let costs = self.costs(end.step + 1, end.spent, end.compute);
+        if let Some(accuracy) = end.accuracy {
+            let score = Score { steps: end.step + 1, costs, accuracy, parts: end.scores.clone() };
+            self.history.scores.push(score);
+        }
+        self.history.fates.add(&open.fates);
+        self.history.steps.push(Step {
+            costs,
+            pilots: open.pilots,
+            commits: open.commits,
+            truncated: open.truncated,
+            fates: open.fates,
+            trained_reward: rewards / (end.trained.max(1) as f64),
+            ages,
+            // A report asks for neither, and of many runs they would fill the memory.
+            end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
+        });
+        Ok(())
+    }
+
+    /// Age and advantage of every rollout that a batch trains on.
+    fn learned(
+        &self,
+        batch: &Batch,
+        groups: &BTreeMap<PromptId, Group>,
+    ) -> Option<BTreeMap<RolloutId, (u32, f32)>> {
+        let mut learned = BTreeMap::new();
+        for pick in &batch.picks {
+            let group = groups.get(&pick.prompt)?;
+            let positions = pick.positions(group.len());
+            if positions.iter().any(|p| *p >= group.len()) {
+                return None;
+            }
+            for (position, advantage) in
+                positions.into_iter().zip(advantage::of_pick(pick, group, self.scale))
+            {
+                let id = self.shelf.rollout(pick.prompt, position)?;
+                learned.insert(id, (group.ages[position], advantage));
+            }
+        }
+        Some(learned)
+    }
+
+    fn end(&mut self, end: End, each: &mut dyn FnMut(Rollout)) {
+        let steps = self.history.steps.len() as u32;
+        let open = std::mem::take(&mut self.step);
+        self.history.open = (open.pilots, open.commits, open.truncated);
+        let mut fates = open.fates;
+        for rollout in std::mem::take(&mut self.on_hand).into_values() {
+            fates.held += 1;
+            each(Rollout { fate: "held", settled: steps, ..rollout });
+        }
+        self.history.fates.add(&fates);
+        let last = self.history.scores.last().map(|s| s.steps);
+        if let Some(accuracy) = end.accuracy.filter(|_| last != Some(steps)) {
+            let costs = self.costs(steps, end.spent, end.compute);
+            self.history.scores.push(Score { steps, costs, accuracy, parts: end.scores.clone() });
+        }
+        self.history.end = Some(end);
+    }
+
+    fn costs(&self, steps: u32, spent: Spent, compute: allot_allocation::Compute) -> Costs {
+        Costs { spent, compute, seconds: self.times.get(&steps).copied() }
+    }
+
+    /// The history as it is now. What a step without an end sampled is on hand.
+    pub fn finish(mut self) -> History {
+        if self.history.end.is_none() {
+            let open = std::mem::take(&mut self.step);
+            self.history.open = (open.pilots, open.commits, open.truncated);
+            let held = Fates { held: self.on_hand.len() as u64, ..open.fates };
+            self.history.fates.add(&held);
+        }
+        self.history
+    }
+}
