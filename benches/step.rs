@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use allot::meter::Meter;
 use allot::reward::{Reward, Verdict};
 use allot::step::{Decide, World, step};
 use allot_allocation::advantage::Scale;
