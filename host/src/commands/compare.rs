@@ -55,7 +55,10 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     let shown = comparison.folder.display().to_string();
     let mut jobs = Jobs::of(&comparison);
     let done = jobs.count(|state| matches!(state, State::Finished(_)));
-    let policies = count(comparison.arms.len() as u64, "policy").replace("policys", "policies");
+    let policies = match comparison.arms.len() {
+        1 => "1 policy".to_owned(),
+        n => format!("{n} policies"),
+    };
     let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
     let before = if done > 0 { format!("; {done} are over already") } else { String::new() };
     screen.tell(format_args!("{policies} × {seeds}: {all}, {at_once} at a time, in {shown}{before}"));
@@ -124,7 +127,7 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
     let stop = interrupt::listen("runs under way finish their step first, and save; again to stop at once");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
-    let (began, mut told) = (Instant::now(), false);
+    let (began, mut told, mut paused) = (Instant::now(), false, false);
     loop {
         let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended = jobs.poll(stopping)?;
@@ -132,6 +135,11 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
             Table::ended(jobs, *i, ended.len() - 1 - n, screen);
         }
         if stopping {
+            if !paused {
+                // What was just said stands below the table: it is drawn anew under it.
+                table.lines = 0;
+                paused = true;
+            }
             jobs.pause();
         } else {
             jobs.start(at_once)?;
