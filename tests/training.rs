@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use allot::commands::Screen;
 use allot::config::BudgetConfig;
 use allot::meter::Measured;
 use allot::progress::{Done, Progress};
+use allot::screen::Screen;
 use allot_allocation::Spent;
 use allot_record::{End, Line, Reader, StepEnd};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};

@@ -256,7 +256,7 @@ impl RunConfig {
 impl PolicyConfig {
     /// Makes a component's path whole.
     pub fn settle(&mut self) -> Result<()> {
-        if train::looks_like_a_path(&self.source) {
+        if looks_like_a_path(&self.source) {
             let path = Path::new(&self.source);
             let whole = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
             self.source = whole.display().to_string();
@@ -267,7 +267,7 @@ impl PolicyConfig {
     /// Demands the very component that lies there now, where it is one of the user's own.
     pub fn pin(&mut self) {
         if self.sha256.is_none()
-            && train::looks_like_a_path(&self.source)
+            && looks_like_a_path(&self.source)
             && let Ok(bytes) = std::fs::read(&self.source)
         {
             self.sha256 = Some(hex(&Sha256::digest(&bytes)));
@@ -399,4 +399,9 @@ fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
         },
         _ => trouble,
     }
+}
+
+/// Whether what a config names is a path: it has a slash or a file ending, and is no hub id.
+pub fn looks_like_a_path(source: &str) -> bool {
+    !source.starts_with("hub:") && (source.contains(['/', '\\', '.']))
 }

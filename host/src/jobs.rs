@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
-use crate::commands::Screen;
 use crate::comparison::{Comparison, Kind, Planned};
 use crate::config::train::TrainConfig;
 use crate::folder::{self, free};
 use crate::meter::Measured;
 use crate::resume;
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
 
 /// How a run stands.

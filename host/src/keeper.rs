@@ -12,7 +12,6 @@ use allot_engine::{Answer, Engine as _, Native, Sample};
 use allot_sandbox::Policy;
 
 use crate::checkpoint::{self, Checkpoints, Manifest, State};
-use crate::commands::Screen;
 use crate::evaluation::Evaluation;
 use crate::outputs::metrics::Metrics;
 use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
@@ -20,6 +19,7 @@ use crate::outputs::tensorboard::Events;
 use crate::progress::Progress;
 use crate::reward::graded::Graded;
 use crate::run::{Course, Go, Scores};
+use crate::screen::Screen;
 use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
 use crate::tally::Tally;

@@ -29,6 +29,7 @@ pub mod progress;
 pub mod resume;
 pub mod reward;
 pub mod run;
+pub mod screen;
 pub mod shipped;
 pub mod simulation;
 pub mod step;

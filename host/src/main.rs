@@ -3,7 +3,8 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use allot::commands::{Cli, Screen, Verdict, run};
+use allot::commands::{Cli, Verdict, run};
+use allot::screen::Screen;
 use clap::Parser as _;
 
 fn main() -> ExitCode {

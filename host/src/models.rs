@@ -6,7 +6,7 @@ use allot_engine::cpu::Arena;
 use allot_engine::model::{Gguf, Shape};
 use include_dir::{Dir, include_dir};
 
-use crate::config::train::looks_like_a_path;
+use crate::config::looks_like_a_path;
 use crate::hub;
 use crate::trouble::{Result, Trouble, did_you_mean};
 

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::commands::Screen;
 use crate::config::BudgetConfig;
 use crate::meter::Measured;
+use crate::screen::Screen;
 use crate::summary::percent;
 use allot_allocation::Spent;
 use allot_record::StepEnd;

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
-use crate::commands::Screen;
 use crate::config::train::TrainConfig;
 use crate::keeper::{self, Place};
+use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::training::Prepared;
 use crate::trouble::{Result, Trouble};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::commands::Screen;
+use crate::screen::Screen;
 use allot_record::{End, StepEnd};
 
 /// What the steps add up to.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use allot_sandbox::{Caps, Policy};
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
+use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
 use crate::trouble::{Result, Trouble};
 use crate::{component, shipped};

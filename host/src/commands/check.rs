@@ -8,11 +8,12 @@ use allot_allocation::{Run, Value};
 use allot_sandbox::{Fault, Policy};
 use clap::Args;
 
-use super::{Screen, Verdict, policies};
+use super::{Verdict, policies};
 use crate::config::simulate::SimulateConfig;
 use crate::config::{self, CapsConfig};
 use crate::made::{self, Made};
 use crate::run::{Every, Rest};
+use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::trouble::Result;
 use crate::{run, shipped};

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::{Screen, Verdict, report};
+use super::{Verdict, report};
 use crate::comparison::Comparison;
 use crate::folder;
 use crate::gather;
 use crate::interrupt;
 use crate::jobs::{Jobs, State};
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, count};
 
 /// Compare policies over seeds, under one budget

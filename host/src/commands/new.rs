@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use include_dir::{Dir, DirEntry, include_dir};
 
-use super::{Screen, Verdict};
+use super::Verdict;
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
 
 /// Start a policy of your own

@@ -3,7 +3,8 @@
 use allot_sandbox::{Caps, Policy};
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
+use crate::screen::Screen;
 use crate::shipped;
 use crate::trouble::Result;
 

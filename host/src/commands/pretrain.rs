@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
 use crate::pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
+use crate::screen::Screen;
 use crate::trouble::Result;
 
 /// Make a small model from nothing, by sloppy demonstrations, in minutes

@@ -6,7 +6,8 @@ use allot_allocation::{Run, rules};
 use allot_sandbox::Policy;
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, listed};
 use crate::{config, diff, shipped};
 use allot_record::{Head, Line, Reader, Views};

@@ -6,8 +6,9 @@ use allot_report::report::{Estimate, State};
 use allot_report::{Axis, Report, number};
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
 use crate::gather::{self, Gathered};
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, did_you_mean};
 
 /// What runs came to: a page, figures and tables, from their records alone

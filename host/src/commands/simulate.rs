@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use allot_engine::Coin;
 use clap::Args;
 
-use super::{Screen, Verdict};
+use super::Verdict;
 use crate::config;
 use crate::config::BudgetConfig;
 use crate::config::simulate::SimulateConfig;
 use crate::run::{Course, Go, Rest, Scores};
+use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};

@@ -9,13 +9,14 @@ use allot_engine::tensors::DeviceName;
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 
-use super::{Screen, Verdict};
+use super::Verdict;
 use crate::checkpoint;
 use crate::config;
 use crate::config::train::TrainConfig;
 use crate::keeper::{Keeper, Place};
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
+use crate::screen::Screen;
 use crate::step::Stop;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};

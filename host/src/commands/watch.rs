@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use ratatui::crossterm::terminal;
 
-use super::{Screen, Verdict};
+use super::Verdict;
+use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
 use crate::watch::{self, live};
 

@@ -9,7 +9,7 @@ use allot_report::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::train::looks_like_a_path;
+use super::looks_like_a_path;
 use crate::trouble::{Result, Trouble};
 
 /// What is compared.

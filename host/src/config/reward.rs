@@ -5,7 +5,7 @@ use std::path::Path;
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::train::looks_like_a_path;
+use super::looks_like_a_path;
 use crate::trouble::{Result, Trouble};
 
 /// How answers are judged.

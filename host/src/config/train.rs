@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
 use super::reward::RewardConfig;
-use super::{BudgetConfig, PolicyConfig, RunConfig};
+use super::{BudgetConfig, PolicyConfig, RunConfig, looks_like_a_path};
 use crate::hub;
 use crate::run::Every;
 use crate::trouble::{Result, Trouble};
@@ -296,9 +296,4 @@ impl TrainConfig {
             max_tokens: own.max_tokens.unwrap_or(run.max_tokens),
         }
     }
-}
-
-/// Whether what a config names is a path: it has a slash or a file ending, and is no hub id.
-pub fn looks_like_a_path(source: &str) -> bool {
-    !source.starts_with("hub:") && (source.contains(['/', '\\', '.']))
 }
