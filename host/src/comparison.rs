@@ -10,7 +10,9 @@ use toml::Table;
 use crate::config::compare::CompareConfig;
 use crate::config::simulate::SimulateConfig;
 use crate::config::train::TrainConfig;
-use crate::config::{self, BudgetConfig};
+use crate::config::{self, BudgetConfig, PolicyConfig};
+use crate::simulation::Simulation;
+use crate::training::Prepared;
 use crate::trouble::{Result, Trouble};
 use crate::{folder, shipped};
 
@@ -157,23 +159,23 @@ impl Comparison {
     pub fn check(&self) -> Result<()> {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
-            match self.kind {
+            let load = |policy: &PolicyConfig| {
+                let sandbox = shipped::sandbox(policy.caps.caps())?;
+                shipped::load(&sandbox, &policy.source, policy.sha256.as_deref())
+            };
+            let checked = match self.kind {
                 Kind::Train => {
                     let config = TrainConfig::parse(text, &name)?;
-                    let sandbox = shipped::sandbox(config.policy.caps.caps())?;
-                    let policy =
-                        shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
-                    crate::training::Prepared::new(config, &policy).map_err(|t| named(t, &name))?;
+                    let policy = load(&config.policy)?;
+                    Prepared::new(config, &policy).map(|_| ())
                 }
                 Kind::Simulate => {
                     let config = SimulateConfig::parse(text, &name)?;
-                    let sandbox = shipped::sandbox(config.policy.caps.caps())?;
-                    let policy =
-                        shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
-                    crate::simulation::Simulation::new(&config, &policy, |_| {})
-                        .map_err(|t| named(t, &name))?;
+                    let policy = load(&config.policy)?;
+                    Simulation::new(&config, &policy, |_| {}).map(|_| ())
                 }
-            }
+            };
+            checked.map_err(|t| named(t, &name))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use super::sheet::{Anchor, SIZE, Sheet, Stroke, width};
 use crate::colour::{self, Ink};
+use crate::report::{Arm, Report};
 
 /// A name, and how its line is drawn.
 #[derive(Clone, Debug)]
@@ -24,6 +25,15 @@ pub enum Mark {
     Box(&'static str),
     /// A dot.
     Dot(Ink),
+}
+
+/// The arms of a report, each by its line.
+pub fn arms(report: &Report) -> Vec<Entry> {
+    let entry = |(arm, a): (usize, &Arm)| Entry {
+        name: a.name.clone(),
+        mark: Mark::Line(colour::of(report.baseline, arm)),
+    };
+    report.arms.iter().enumerate().map(entry).collect()
 }
 
 /// How far lines of text are apart.

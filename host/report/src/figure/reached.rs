@@ -2,7 +2,7 @@
 
 use super::Size;
 use super::accuracy::{Line, Plot, row};
-use super::legend::{Entry, Mark};
+use super::legend;
 use super::panel::{self, Span};
 use crate::colour;
 use crate::number;
@@ -41,18 +41,12 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
     if plots.is_empty() {
         return None;
     }
-    let entries: Vec<Entry> = report
-        .arms
-        .iter()
-        .enumerate()
-        .map(|(arm, a)| Entry { name: a.name.clone(), mark: Mark::Line(colour::of(report.baseline, arm)) })
-        .collect();
     let told = format!(
         "Stairs: share of runs that have reached each target by {}, for {}. The numbers are in the tables.",
         report.axis.words(),
         super::arms(report)
     );
-    row(size, &plots, &entries, &told)
+    row(size, &plots, &legend::arms(report), &told)
 }
 
 /// The stairs of an arm, to the horizon at least.

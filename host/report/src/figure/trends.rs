@@ -3,7 +3,7 @@
 
 use super::Size;
 use super::accuracy::{Line, Plot, row};
-use super::legend::{Entry, Mark};
+use super::legend;
 use super::panel::{self, Span};
 use crate::colour;
 use crate::report::{Report, Told};
@@ -41,16 +41,10 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
     if plots.is_empty() {
         return None;
     }
-    let entries: Vec<Entry> = report
-        .arms
-        .iter()
-        .enumerate()
-        .map(|(arm, a)| Entry { name: a.name.clone(), mark: Mark::Line(colour::of(report.baseline, arm)) })
-        .collect();
     let told = format!(
         "Lines: effective share of the batch, and useful share of what was sampled, by {}, for {}.",
         report.axis.words(),
         super::arms(report)
     );
-    row(size, &plots, &entries, &told)
+    row(size, &plots, &legend::arms(report), &told)
 }
