@@ -28,11 +28,11 @@ fn sdk_bindings_match_the_contract() {
     opts.build().generate(&mut resolve, world, &mut files).expect("the generator runs");
     let (_, fresh) = files.iter().next().expect("the generator gives one file");
 
-    let path = root.join("policies/sdk/src/bindings.rs");
+    let path = root.join("policies/sdk/rust/src/bindings.rs");
     if std::env::var_os("ALLOT_BLESS").is_some() {
-        std::fs::write(&path, fresh).expect("policies/sdk/src is writable");
+        std::fs::write(&path, fresh).expect("policies/sdk/rust/src is writable");
     }
-    let committed = std::fs::read(&path).expect("policies/sdk/src/bindings.rs is there");
+    let committed = std::fs::read(&path).expect("policies/sdk/rust/src/bindings.rs is there");
     assert!(
         committed == fresh,
         "the bindings are stale; run: ALLOT_BLESS=1 cargo test --release --test bindings"

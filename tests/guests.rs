@@ -43,9 +43,9 @@ fn load(bytes: impl AsRef<[u8]>) -> String {
 fn a_guest_that_traps_is_quoted() {
     insta::assert_snapshot!(run("traps"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0)
+    error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -55,10 +55,10 @@ fn a_guest_that_traps_is_quoted() {
 fn a_guest_that_loops_runs_out_of_fuel() {
     insta::assert_snapshot!(run("loops"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call (step 0, round 0)
+    error: in step 0, round 0 policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call
 
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -74,10 +74,10 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     );
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml", "--out", "out"]), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of time: more than 0.05 s in one call (step 0, round 0)
+    error: in step 0, round 0 policy `guest` ran out of time: more than 0.05 s in one call
 
     hint: look for an endless loop, or raise `seconds` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -87,10 +87,10 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
 fn a_guest_that_grows_runs_out_of_memory() {
     insta::assert_snapshot!(run("grows"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of memory: it wanted 1080295440 bytes and may have 1073741824 (step 0, round 0)
+    error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1080295440 bytes and may have 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -100,10 +100,10 @@ fn a_guest_that_grows_runs_out_of_memory() {
 fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     insta::assert_snapshot!(run("huge_state"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` ran out of memory: it wanted 1074003984 bytes and may have 1073741824 (step 0, round 0)
+    error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1074003984 bytes and may have 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -113,9 +113,9 @@ fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
 fn a_guest_that_gives_up_is_quoted() {
     insta::assert_snapshot!(run("gives_up"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` gave up: the words of the guest (step 0, round 0)
+    error: in step 0, round 0 policy `guest` gave up: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -125,9 +125,9 @@ fn a_guest_that_gives_up_is_quoted() {
 fn a_list_outside_the_guest_s_memory_is_a_trap() {
     insta::assert_snapshot!(run("outside_memory"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` trapped: list pointer/length out of bounds of memory (step 0, round 0)
+    error: in step 0, round 0 policy `guest` trapped: list pointer/length out of bounds of memory
 
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -137,9 +137,9 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
 fn a_guest_that_logs_without_end_keeps_its_last_words() {
     insta::assert_snapshot!(run("chats"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0)
+    error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -173,9 +173,9 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     assert_eq!(said, quiet());
     insta::assert_snapshot!(said, @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008 (step 0, round 0)
+    error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008
 
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -188,7 +188,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
     error: policy `guest` asked for prompt `1` twice in one plan (step 0, round 0)
 
     hint: add the counts up in one request
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -201,7 +201,7 @@ fn a_position_past_the_end_breaks_a_rule() {
     error: policy `guest` picked rollout 99 of prompt `1`, which has 4 on hand (0 to 3) (step 0, round 1)
 
     hint: positions index the group's lists, from 0, each once
-    hint: what it was shown is in out/view-0.1.json
+    hint: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -214,7 +214,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
     error: policy `guest` gave prompt `1` the weight NaN; a weight is from 0 to 1000000 (step 0, round 1)
 
     hint: look for a division by zero
-    hint: what it was shown is in out/view-0.1.json
+    hint: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -227,7 +227,7 @@ fn a_state_of_20_megabytes_breaks_a_rule() {
     error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -240,7 +240,7 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
     error: policy `guest` asked for no rollouts, skipped nothing and evicted nothing (step 0, round 0)
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
-    hint: what it was shown is in out/view-0.0.json
+    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
     hint: all that was finished is in out/record.jsonl
     exit code 2
     ");

@@ -534,7 +534,9 @@ fn building_nonsense_is_told() {
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"
-    error: `.` is no crate: it has no Cargo.toml
+    error: `.` is no policy's project
+
+    hint: it would have one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
     exit code 2
     ");
 }

@@ -15,7 +15,7 @@ use allot::run::{Every, Rest};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::step::Decide;
-use allot::{component, made, run};
+use allot::{build, made, run};
 use allot_allocation::{Plan, Run, View};
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
@@ -128,7 +128,7 @@ fn what_ships_was_built_from_these_sources() {
         let bytes = allot::shipped::component(&entry.name).unwrap();
         let policy = Sandbox::new(Caps::default(), None).unwrap().load(bytes, Some(&entry.sha256));
         assert_eq!(policy.unwrap().description().name, entry.name);
-        let sources = component::sources_hash(&scratch::root().join("policies").join(&entry.name)).unwrap();
+        let sources = build::sources_hash(&scratch::root().join("policies").join(&entry.name)).unwrap();
         assert_eq!(
             sources, entry.sources,
             "policies/{} changed after its component was built; run: policies/build",

@@ -194,6 +194,12 @@ impl Checkpoints {
         Ok((None, broken))
     }
 
+    /// What the newest one says it is of, its files unseen.
+    pub fn latest(&self) -> Result<Option<Manifest>> {
+        self.clear()?;
+        Ok(self.all()?.last().and_then(|folder| manifest(folder).ok()))
+    }
+
     /// All that have their name, the oldest first.
     fn all(&self) -> Result<Vec<PathBuf>> {
         let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("step-"));
@@ -234,12 +240,17 @@ pub fn state(folder: &Path) -> Result<State> {
     Ok(state)
 }
 
-/// A checkpoint's manifest, after every file was found to be as it says.
-fn verified(folder: &Path) -> Result<Manifest> {
+/// A checkpoint's manifest.
+fn manifest(folder: &Path) -> Result<Manifest> {
     let path = folder.join("manifest.json");
     let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
-    let manifest: Manifest = serde_json::from_slice(&bytes)
-        .map_err(|e| Trouble::new(format!("`{}` is no manifest: {e}", path.display())))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| Trouble::new(format!("`{}` is no manifest: {e}", path.display())))
+}
+
+/// A checkpoint's manifest, after every file was found to be as it says.
+fn verified(folder: &Path) -> Result<Manifest> {
+    let manifest = manifest(folder)?;
     if manifest.format != FORMAT {
         let what = format!("`{}` is a checkpoint of format {}", folder.display(), manifest.format);
         return Err(Trouble::new(format!("{what}; this program reads format {FORMAT}")));

@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod compare;
 mod new;
+mod pack;
 mod policies;
 mod pretrain;
 mod replay;
@@ -47,8 +48,10 @@ enum Command {
     Replay(replay::Replay),
     /// Start a policy of your own
     New(new::New),
-    /// Make a component of a policy's crate or of a core Wasm module
+    /// Make a component of a policy's project, or of a core Wasm module
     Build(build::Build),
+    /// What a policy's component is, and how a config demands that very one
+    Pack(pack::Pack),
 }
 
 /// What a command comes to: whether what it looked at is as it should be.
@@ -82,5 +85,6 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::Replay(command) => replay::run(&command, screen),
         Command::New(command) => new::run(&command, screen),
         Command::Build(command) => build::run(&command, screen),
+        Command::Pack(command) => pack::run(&command, screen),
     }
 }

@@ -11,10 +11,11 @@ use crate::config::compare::CompareConfig;
 use crate::config::simulate::SimulateConfig;
 use crate::config::train::TrainConfig;
 use crate::config::{self, BudgetConfig, PolicyConfig};
+use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::training::Prepared;
 use crate::trouble::{Result, Trouble};
-use crate::{folder, shipped};
+use crate::{folder, source};
 
 /// What kind of runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,12 +157,12 @@ impl Comparison {
     }
 
     /// Checks all that a run checks before its model is loaded, for the first seed of each arm.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, screen: &mut Screen<'_>) -> Result<()> {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
-            let load = |policy: &PolicyConfig| {
-                let sandbox = shipped::sandbox(policy.caps.caps())?;
-                shipped::load(&sandbox, &policy.source, policy.sha256.as_deref())
+            let mut load = |policy: &PolicyConfig| {
+                let sandbox = source::sandbox(policy.caps.caps())?;
+                source::load(&sandbox, &policy.source, policy.sha256.as_deref(), screen)
             };
             let checked = match self.kind {
                 Kind::Train => {

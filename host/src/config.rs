@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::meter::Measured;
+use crate::registry;
 use crate::run::Every;
 use crate::trouble::{Result, Trouble, did_you_mean, nearest};
 
@@ -401,7 +402,8 @@ fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
     }
 }
 
-/// Whether what a config names is a path: it has a slash or a file ending, and is no hub id.
+/// Whether what a config names is a path: it has a slash or a file ending, and is no address in a hub or in a
+/// registry.
 pub fn looks_like_a_path(source: &str) -> bool {
-    !source.starts_with("hub:") && (source.contains(['/', '\\', '.']))
+    !source.starts_with("hub:") && !registry::is_address(source) && source.contains(['/', '\\', '.'])
 }

@@ -46,6 +46,11 @@ fn joined<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
+/// Whether two plans decide the same. What they log and remember is no decision.
+pub fn same_decision(one: &Plan, other: &Plan) -> bool {
+    (&one.action, &one.skip, &one.evict) == (&other.action, &other.skip, &other.evict)
+}
+
 /// How `new` differs from `old`: changed lines with one line around them, at most `most` lines.
 pub fn plans(old: &Plan, new: &Plan, most: usize) -> Vec<String> {
     let (old, new) = (text(old), text(new));

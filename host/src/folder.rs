@@ -39,12 +39,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             hints.extend(kept(folder, view, state, Some(plan)));
         }
         Stop::Policy { fault, view, state, .. } => {
-            hints.extend(fault.hint().map(str::to_owned));
-            if let allot_sandbox::Fault::Trapped { stack, .. } = &**fault
-                && !stack.is_empty()
-            {
-                hints.push(format!("it was in {}", stack.join(" < ")));
-            }
+            hints.extend(fault.hints());
             hints.extend(kept(folder, view, state, None));
         }
         Stop::Reward(trouble) | Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
@@ -63,10 +58,13 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
 
 /// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
 fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -> Option<String> {
-    let path = folder?.join(format!("view-{}.{}.json", view.step, view.round));
+    let folder = folder?;
+    let at = format!("{}.{}", view.step, view.round);
+    let path = folder.join(format!("view-{at}.json"));
     let kept = serde_json::json!({ "state": allot_record::hex(state), "view": view, "plan": plan });
     std::fs::write(&path, kept.to_string()).ok()?;
-    Some(format!("what it was shown is in {}", path.display()))
+    let again = format!("allot replay {} --at {at}", folder.display());
+    Some(format!("what it was shown is in {}; to ask it that again: {again}", path.display()))
 }
 
 /// A config's text.

@@ -9,7 +9,6 @@ use std::time::Instant;
 use allot_allocation::{Outcome, PromptId, RolloutId, Settled, View};
 use allot_engine::model::{Precision, SpecialIds};
 use allot_engine::{Answer, Engine as _, Native, Sample};
-use allot_sandbox::Policy;
 
 use crate::checkpoint::{self, Checkpoints, Manifest, State};
 use crate::evaluation::Evaluation;
@@ -20,6 +19,7 @@ use crate::progress::Progress;
 use crate::reward::graded::Graded;
 use crate::run::{Course, Go, Scores};
 use crate::screen::Screen;
+use crate::shadow::Decider;
 use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
 use crate::tally::Tally;
@@ -165,7 +165,8 @@ impl<'a, 's> Keeper<'a, 's> {
         Ok((self.totals, self.progress.screen))
     }
 
-    fn save(&mut self, world: &Trained<'_>) -> Result<()> {
+    /// Writes a checkpoint.
+    pub fn save(&mut self, world: &Trained<'_>) -> Result<()> {
         let core = world.engine.core();
         if !core.finite()? {
             return Err(broken(&format!("the weights after step {} are", world.steps)));
@@ -273,7 +274,7 @@ impl Watch<Answer> for Keeper<'_, '_> {
     }
 }
 
-impl<'p> Course<Native, Graded, &'p Policy> for Keeper<'_, '_> {
+impl<'p> Course<Native, Graded, Decider<'p>> for Keeper<'_, '_> {
     async fn score(&mut self, world: &mut Trained<'p>) -> std::result::Result<Scores, Stop> {
         // After a stop between a step and the run's end, or where no step came after the last score.
         if let Some((steps, scores)) = &self.scored

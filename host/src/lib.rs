@@ -4,6 +4,7 @@
 //! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
 //! plan. [`step`](step::step) is the whole of it on two screens.
 
+pub mod build;
 pub mod chat;
 pub mod checkpoint;
 pub mod commands;
@@ -19,21 +20,27 @@ pub mod hub;
 pub mod interrupt;
 pub mod jobs;
 pub mod keeper;
+pub mod language;
 pub mod made;
 pub mod meter;
 pub mod models;
 pub mod outputs;
 pub mod pretrain;
+mod preview1;
 pub mod problems;
 pub mod progress;
+pub mod registry;
 pub mod resume;
 pub mod reward;
 pub mod run;
 pub mod screen;
+pub mod shadow;
 pub mod shipped;
 pub mod simulation;
+pub mod source;
 pub mod step;
 pub mod summary;
+pub mod swap;
 pub mod tally;
 pub mod tokens;
 pub mod training;

@@ -71,7 +71,7 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
         hash.update(file.contents());
     }
     let name = format!("{}-{}", dir.path().display(), &allot_record::hex(&hash.finalize())[..12]);
-    let base = crate::shipped::cache("models").unwrap_or_else(|| std::env::temp_dir().join("allot-models"));
+    let base = crate::source::cache("models").unwrap_or_else(|| std::env::temp_dir().join("allot-models"));
     let folder = base.join(&name);
     if folder.is_dir() {
         return Ok(folder);

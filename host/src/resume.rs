@@ -9,7 +9,7 @@ use crate::keeper::{self, Place};
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::training::Prepared;
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{Result, Trouble, listed};
 use allot_record::{End, Head, Line, Reader};
 
 /// Whether a run is over and all of it is on the disk; says so and shows its closing table again.
@@ -56,12 +56,14 @@ fn ended(run: &Path) -> Option<(Head, Totals, End)> {
     None
 }
 
-/// The last good checkpoint of a run that is to go on, if it has one.
+/// The last good checkpoint of a run that is to go on, if it has one. `swapped` is the hash of its config where
+/// another policy is to take over.
 pub fn last(
     run: &Path,
     config: &TrainConfig,
     place: &Place<'_>,
     prepared: &Prepared<'_>,
+    swapped: Option<&str>,
     screen: &mut Screen<'_>,
 ) -> Result<Option<PathBuf>> {
     let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
@@ -80,7 +82,7 @@ pub fn last(
     for trouble in &broken {
         screen.tell(format_args!("note: {}; an earlier one is taken", trouble.what));
     }
-    of_this_run(run, place, prepared, (&checkpoint, &manifest))?;
+    of_this_run(run, place, prepared, swapped, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
 }
 
@@ -89,22 +91,36 @@ fn of_this_run(
     run: &Path,
     place: &Place<'_>,
     prepared: &Prepared<'_>,
+    swapped: Option<&str>,
     (checkpoint, manifest): (&Path, &Manifest),
 ) -> Result<()> {
     let differs = |what: &str, hint: &str| {
         let shown = checkpoint.display();
         Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
     };
-    if manifest.config != place.config {
+    if manifest.config != swapped.unwrap_or(&place.config) {
         return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
     }
-    if manifest.policy != prepared.policy.sha256() {
+    if swapped.is_none() && manifest.policy != prepared.policy.sha256() {
         return differs("another policy", "the component that the config names is not the one of that time");
     }
     if manifest.model != place.model {
         return differs("another model", "the weights that the config names are not the ones of that time");
     }
     let (_, head): (_, Head) = Reader::open(run)?;
+    let signals = &prepared.policy.description().signals;
+    if *signals != head.signals {
+        let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
+        let name = &prepared.policy.description().name;
+        let what = format!(
+            "policy `{name}` wants the signals {}; the run measures {}",
+            list(signals),
+            list(&head.signals)
+        );
+        return Err(
+            Trouble::new(what).hint("what is on hand was measured already: begin a run with that policy")
+        );
+    }
     let (problems, train) = (&prepared.problems, prepared.problems.train);
     for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
         let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
@@ -120,7 +136,9 @@ fn of_this_run(
 
 /// Removes what a run left that stopped before its first checkpoint.
 pub fn clear(folder: &Path) -> Result<()> {
-    for name in ["record.jsonl", "times.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "checkpoints"] {
+    for name in
+        ["record.jsonl", "times.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "shadows", "checkpoints"]
+    {
         let path = folder.join(name);
         let removed =
             if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };

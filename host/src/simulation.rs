@@ -3,19 +3,20 @@
 use std::path::Path;
 
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Books, Plan, Pool, Run, Shelf, View};
+use allot_allocation::{Books, Pool, Run, Shelf};
 use allot_engine::{Coin, Engine as _};
-use allot_sandbox::{Fault, Line as LogLine, Policy};
+use allot_sandbox::{Line as LogLine, Policy};
 
 use crate::config::settings;
 use crate::config::simulate::SimulateConfig;
 use crate::meter::Meter;
 use crate::reward::RightOrWrong;
 use crate::run::{Course, Go, Scores};
+use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::{Decide, Stop, World};
 use crate::trouble::{Result, Trouble, listed};
-use allot_record::{FORMAT, Head, Line, PolicyStamp, Record, StepEnd, hex};
+use allot_record::{FORMAT, Head, Line, Record, StepEnd, hex};
 
 /// A run that is ready to start.
 pub struct Simulation<P> {
@@ -36,22 +37,7 @@ impl<R, P> Course<Coin, R, P> for () {
     }
 }
 
-impl Decide for &Policy {
-    fn name(&self) -> &str {
-        &self.description().name
-    }
-
-    fn decide(
-        &mut self,
-        run: &Run,
-        state: &[u8],
-        view: &View,
-    ) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
-        Policy::decide(self, run, state, view).map(|(plan, cost)| (plan, cost.log))
-    }
-}
-
-impl<'a> Simulation<&'a Policy> {
+impl<'a> Simulation<Decider<'a>> {
     /// Checks everything that can be checked, and builds the world. `log` is where the policy's own
     /// words go. It keeps no record until [`keep`](Self::keep) is called with the head given here.
     pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
@@ -61,7 +47,7 @@ impl<'a> Simulation<&'a Policy> {
             .begin(&run)
             .map_err(|fault| Trouble::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
         let first = hex(&state);
-        let mut simulation = Self::with(config, run, policy, state)?;
+        let mut simulation = Self::with(config, run, Decider::alone(policy), state)?;
         simulation.world.log = log;
         simulation.world.shelf = Shelf::new(description.signals.len());
         let can = simulation.world.engine.capabilities();
@@ -75,18 +61,13 @@ impl<'a> Simulation<&'a Policy> {
                 trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str))))
             );
         }
-        cost.log.iter().for_each(log);
+        cost.words().for_each(|line| log(&line));
 
         let head = Head {
             format: FORMAT,
             name: config.run.name.clone(),
             allot: env!("CARGO_PKG_VERSION").to_owned(),
-            policy: PolicyStamp {
-                name: description.name.clone(),
-                version: description.version.clone(),
-                contract: policy.contract().to_owned(),
-                sha256: policy.sha256().to_owned(),
-            },
+            policy: shipped::policy_stamp(policy),
             engine: can.name,
             signals: description.signals.clone(),
             seed: config.run.seed,

@@ -24,6 +24,11 @@ pub trait Decide {
     fn name(&self) -> &str;
     /// The contract's `decide`, and what the policy logged.
     fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault>;
+    /// Shows a plan that keeps the rules to others who would have decided. Neither their answers nor their
+    /// time count.
+    fn show(&mut self, _view: &View, _plan: &Plan) -> Result<(), Trouble> {
+        Ok(())
+    }
 }
 
 /// Someone who looks on, to keep tables and curves. It changes nothing of the run.
@@ -109,7 +114,7 @@ pub enum Stop {
         state: Vec<u8>,
     },
     /// The policy gave no answer.
-    #[error("policy `{policy}` {fault} (step {}, round {})", .view.step, .view.round)]
+    #[error("in step {}, round {} policy `{policy}` {fault}", .view.step, .view.round)]
     Policy {
         /// Its name.
         policy: String,
@@ -205,7 +210,7 @@ where
                 let spent = world.books.grantable() == 0;
                 let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
                 world.note(&view, &plan, offered, grant.rollouts())?;
-                world.meter.lap(Phase::Deciding);
+                world.show(&view, &plan)?;
                 if spent {
                     return Ok(Ended::Spent);
                 }
@@ -221,7 +226,7 @@ where
             }
             Action::Train(batch) => {
                 world.note(&view, &plan, offered, 0)?;
-                world.meter.lap(Phase::Deciding);
+                world.show(&view, &plan)?;
                 let mut end = world.train(run, &view, batch, watch).await?;
                 end.reward = rewards.mean();
                 world.steps += 1;
@@ -287,6 +292,14 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             granted,
         };
         Ok(self.record.write(&Line::Call(Box::new(call)))?)
+    }
+
+    /// The decision is made; others may see it.
+    fn show(&mut self, view: &View, plan: &Plan) -> Result<(), Stop> {
+        self.meter.lap(Phase::Deciding);
+        self.policy.show(view, plan).map_err(Stop::Record)?;
+        self.meter.start();
+        Ok(())
     }
 
     /// Scores rollouts, writes them down and puts them on the shelf.

@@ -23,14 +23,15 @@ use crate::meter::Meter;
 use crate::models;
 use crate::problems::Problems;
 use crate::reward::graded::{self, Graded};
+use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::World;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble, listed};
-use allot_record::{FORMAT, Head, PolicyStamp, Record, hex};
+use allot_record::{FORMAT, Head, Record, hex};
 
 /// A training run's world.
-pub type Trained<'a> = World<Native, Graded, &'a Policy>;
+pub type Trained<'a> = World<Native, Graded, Decider<'a>>;
 
 /// All that can be known before the weights are loaded.
 pub struct Prepared<'a> {
@@ -125,7 +126,7 @@ impl<'a> Prepared<'a> {
             }
         };
         let (tokens, problems) = (Rc::new(tokens), Rc::new(problems));
-        let log = cost.log;
+        let log = cost.words().collect();
         Ok(Self {
             config,
             policy,
@@ -141,6 +142,11 @@ impl<'a> Prepared<'a> {
             state,
             log,
         })
+    }
+
+    /// What the policy begins with.
+    pub fn first_state(&self) -> &[u8] {
+        &self.state
     }
 
     /// Loads the weights and builds the world. It keeps no record yet. Also gives the evaluation and the
@@ -182,7 +188,7 @@ impl<'a> Prepared<'a> {
         let world = World {
             engine,
             reward,
-            policy: self.policy,
+            policy: Decider::alone(self.policy),
             state: self.state.clone(),
             pool: Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
             shelf: Shelf::new(self.policy.description().signals.len()),
@@ -209,12 +215,7 @@ impl<'a> Prepared<'a> {
             format: FORMAT,
             name: config.run.name.clone(),
             allot: env!("CARGO_PKG_VERSION").to_owned(),
-            policy: PolicyStamp {
-                name: description.name.clone(),
-                version: description.version.clone(),
-                contract: self.policy.contract().to_owned(),
-                sha256: self.policy.sha256().to_owned(),
-            },
+            policy: shipped::policy_stamp(self.policy),
             engine: world.engine.capabilities().name,
             signals: description.signals.clone(),
             seed: config.run.seed,

@@ -1,6 +1,6 @@
 //! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
-//! policy, one for the rollouts that it led to, one for each step, one for the end. Enough to ask the
-//! policy everything again.
+//! policy, one for the rollouts that it led to, one for each step, one for the end, and one where another
+//! policy takes over. Enough to ask everything again.
 //!
 //! `docs/record.md` describes the lines for readers in other languages.
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use error::RecordError;
 pub use line::{
-    Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, hex, unhex,
+    Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, unhex,
 };
 pub use times::{Machine, Phase, Seconds, Time, Times};
 pub use views::{Asked, Views};

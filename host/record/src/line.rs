@@ -4,7 +4,7 @@
 //! that is repeated gives the same bytes.
 
 use allot_allocation::{
-    Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
+    Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub enum Line {
     Rollouts(Box<Rollouts>),
     /// The end of a step.
     Step(Box<StepEnd>),
+    /// Another policy takes over, between two steps.
+    Swap(Box<Swap>),
     /// The end of the run. Missing if it was cut off.
     End(End),
 }
@@ -207,6 +209,23 @@ pub struct StepEnd {
     /// What evaluation had spent by then, in a book of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Spent>,
+}
+
+/// Another policy takes over. What the host remembers stays: the pool, the rollouts on hand, the books. What
+/// the policy before remembered is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Swap {
+    /// The first step under it.
+    pub step: u32,
+    /// The policy.
+    pub policy: PolicyStamp,
+    /// Its settings in force.
+    pub settings: Vec<(String, Value)>,
+    /// What one call of it may use.
+    pub caps: CapsStamp,
+    /// The state that its `begin` gave, in hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
 }
 
 /// The end of a run.

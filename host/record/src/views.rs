@@ -66,6 +66,12 @@ impl Views {
                 self.next = (step.step + 1, 0);
                 Ok(None)
             }
+            // Between two steps, and only there.
+            Line::Swap(swap) if fits && (swap.step, 0) == self.next && self.plan.is_none() => {
+                self.policy.clone_from(&swap.policy.name);
+                self.state = unhex(&swap.state).ok_or_else(|| inconsistent(self.next))?;
+                Ok(None)
+            }
             Line::End(_) if fits => {
                 self.ended = true;
                 Ok(None)

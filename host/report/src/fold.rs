@@ -54,6 +54,7 @@ impl Fold {
         let history = History {
             run,
             head,
+            swaps: Vec::new(),
             machines,
             scores: start.into_iter().collect(),
             steps: Vec::new(),
@@ -114,6 +115,12 @@ impl Fold {
             Line::Call(call) => self.plan = Some(*call),
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
+            Line::Swap(swap) if swap.step as usize == self.history.steps.len() => {
+                self.history.swaps.push(*swap);
+            }
+            Line::Swap(swap) => {
+                return Err(format!("its policy changes in the middle of step {}", swap.step));
+            }
             Line::End(end) => self.end(end, each),
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A run's history: what its record and its times come to, for a report to draw.
 
 use allot_allocation::PromptId;
-use allot_record::{End, Head, Machine, StepEnd};
+use allot_record::{End, Head, Machine, StepEnd, Swap};
 
 use crate::axis::Costs;
 
@@ -12,6 +12,8 @@ pub struct History {
     pub run: String,
     /// The record's head.
     pub head: Head,
+    /// Where other policies took over.
+    pub swaps: Vec<Swap>,
     /// The machines it ran on, one after the other.
     pub machines: Vec<Machine>,
     /// The scores, the one at the start first.
@@ -121,6 +123,12 @@ pub struct Rollout {
 }
 
 impl History {
+    /// Its policy's name, and where others took over: `uniform, pods from step 40`.
+    pub fn policy(&self) -> String {
+        let later = self.swaps.iter().map(|swap| format!(", {} from step {}", swap.policy.name, swap.step));
+        std::iter::once(self.head.policy.name.clone()).chain(later).collect()
+    }
+
     /// Pilots, commits and truncated ones among rollouts sampled after the last step.
     pub fn unfinished_step(&self) -> (u64, u64, u64) {
         self.open

@@ -145,10 +145,27 @@ pub enum Refusal {
 }
 
 fn last_words(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!("; it said: {words}") }
+    match words.lines().count() {
+        0 => String::new(),
+        1 => format!("; it said: {words}"),
+        // A stack, most often.
+        _ => words.lines().fold("; it said:".to_owned(), |text, line| text + "\n    " + line),
+    }
 }
 
 impl Fault {
+    /// All there is to say beside the sentence: what to do, and where the guest was.
+    pub fn hints(&self) -> impl Iterator<Item = String> {
+        let stack = match self {
+            // Below a guest's own words there is the stack of what runs it, an interpreter maybe.
+            Self::Trapped { stack, said, .. } if !stack.is_empty() && said.is_empty() => {
+                Some(format!("it was in {}", stack.join(" < ")))
+            }
+            _ => None,
+        };
+        self.hint().map(str::to_owned).into_iter().chain(stack)
+    }
+
     /// What the policy's author can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -9,6 +9,7 @@
 mod fault;
 mod look;
 mod policy;
+mod quiet;
 mod room;
 mod sandbox;
 mod v0_1;

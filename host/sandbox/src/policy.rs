@@ -6,7 +6,7 @@ use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::fault::Fault;
 use crate::look::Look;
-use crate::room::{Line, Room};
+use crate::room::{Level, Line, Room};
 use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
 
@@ -50,6 +50,15 @@ pub struct Cost {
     pub printed: String,
 }
 
+impl Cost {
+    /// What it logged, and then what it printed.
+    pub fn words(self) -> impl Iterator<Item = Line> {
+        let printed: Vec<Line> =
+            self.printed.lines().map(|text| Line { level: Level::Info, text: text.to_owned() }).collect();
+        self.log.into_iter().chain(printed)
+    }
+}
+
 /// A policy that is loaded and described.
 pub struct Policy {
     sandbox: Sandbox,
@@ -72,7 +81,7 @@ impl Policy {
         let mut linker: Linker<Room> = Linker::new(sandbox.engine());
         if look.wasi {
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)
-                .and_then(|()| crate::room::never_wait(&mut linker))
+                .and_then(|()| crate::quiet::never_wait(&mut linker))
                 .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         }
         Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |room| room).map_err(misfit)?;
@@ -211,15 +220,20 @@ impl std::fmt::Debug for Policy {
 }
 
 fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
-    let mut frames: Vec<String> = backtrace
-        .frames()
-        .iter()
-        .filter_map(|frame| {
-            let name = frame.func_name()?;
-            let place = frame.symbols().first().and_then(|s| Some(format!(" ({}:{})", s.file()?, s.line()?)));
-            Some(format!("{}{}", crate::room::line(name, 200), place.unwrap_or_default()))
-        })
-        .collect();
+    let shown = |name: &str| crate::room::line(name, 200);
+    let mut frames: Vec<String> = Vec::new();
+    for frame in backtrace.frames() {
+        // Where there are lines, functions that were inlined have a symbol of their own.
+        let symbols = frame.symbols();
+        for symbol in symbols {
+            let Some(name) = symbol.name().or(frame.func_name()) else { continue };
+            let place = symbol.file().zip(symbol.line()).map(|(file, line)| format!(" ({file}:{line})"));
+            frames.push(shown(name) + &place.unwrap_or_default());
+        }
+        if symbols.is_empty() {
+            frames.extend(frame.func_name().map(shown));
+        }
+    }
     // A recursion that ran into the end of the stack is the same frame over and over.
     frames.dedup();
     frames.truncate(12);

@@ -1,17 +1,11 @@
-//! The room that a guest runs in: its limits, its log, and, for guests whose toolchain wants WASI,
-//! a quiet one: captured standard output, a frozen clock, seeded randomness, no files, no network,
-//! no environment.
+//! The room that a guest runs in: its limits and its log.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wasmtime::component::{Linker, Resource};
 use wasmtime::{Engine, ResourceLimiter, Store};
-use wasmtime_wasi::p2::DynPollable;
-use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wasmtime_wasi::{
-    HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, random,
-};
+
+use crate::quiet::Quiet;
 
 /// What one call of a policy may use. Set for a slow interpreter, generous for all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +47,7 @@ pub struct Line {
 }
 
 /// Bytes of log and of standard output that are kept of one call.
-const LOG: usize = 64 << 10;
+pub(crate) const LOG: usize = 64 << 10;
 /// What a line of log counts beside its text.
 const LINE: usize = 32;
 /// Bytes of a guest's last words that are told.
@@ -67,13 +61,7 @@ pub(crate) struct Room {
     log: VecDeque<Line>,
     log_bytes: usize,
     dropped: u64,
-    quiet: Option<Box<Quiet>>,
-}
-
-struct Quiet {
-    wasi: WasiCtx,
-    table: ResourceTable,
-    output: MemoryOutputPipe,
+    pub(crate) quiet: Option<Box<Quiet>>,
 }
 
 /// Counts a guest's memory and stops it at the limit.
@@ -175,51 +163,8 @@ impl Room {
 
     /// What the guest printed.
     pub fn printed(&self) -> String {
-        match &self.quiet {
-            Some(quiet) => String::from_utf8_lossy(&quiet.output.contents()).into_owned(),
-            None => String::new(),
-        }
+        self.quiet.as_ref().map(|quiet| quiet.printed()).unwrap_or_default()
     }
-}
-
-impl WasiView for Room {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let quiet = self.quiet.as_mut().expect("WASI is linked only for guests that import it");
-        WasiCtxView { ctx: &mut quiet.wasi, table: &mut quiet.table }
-    }
-}
-
-impl Quiet {
-    fn new() -> Self {
-        let output = MemoryOutputPipe::new(LOG);
-        let seeded = || random::Deterministic::new((0..=255).collect());
-        let mut wasi = wasmtime_wasi::WasiCtxBuilder::new();
-        wasi.wall_clock(Frozen)
-            .monotonic_clock(Frozen)
-            .secure_random(seeded())
-            .insecure_random(seeded())
-            .insecure_random_seed(42)
-            .stdout(output.clone())
-            .stderr(output.clone())
-            .allow_tcp(false)
-            .allow_udp(false)
-            .allow_ip_name_lookup(false);
-        Self { wasi: wasi.build(), table: ResourceTable::new(), output }
-    }
-}
-
-/// In a room whose clock stands still nothing is ever waited for: whatever a guest polls is ready.
-/// Else it could sleep for ever, for neither fuel nor epoch stops a call that is inside the host.
-pub(crate) fn never_wait(linker: &mut Linker<Room>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    let mut poll = linker.instance("wasi:io/poll@0.2.12")?;
-    poll.func_wrap("poll", |_, (all,): (Vec<Resource<DynPollable>>,)| {
-        Ok(((0..all.len() as u32).collect::<Vec<u32>>(),))
-    })?;
-    poll.func_wrap("[method]pollable.ready", |_, (_one,): (Resource<DynPollable>,)| Ok((true,)))?;
-    poll.func_wrap("[method]pollable.block", |_, (_one,): (Resource<DynPollable>,)| Ok(()))?;
-    linker.allow_shadowing(false);
-    Ok(())
 }
 
 /// A guest's text, fit for a screen: cut to `most` bytes, control characters but for the end of a
@@ -231,7 +176,11 @@ pub(crate) fn words(text: &str, most: usize) -> String {
             fit.push('…');
             break;
         }
-        if c.is_control() && c != '\n' { fit.extend(c.escape_default()) } else { fit.push(c) }
+        match c {
+            '\t' => fit.push_str("    "),
+            c if c.is_control() && c != '\n' => fit.extend(c.escape_default()),
+            c => fit.push(c),
+        }
     }
     fit
 }
@@ -239,28 +188,4 @@ pub(crate) fn words(text: &str, most: usize) -> String {
 /// The same in one line.
 pub(crate) fn line(text: &str, most: usize) -> String {
     words(text.trim(), most).replace('\n', "; ")
-}
-
-/// A clock that stands still.
-struct Frozen;
-
-impl HostWallClock for Frozen {
-    fn resolution(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn now(&self) -> Duration {
-        Duration::from_secs(1_700_000_000)
-    }
-}
-
-impl HostMonotonicClock for Frozen {
-    fn resolution(&self) -> u64 {
-        1
-    }
-
-    fn now(&self) -> u64 {
-        // Not 0, on which Go's runtime stops.
-        1_000_000
-    }
 }

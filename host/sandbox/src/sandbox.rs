@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
-use wasmtime::{Cache, CacheConfig, Config, Engine};
+use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
 
 use crate::room::TICK;
 use crate::{Caps, LoadError, Policy, look};
@@ -33,6 +33,8 @@ impl Sandbox {
             .cranelift_nan_canonicalization(true)
             .relaxed_simd_deterministic(true)
             .max_wasm_stack(1 << 20)
+            // Files and lines in a guest's stack, where it has them; else that hangs on the environment.
+            .wasm_backtrace_details(WasmBacktraceDetails::Enable)
             // Memory that grows in place beats 4 GiB reserved for a guest that uses 1 MiB of it.
             .memory_init_cow(true);
         if let Some(directory) = cache {

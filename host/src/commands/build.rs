@@ -1,4 +1,4 @@
-//! `allot build`: components of crates and modules.
+//! `allot build`: components of projects and modules.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use super::Verdict;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
 use crate::trouble::{Result, Trouble};
-use crate::{component, shipped};
+use crate::{build, component, source};
 
-/// Make a component of a policy's crate or of a core Wasm module
+/// Make a component of a policy's project, in any of its languages, or of a core Wasm module
 #[derive(Debug, Args)]
 pub struct Build {
-    /// A crate's folder, a core module, or a module's text; several with --into
+    /// A project's folder, a core module, or a module's text; several with --into
     #[arg(required = true)]
     what: Vec<PathBuf>,
     /// The component's file [default: NAME.wasm here, NAME as the policy calls itself]
     #[arg(short, long, conflicts_with = "into")]
     out: Option<PathBuf>,
-    /// Build several crates into this folder, with a manifest beside them
+    /// Build several Rust crates into this folder, with a manifest beside them
     #[arg(long)]
     into: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Verdict> {
         }
         None => {
             let (bytes, _) = one(&command.what[0], screen)?;
-            let policy = described(&bytes, &command.what[0])?;
+            let policy = described(&bytes, &command.what[0], screen)?;
             let name = || PathBuf::from(format!("{}.wasm", policy.description().name));
             let out = command.out.clone().unwrap_or_else(name);
             std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
@@ -46,7 +46,7 @@ pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Verdict> {
 
 fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
     if what.is_dir() {
-        let built = component::of_crate(what, &mut |line| screen.tell(line))?;
+        let built = build::project(what, &mut |line| screen.tell(line))?;
         return Ok((built.component, built.toolchain));
     }
     let bytes = std::fs::read(what).map_err(|e| Trouble::file("read", what, &e))?;
@@ -58,11 +58,11 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
     let mut manifest = Manifest { components: Vec::new() };
     for what in crates {
         let (bytes, toolchain) = one(what, screen)?;
-        let policy = described(&bytes, what)?;
+        let policy = described(&bytes, what, screen)?;
         let name = policy.description().name.clone();
         let out = folder.join(format!("{name}.wasm"));
         std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
-        let sources = component::sources_hash(what)?;
+        let sources = build::sources_hash(what)?;
         manifest.components.push(Entry { name, sha256: policy.sha256().to_owned(), sources, toolchain });
         say(&policy, &out, screen);
     }
@@ -74,9 +74,9 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
     std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
 }
 
-fn described(bytes: &[u8], what: &Path) -> Result<Policy> {
-    let sandbox = shipped::sandbox(Caps::default())?;
-    sandbox.load(bytes, None).map_err(|e| {
+fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Policy> {
+    let sandbox = source::sandbox(Caps::default())?;
+    source::compiled(&sandbox, bytes, None, &what.display().to_string(), screen).map_err(|e| {
         Trouble::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint())
     })
 }

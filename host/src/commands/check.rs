@@ -16,7 +16,7 @@ use crate::run::{Every, Rest};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::trouble::Result;
-use crate::{run, shipped};
+use crate::{run, source};
 
 /// Put a policy to the test: rules, purity, limits, cost
 #[derive(Debug, Args)]
@@ -87,8 +87,8 @@ struct CostRow {
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     let caps = CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory };
     caps.check("the command line")?;
-    let sandbox = shipped::sandbox(caps.caps())?;
-    let policy = shipped::load(&sandbox, &command.policy, None)?;
+    let sandbox = source::sandbox(caps.caps())?;
+    let policy = source::load(&sandbox, &command.policy, None, screen)?;
     let typed = config::typed(&command.set)?;
     let settings = config::settings(policy.description(), &typed)?;
 

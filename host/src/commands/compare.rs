@@ -40,16 +40,16 @@ pub struct Compare {
 /// Runs it.
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     let jobs = command.jobs.map(usize::from);
-    let comparison = open(command, jobs)?;
+    let comparison = open(command, jobs, screen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let at_once = jobs.unwrap_or((cores / comparison.threads).max(1)).min(comparison.runs.len());
     if command.dry_run {
-        comparison.check()?;
+        comparison.check(screen)?;
         show(&comparison, at_once, screen);
         return Ok(Verdict::Good);
     }
     if !Comparison::exists(&comparison.folder) && command.out.is_some() {
-        comparison.check()?;
+        comparison.check(screen)?;
     }
     comparison.keep()?;
     let _held = folder::lock(&comparison.folder)?;
@@ -102,7 +102,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
 }
 
 /// The comparison that is meant.
-fn open(command: &Compare, jobs: Option<usize>) -> Result<Comparison> {
+fn open(command: &Compare, jobs: Option<usize>, screen: &mut Screen<'_>) -> Result<Comparison> {
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
             let trouble = Trouble::new("--resume takes no config");
@@ -119,7 +119,7 @@ fn open(command: &Compare, jobs: Option<usize>) -> Result<Comparison> {
     if command.dry_run {
         return Ok(nowhere);
     }
-    nowhere.check()?;
+    nowhere.check(screen)?;
     Comparison::new(config, &folder::new(None, config)?, jobs)
 }
 

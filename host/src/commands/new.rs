@@ -1,11 +1,11 @@
 //! `allot new`: a policy project to start from.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use include_dir::{Dir, DirEntry, include_dir};
 
 use super::Verdict;
+use crate::language::Language;
 use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
 
@@ -14,6 +14,9 @@ use crate::trouble::{Result, Trouble};
 pub struct New {
     /// Its name: lower-case letters, digits and dashes
     name: String,
+    /// The language to write it in
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    lang: Language,
     /// Where to make its folder
     #[arg(long, default_value = ".")]
     out: PathBuf,
@@ -65,10 +68,6 @@ const TAKEN: [&str; 42] = [
     "use",
 ];
 
-static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../policies/templates/rust");
-/// The SDK goes along, so that the project builds wherever crates can be fetched.
-static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../policies/sdk");
-
 /// Makes it.
 pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
     let name = &command.name;
@@ -85,24 +84,7 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
     if folder.exists() {
         return Err(Trouble::new(format!("there is a `{}` already", folder.display())));
     }
-    write(&TEMPLATE, &folder, name)?;
-    write(&SDK, &folder.join("sdk"), name)?;
+    command.lang.start(name, &folder)?;
     screen.say(format_args!("{} is ready; its README has the three commands", folder.display()));
     Ok(Verdict::Good)
-}
-
-fn write(dir: &Dir<'_>, to: &Path, name: &str) -> Result<()> {
-    std::fs::create_dir_all(to).map_err(|e| Trouble::file("make", to, &e))?;
-    for entry in dir.entries() {
-        let path = to.join(entry.path().file_name().unwrap_or_default());
-        match entry {
-            DirEntry::Dir(inner) => write(inner, &path, name)?,
-            DirEntry::File(file) => {
-                let text = String::from_utf8_lossy(file.contents());
-                std::fs::write(&path, text.replace("{{name}}", name))
-                    .map_err(|e| Trouble::file("write", &path, &e))?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -5,8 +5,8 @@ use clap::Args;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::shipped;
 use crate::trouble::Result;
+use crate::{shipped, source};
 
 /// List the policies that ship, with their settings
 #[derive(Debug, Args)]
@@ -20,13 +20,13 @@ pub struct Policies {
 
 /// Lists them.
 pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let sandbox = shipped::sandbox(Caps::default())?;
+    let sandbox = source::sandbox(Caps::default())?;
     let sources = match &command.policy {
         Some(one) => vec![one.clone()],
         None => shipped::names().into_iter().map(str::to_owned).collect(),
     };
-    let policies =
-        sources.iter().map(|source| shipped::load(&sandbox, source, None)).collect::<Result<Vec<_>>>()?;
+    let loaded = sources.iter().map(|one| source::load(&sandbox, one, None, screen));
+    let policies = loaded.collect::<Result<Vec<_>>>()?;
     if command.json {
         let all: Vec<_> = policies.iter().map(json).collect();
         screen.say(serde_json::Value::from(all));
@@ -55,7 +55,8 @@ pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
     }
 }
 
-fn json(policy: &Policy) -> serde_json::Value {
+/// The same, for programs.
+pub fn json(policy: &Policy) -> serde_json::Value {
     let d = policy.description();
     let settings: Vec<_> = d
         .settings

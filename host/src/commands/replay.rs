@@ -1,33 +1,55 @@
 //! `allot replay`: a recorded run's questions, put to another policy or another build of the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use allot_allocation::{Run, rules};
-use allot_sandbox::Policy;
+use allot_allocation::{Plan, Run, Value, View, rules};
+use allot_sandbox::{Cost, Policy};
 use clap::Args;
+use serde::Deserialize;
 
 use super::Verdict;
 use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, listed};
-use crate::{config, diff, shipped};
-use allot_record::{Head, Line, Reader, Views};
+use crate::{config, diff, shipped, source};
+use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, or the path of a component
-    policy: String,
+    /// The policy to ask: a name, a component's path, or oci://… [default: the one of the run's config]
+    policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Only this call, shown as a whole; also one that failed and was kept as view-STEP.ROUND.json
+    #[arg(long, value_name = "STEP.ROUND")]
+    at: Option<At>,
     /// Differing plans to show
     #[arg(long, default_value_t = 3)]
     show: usize,
     /// The result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A call of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    step: u32,
+    round: u32,
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let both = text.split_once('.').and_then(|(s, r)| Some((s.parse().ok()?, r.parse().ok()?)));
+        let (step, round) = both.ok_or("it is a step and a round, as in 12.0")?;
+        Ok(Self { step, round })
+    }
 }
 
 /// What a replay came to.
@@ -37,13 +59,24 @@ struct Tally {
     differ: u64,
     states: u64,
     first: Option<(u32, u32)>,
+    /// Steps from which on the record has another policy.
+    swaps: Vec<u32>,
+}
+
+/// A policy that is asked again, with what it remembers.
+struct Witness<'a> {
+    policy: &'a Policy,
+    name: &'a str,
+    run: Run,
+    state: Vec<u8>,
 }
 
 /// Replays it.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (mut reader, head) = Reader::open(&command.record)?;
-    let sandbox = shipped::sandbox(shipped::caps(head.caps))?;
-    let policy = shipped::load(&sandbox, &command.policy, None)?;
+    let sandbox = source::sandbox(shipped::caps(head.caps))?;
+    let named = command.policy.clone().map_or_else(|| of_config(&command.record), Ok)?;
+    let policy = source::load(&sandbox, &named, None, screen)?;
     if policy.description().signals != head.signals {
         let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
         return Err(Trouble::new(format!(
@@ -53,48 +86,48 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
             list(&head.signals)
         )));
     }
-    let run = Run { settings: settings(command, &head, &policy, screen)?, ..head.run.clone() };
-    let name = policy.description().name.clone();
-
-    let told = |fault: allot_sandbox::Fault, place: String| {
-        Trouble::told(format!("policy `{name}` {fault}{place}"), fault.hint())
-    };
-    let (mut state, _) = policy.begin(&run).map_err(|fault| told(fault, String::new()))?;
+    let begun = settings(command, &head.run.settings, &policy, Some(screen))?;
+    let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() })?;
+    if let Some(at) = command.at {
+        return one(command, at, (&mut reader, &head), &mut witness, screen);
+    }
     let mut views = Views::new(&head)?;
     let mut tally = Tally::default();
     let mut ended = false;
     for line in &mut reader {
         let line = line?;
         ended |= matches!(line, Line::End(_));
+        if let Line::Swap(swap) = &line {
+            // The recorded policy began anew here, and so does the one asked.
+            let settings = settings(command, &swap.settings, &policy, None)?;
+            witness = Witness::new(&policy, Run { settings, ..head.run.clone() })?;
+            tally.swaps.push(swap.step);
+        }
         let Some(asked) = views.take(&line)? else { continue };
         let (step, round) = (asked.view.step, asked.view.round);
-        let place = || format!(" (step {step}, round {round})");
-        let (plan, _) = policy.decide(&run, &state, &asked.view).map_err(|fault| told(fault, place()))?;
-        rules::check(&name, &asked.view, &plan, rules::Bounds::default())
-            .map_err(|broken| Trouble::new(broken.to_string()).hint(broken.rule.hint()))?;
+        let (plan, _) = witness.ask(&asked.view)?;
         tally.calls += 1;
         tally.states += u64::from(plan.state != asked.plan.state);
-        let same = allot_allocation::Plan { state: asked.plan.state.clone(), ..plan.clone() } == asked.plan;
-        if !same {
+        if !same(&plan, &asked.plan) {
             tally.differ += 1;
             tally.first.get_or_insert((step, round));
             if tally.differ <= command.show as u64 && !command.json {
-                screen.say(format_args!("step {step}, round {round}: recorded (-), {name} (+)"));
+                screen.say(format_args!("step {step}, round {round}: recorded (-), {} (+)", witness.name));
                 for line in diff::plans(&asked.plan, &plan, 24) {
                     screen.say(format_args!("  {line}"));
                 }
             }
         }
-        state = plan.state;
+        witness.state = plan.state;
     }
     if command.json {
         screen.say(serde_json::json!({
             "calls": tally.calls, "differ": tally.differ, "states_differ": tally.states,
-            "first": tally.first, "cut": reader.cut(), "ended": ended,
+            "first": tally.first, "swaps": tally.swaps, "cut": reader.cut(), "ended": ended,
             "recorded": head.policy.sha256, "asked": policy.sha256(),
         }));
     } else {
-        show(&tally, &name, screen);
+        show(&tally, witness.name, screen);
         if reader.cut() {
             screen.say(format_args!(
                 "the record's last line is cut off; it was left out (line {})",
@@ -105,6 +138,136 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
         }
     }
     Ok(if tally.differ == 0 { Verdict::Good } else { Verdict::Bad })
+}
+
+impl<'a> Witness<'a> {
+    fn new(policy: &'a Policy, run: Run) -> Result<Self> {
+        let name = policy.description().name.as_str();
+        let begun = policy.begin(&run);
+        let (state, _) =
+            begun.map_err(|fault| Trouble::told(format!("policy `{name}` {fault}"), fault.hint()))?;
+        Ok(Self { policy, name, run, state })
+    }
+
+    fn ask(&self, view: &View) -> Result<(Plan, Cost)> {
+        let (plan, cost) = self.policy.decide(&self.run, &self.state, view).map_err(|fault| {
+            let what = format!("in step {}, round {} policy `{}` {fault}", view.step, view.round, self.name);
+            let hints: Vec<String> = fault.hints().collect();
+            if hints.is_empty() {
+                Trouble::new(what)
+            } else {
+                Trouble::new(what).hint(hints.join("\nhint: "))
+            }
+        })?;
+        rules::check(self.name, view, &plan, rules::Bounds::default())
+            .map_err(|broken| Trouble::new(broken.to_string()).hint(broken.rule.hint()))?;
+        Ok((plan, cost))
+    }
+}
+
+/// What was kept of a call that failed.
+#[derive(Deserialize)]
+struct Kept {
+    state: String,
+    view: View,
+}
+
+/// Asks one call. A policy of the recorded one's name remembers what that remembered; another is led through
+/// all calls before.
+fn one(
+    command: &Replay,
+    at: At,
+    (reader, head): (&mut Reader, &Head),
+    witness: &mut Witness<'_>,
+    screen: &mut Screen<'_>,
+) -> Result<Verdict> {
+    let mut views = Views::new(head)?;
+    let mut name = head.policy.name.clone();
+    let mut state = unhex(&head.state).unwrap_or_default();
+    let mut found: Option<Asked> = None;
+    for line in reader {
+        let line = line?;
+        if let Line::Swap(swap) = &line {
+            let settings = settings(command, &swap.settings, witness.policy, None)?;
+            *witness = Witness::new(witness.policy, Run { settings, ..head.run.clone() })?;
+            name.clone_from(&swap.policy.name);
+            state = unhex(&swap.state).unwrap_or_default();
+        }
+        let Some(asked) = views.take(&line)? else { continue };
+        if (asked.view.step, asked.view.round) == (at.step, at.round) {
+            found = Some(asked);
+            break;
+        }
+        if name != witness.name {
+            witness.state = witness.ask(&asked.view)?.0.state;
+        }
+        state = asked.plan.state;
+    }
+    let (view, recorded) = if let Some(Asked { view, plan }) = found {
+        (view, Some(plan))
+    } else {
+        let kept = kept(&command.record, at)?;
+        state = unhex(&kept.state).unwrap_or_default();
+        (kept.view, None)
+    };
+    if name == witness.name {
+        witness.state = state;
+    }
+    let (plan, cost) = witness.ask(&view)?;
+    let equal = recorded.as_ref().map(|recorded| same(&plan, recorded));
+    if command.json {
+        screen.say(serde_json::json!({
+            "step": at.step, "round": at.round, "view": view, "plan": plan, "recorded": recorded,
+            "same": equal, "log": cost.log.iter().map(|l| &l.text).collect::<Vec<_>>(),
+            "printed": cost.printed, "fuel": cost.fuel, "memory": cost.memory,
+        }));
+    } else {
+        screen.say(diff::text(&plan).trim_end());
+        let told = match equal {
+            Some(true) => "as recorded".to_owned(),
+            Some(false) => {
+                "the record has another plan; replay without --at shows how they differ".to_owned()
+            }
+            None => "the run stopped at this call; now it has a plan".to_owned(),
+        };
+        let (fuel, memory) = (cost.fuel, cost.memory);
+        cost.words().for_each(|line| crate::folder::tell(&line));
+        screen.tell(format_args!("{told}; {fuel} Wasm instructions, {memory} bytes"));
+    }
+    Ok(if equal == Some(false) { Verdict::Bad } else { Verdict::Good })
+}
+
+/// What a run's folder keeps of a call that failed.
+fn kept(record: &Path, at: At) -> Result<Kept> {
+    let folder = if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) };
+    let path = folder.join(format!("view-{}.{}.json", at.step, at.round));
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let what = format!("the record has no step {}, round {}", at.step, at.round);
+            return Err(Trouble::new(what).hint("steps and rounds count from 0"));
+        }
+        Err(e) => return Err(Trouble::file("read", &path, &e)),
+    };
+    serde_json::from_str(&text)
+        .map_err(|e| Trouble::new(format!("`{}` is no view that was kept: {e}", path.display())))
+}
+
+/// The policy that a run's config names.
+fn of_config(record: &Path) -> Result<String> {
+    let folder = if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) };
+    let table = std::fs::read_to_string(folder.join("resolved.toml")).ok();
+    let table: Option<toml::Table> = table.and_then(|text| toml::from_str(&text).ok());
+    let named = table.and_then(|table| Some(table.get("policy")?.get("use")?.as_str()?.to_owned()));
+    named.ok_or_else(|| {
+        let what = format!("there is no config beside `{}` that would name a policy", record.display());
+        Trouble::new(what).hint("say which to ask: allot replay RECORD POLICY")
+    })
+}
+
+/// Whether two plans are the same, but for what the policies remember.
+fn same(plan: &Plan, recorded: &Plan) -> bool {
+    Plan { state: recorded.state.clone(), ..plan.clone() } == *recorded
 }
 
 fn show(tally: &Tally, name: &str, screen: &mut Screen<'_>) {
@@ -122,15 +285,19 @@ fn show(tally: &Tally, name: &str, screen: &mut Screen<'_>) {
             ));
         }
     }
+    for step in &tally.swaps {
+        screen
+            .say(format_args!("the record has another policy from step {step} on; {name} began anew there"));
+    }
 }
 
 /// The recorded settings, those typed on top, and defaults for what the record does not know.
 fn settings(
     command: &Replay,
-    head: &Head,
+    recorded: &[(String, Value)],
     policy: &Policy,
-    screen: &mut Screen<'_>,
-) -> Result<Vec<(String, allot_allocation::Value)>> {
+    screen: Option<&mut Screen<'_>>,
+) -> Result<Vec<(String, Value)>> {
     let description = policy.description();
     let typed = config::typed(&command.set)?;
     let mut settings = config::settings(description, &typed)?;
@@ -139,16 +306,17 @@ fn settings(
         if typed.contains_key(name) {
             continue;
         }
-        match head.run.settings.iter().find(|(recorded, v)| recorded == name && v.kind() == value.kind()) {
+        match recorded.iter().find(|(recorded, v)| recorded == name && v.kind() == value.kind()) {
             Some((_, recorded)) => value.clone_from(recorded),
             None => defaults.push(format!("{name} = {value}")),
         }
     }
+    let Some(screen) = screen else { return Ok(settings) };
     if !defaults.is_empty() {
         screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
     }
     let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
-    let unknown: Vec<&str> = head.run.settings.iter().map(|(n, _)| n.as_str()).filter(|n| !ours(n)).collect();
+    let unknown: Vec<&str> = recorded.iter().map(|(n, _)| n.as_str()).filter(|n| !ours(n)).collect();
     if !unknown.is_empty() {
         screen.tell(format_args!(
             "in the record, but no settings of `{}`: {}",

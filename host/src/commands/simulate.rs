@@ -11,11 +11,12 @@ use crate::config::BudgetConfig;
 use crate::config::simulate::SimulateConfig;
 use crate::run::{Course, Go, Rest, Scores};
 use crate::screen::Screen;
+use crate::shadow::Shadow;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::trouble::{Result, Trouble};
-use crate::{folder, interrupt, run, shipped};
+use crate::{folder, interrupt, run, source};
 use allot_record::StepEnd;
 
 /// Run a policy in the coin-flip world, in seconds
@@ -23,12 +24,15 @@ use allot_record::StepEnd;
 pub struct Simulate {
     /// The run's config
     config: PathBuf,
-    /// Another policy than the config's: a name, or the path of a component
+    /// Another policy than the config's: a name, a component's path, or oci://…
     #[arg(long)]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; may be given many times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Show another policy what this one sees, and log where its plans differ; may be given many times
+    #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
+    shadows: Vec<String>,
     /// Another seed than the config's
     #[arg(long)]
     seed: Option<u64>,
@@ -53,9 +57,14 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     }
     let held = command.out.as_deref().map_or(Ok(None), folder::lock)?;
     let config = resolve(command)?;
-    let sandbox = shipped::sandbox(config.policy.caps.caps())?;
-    let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
+    let sandbox = source::sandbox(config.policy.caps.caps())?;
+    let policy = source::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref(), screen)?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
+    for typed in &command.shadows {
+        let name = typed.split(',').next().unwrap_or_default();
+        let loaded = source::load(&sandbox, name, None, screen)?;
+        simulation.world.policy.shadows.push(Shadow::new(typed, loaded, &policy, &simulation.run)?);
+    }
     let folder =
         if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
     let _held = match (held, &folder) {
@@ -68,6 +77,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
+        simulation.world.policy.shadows.iter_mut().try_for_each(|shadow| shadow.keep(folder, 0))?;
     }
 
     let description = policy.description();
@@ -87,6 +97,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let Simulation { run, world } = &mut simulation;
     let rest = runtime.block_on(run::run(run, world, every, &mut shown));
     let Shown { totals, screen, .. } = shown;
+    world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
     match rest {
         Ok(Rest::Over(end)) => {
             if command.json {

@@ -17,10 +17,11 @@ use crate::keeper::{Keeper, Place};
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
+use crate::shadow::Shadow;
 use crate::step::Stop;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{folder, interrupt, resume, shipped};
+use crate::{folder, interrupt, resume, source, swap};
 use allot_record::{Line, Record, hex};
 
 /// Train a language model under a policy
@@ -29,12 +30,15 @@ pub struct Train {
     /// The run's config
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another policy than the config's: a name, or the path of a component
-    #[arg(long, conflicts_with = "resume")]
+    /// Another policy than the config's: a name, a component's path, or oci://…; with --resume it takes over
+    #[arg(long)]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; may be given many times
-    #[arg(long = "set", value_name = "NAME=VALUE", conflicts_with = "resume")]
+    #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Show another policy what this one sees, and log where its plans differ; may be given many times
+    #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
+    shadows: Vec<String>,
     /// Another seed than the config's
     #[arg(long, conflicts_with = "resume")]
     seed: Option<u64>,
@@ -62,11 +66,18 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         Some(folder) if !command.dry_run => folder::lock(folder)?,
         _ => None,
     };
-    let (config, text) = resolve(command)?;
+    if let Some(run) = &command.resume {
+        swap::settle(run)?;
+    }
+    let Resolved { config, text, swapped } = resolve(command)?;
     if let Some(run) = &command.resume
         && resume::over(run, &config, command.json, screen)?
     {
-        return Ok(Verdict::Good);
+        return match &swapped {
+            None => Ok(Verdict::Good),
+            Some(_) => Err(Trouble::new("a run that is over has nothing left for another policy")
+                .hint("begin a run with that policy, and report both: allot report RUN RUN")),
+        };
     }
     if let Some(out) = command.out.as_deref().filter(|out| out.join("resolved.toml").exists()) {
         let out = out.display();
@@ -75,9 +86,11 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
             trouble.hint(format!("give another folder, or go on with it: allot train --resume {out}"))
         );
     }
-    let sandbox = shipped::sandbox(config.policy.caps.caps())?;
-    let policy = shipped::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref())?;
+    let sandbox = source::sandbox(config.policy.caps.caps())?;
+    let policy = source::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref(), screen)?;
     let prepared = Prepared::new(config, &policy)?;
+    let shadows =
+        command.shadows.iter().map(|one| shadow(one, &prepared, screen)).collect::<Result<Vec<_>>>()?;
     if command.resume.is_none() {
         prepared.problems.notes.iter().for_each(|note| screen.tell(format_args!("note: {note}")));
     }
@@ -101,7 +114,8 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     ));
 
     prepared.log.iter().for_each(folder::tell);
-    let (world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+    let (mut world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+    world.policy.shadows = shadows;
     // After all that can fail, so that a failed start leaves no folder.
     let folder = if let Some(run) = &command.resume {
         run.clone()
@@ -114,7 +128,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     };
     let _held = if held.is_some() { held } else { folder::lock(&folder)? };
     let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
-    go(command, &prepared, (world, evaluation), &place, (stop, screen))
+    go(command, &prepared, (world, evaluation), (&place, swapped.as_deref()), (stop, screen))
 }
 
 /// The run itself, from its start or from its last checkpoint.
@@ -122,16 +136,20 @@ fn go(
     command: &Train,
     prepared: &Prepared<'_>,
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
-    place: &Place<'_>,
+    (place, swapped): (&Place<'_>, Option<&str>),
     (stop, screen): (Arc<AtomicBool>, &mut Screen<'_>),
 ) -> Result<Verdict> {
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
     let found = match &command.resume {
-        Some(run) => resume::last(run, config, place, prepared, screen)?,
+        Some(run) => resume::last(run, config, place, prepared, swapped, screen)?,
         None => None,
     };
+    if found.is_none() && swapped.is_some() {
+        let trouble = Trouble::new("the run has no checkpoint yet at which another policy could take over");
+        return Err(trouble.hint("go on with it without --policy and --set, or begin a run with that policy"));
+    }
     let (steps, budget) = (config.run.steps, config.budget);
     let mut keeper = if let Some(checkpoint) = found {
         let mut state = checkpoint::state(&checkpoint)?;
@@ -141,8 +159,13 @@ fn go(
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
         let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
         let kept = (checkpoint, state);
-        let (keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
+        let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
         world.record = record;
+        if swapped.is_some() {
+            swap::done(place.folder, prepared, &mut world, &mut keeper)?;
+            let name = &prepared.policy.description().name;
+            keeper.progress.tell(format_args!("policy `{name}` takes over from step {} on", world.steps));
+        }
         keeper
     } else {
         if command.resume.is_some() {
@@ -162,8 +185,13 @@ fn go(
         keeper
     };
 
+    let steps = world.steps;
+    world.policy.shadows.iter_mut().try_for_each(|shadow| shadow.keep(place.folder, steps))?;
     let every = config.evaluation.when("the config")?;
     let rest = runtime.block_on(run::run(&prepared.run, &mut world, every, &mut keeper));
+    for shadow in &world.policy.shadows {
+        keeper.progress.tell(shadow.summary());
+    }
     let shown = place.folder.display();
     let again = format!("allot train --resume {shown}");
     match rest {
@@ -198,38 +226,56 @@ fn go(
     }
 }
 
-/// The config in force, and its text as it is written down.
-fn resolve(command: &Train) -> Result<(TrainConfig, String)> {
-    let given = match &command.config {
-        None => None,
-        Some(path) => {
-            let mut config = TrainConfig::read(path)?;
-            if let Some(policy) = &command.policy {
-                config.policy.become_other(policy);
-            }
-            if let Some(seed) = command.seed {
-                config.run.seed = seed;
-            }
-            config.policy.settings.extend(config::typed(&command.set)?);
-            config.settle()?;
-            Some(config)
-        }
-    };
+/// A policy that looks on.
+fn shadow(typed: &str, prepared: &Prepared<'_>, screen: &mut Screen<'_>) -> Result<Shadow> {
+    let sandbox = source::sandbox(prepared.config.policy.caps.caps())?;
+    let name = typed.split(',').next().unwrap_or_default();
+    Shadow::new(typed, source::load(&sandbox, name, None, screen)?, prepared.policy, &prepared.run)
+}
+
+/// The config in force.
+struct Resolved {
+    config: TrainConfig,
+    /// Its text, as it is written down.
+    text: String,
+    /// The hash of the run's config until now, where another policy takes over.
+    swapped: Option<String>,
+}
+
+fn resolve(command: &Train) -> Result<Resolved> {
     let Some(run) = &command.resume else {
-        let config = given.ok_or_else(|| Trouble::new("no config was given"))?;
-        let text = folder::text(&config)?;
-        return Ok((config, text));
+        let path = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
+        let config = given(command, path)?;
+        return Ok(Resolved { text: folder::text(&config)?, config, swapped: None });
     };
     let path = run.join("resolved.toml");
     let text = config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
     let kept = TrainConfig::parse(&text, &path.display().to_string())?;
-    if let Some(given) = given
-        && folder::text(&given)? != folder::text(&kept)?
-    {
-        let what = format!("the run in `{}` has another config than the one given", run.display());
-        return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
+    if let Some(path) = &command.config {
+        if folder::text(&given(command, path)?)? != folder::text(&kept)? {
+            let what = format!("the run in `{}` has another config than the one given", run.display());
+            return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
+        }
+    } else if command.policy.is_some() || !command.set.is_empty() {
+        let config = swap::config(&kept, command.policy.as_deref(), &command.set)?;
+        let swapped = Some(hex(&Sha256::digest(&text)));
+        return Ok(Resolved { text: folder::text(&config)?, config, swapped });
     }
-    Ok((kept, text))
+    Ok(Resolved { config: kept, text, swapped: None })
+}
+
+/// A config with what was typed on top of it.
+fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
+    let mut config = TrainConfig::read(path)?;
+    if let Some(policy) = &command.policy {
+        config.policy.become_other(policy);
+    }
+    if let Some(seed) = command.seed {
+        config.run.seed = seed;
+    }
+    config.policy.settings.extend(config::typed(&command.set)?);
+    config.settle()?;
+    Ok(config)
 }
 
 /// Says what would run.

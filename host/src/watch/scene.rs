@@ -107,7 +107,7 @@ impl Facts {
         let scores = history.scores.iter().map(|score| (rollouts(&score.costs), score.accuracy));
         let ends = history.scores.first().zip(history.scores.last());
         Self {
-            arm: plain(head.name.as_ref().unwrap_or(&head.policy.name)),
+            arm: plain(head.name.as_ref().unwrap_or(&history.policy())),
             settings: head.run.settings.iter().map(|(n, v)| (plain(n), plain(&v.to_string()))).collect(),
             seed: head.seed,
             steps: (history.steps.len() as u32, head.run.steps),

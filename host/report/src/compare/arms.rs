@@ -22,8 +22,8 @@ pub struct Runs {
 
 impl Runs {
     /// The policy's own name.
-    fn policy(&self) -> &str {
-        &self.runs[0].head.policy.name
+    fn policy(&self) -> String {
+        self.runs[0].policy()
     }
 
     /// The finished runs.
@@ -36,7 +36,7 @@ impl Runs {
         let head = &self.runs[0].head;
         Arm {
             name: self.name.clone(),
-            policy: head.policy.name.clone(),
+            policy: self.policy(),
             version: head.policy.version.clone(),
             sha256: head.policy.sha256.clone(),
             settings: head.run.settings.iter().map(|(name, v)| (name.clone(), v.to_string())).collect(),
@@ -96,8 +96,7 @@ pub fn grouped(
         .into_iter()
         .map(|(_, runs)| {
             let told = told(&runs[0]);
-            let head = &runs[0].head;
-            let name = head.name.clone().unwrap_or_else(|| head.policy.name.clone());
+            let name = runs[0].head.name.clone().unwrap_or_else(|| runs[0].policy());
             Runs { name, told, runs: each_seed_once(runs, notes) }
         })
         .collect();
@@ -166,6 +165,14 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
     add("policy.sha256", head.policy.sha256.clone());
     for (name, value) in &head.run.settings {
         add(&format!("policy.settings.{name}"), value.to_string());
+    }
+    for swap in &history.swaps {
+        let key = format!("policy.from_step_{}", swap.step);
+        add(&key, swap.policy.name.clone());
+        add(&format!("{key}.sha256"), swap.policy.sha256.clone());
+        for (name, value) in &swap.settings {
+            add(&format!("{key}.settings.{name}"), value.to_string());
+        }
     }
     add("engine", head.engine.clone());
     let whole = json!({

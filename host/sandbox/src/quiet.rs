@@ -1,0 +1,179 @@
+//! The quiet room, for guests whose toolchain wants WASI: captured standard output, a frozen clock, seeded
+//! randomness, no files, no network, no environment.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{DynPollable, OutputStream, Pollable, StreamError};
+use wasmtime_wasi::{
+    HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, async_trait, random,
+};
+
+use crate::room::{LOG, Room};
+
+/// What WASI a guest has.
+pub(crate) struct Quiet {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    output: Tail,
+}
+
+impl WasiView for Room {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let quiet = self.quiet.as_mut().expect("WASI is linked only for guests that import it");
+        WasiCtxView { ctx: &mut quiet.wasi, table: &mut quiet.table }
+    }
+}
+
+impl Quiet {
+    pub fn new() -> Self {
+        let output = Tail::default();
+        let seeded = || random::Deterministic::new((0..=255).collect());
+        let mut wasi = wasmtime_wasi::WasiCtxBuilder::new();
+        wasi.wall_clock(Frozen)
+            .monotonic_clock(Frozen)
+            .secure_random(seeded())
+            .insecure_random(seeded())
+            .insecure_random_seed(42)
+            .stdout(output.clone())
+            .stderr(output.clone())
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false);
+        Self { wasi: wasi.build(), table: ResourceTable::new(), output }
+    }
+
+    /// What the guest printed, the last of it.
+    pub fn printed(&self) -> String {
+        let tail = self.output.kept();
+        let bytes: Vec<u8> = tail.bytes.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        if tail.dropped == 0 {
+            return text.into_owned();
+        }
+        // Not from the middle of a line.
+        let whole = text.split_once('\n').map_or("", |(_, rest)| rest);
+        format!("{} bytes before this were dropped\n{whole}", tail.dropped + text.len() - whole.len())
+    }
+}
+
+/// Takes whatever a guest prints, for ever, and keeps the last of it: a language's words about a failure come
+/// at the end.
+#[derive(Clone, Default)]
+struct Tail(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    dropped: usize,
+}
+
+impl Tail {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, bytes: &[u8]) {
+        let mut kept = self.kept();
+        kept.bytes.extend(bytes);
+        let over = kept.bytes.len().saturating_sub(LOG);
+        kept.bytes.drain(..over);
+        kept.dropped += over;
+    }
+}
+
+impl OutputStream for Tail {
+    fn write(&mut self, bytes: Bytes) -> Result<(), StreamError> {
+        self.take(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StreamError> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> Result<usize, StreamError> {
+        Ok(LOG)
+    }
+}
+
+#[async_trait]
+impl Pollable for Tail {
+    async fn ready(&mut self) {}
+}
+
+impl AsyncWrite for Tail {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.take(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl IsTerminal for Tail {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Tail {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+/// In a room whose clock stands still nothing is ever waited for: whatever a guest polls is ready.
+/// Else it could sleep for ever, for neither fuel nor epoch stops a call that is inside the host.
+pub(crate) fn never_wait(linker: &mut Linker<Room>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut poll = linker.instance("wasi:io/poll@0.2.12")?;
+    poll.func_wrap("poll", |_, (all,): (Vec<Resource<DynPollable>>,)| {
+        Ok(((0..all.len() as u32).collect::<Vec<u32>>(),))
+    })?;
+    poll.func_wrap("[method]pollable.ready", |_, (_one,): (Resource<DynPollable>,)| Ok((true,)))?;
+    poll.func_wrap("[method]pollable.block", |_, (_one,): (Resource<DynPollable>,)| Ok(()))?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// A clock that stands still.
+struct Frozen;
+
+impl HostWallClock for Frozen {
+    fn resolution(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(1_700_000_000)
+    }
+}
+
+impl HostMonotonicClock for Frozen {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        // Not 0, on which Go's runtime stops.
+        1_000_000
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a policy comes from, and the way to a loaded one: the name of one that ships, the path of a
+//! component, or an address in a registry.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use allot_record::hex;
+use allot_sandbox::{Caps, LoadError, Policy, Sandbox};
+use sha2::{Digest as _, Sha256};
+
+use crate::registry::{self, Reference};
+use crate::screen::Screen;
+use crate::shipped;
+use crate::trouble::{Result, Trouble, did_you_mean};
+
+/// Components of this many bytes and more are compiled with a word about it: the others take less than it
+/// takes to read.
+const LARGE: usize = 1 << 20;
+
+/// A sandbox with these limits, its compiled code kept in the user's cache folder.
+pub fn sandbox(caps: Caps) -> Result<Sandbox> {
+    Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Trouble::new(e.to_string()))
+}
+
+/// Loads a policy by the name of one that ships, by the path of a component, or by its address in a registry.
+/// Anything else with a slash or a file ending is a path.
+pub fn load(
+    sandbox: &Sandbox,
+    source: &str,
+    sha256: Option<&str>,
+    screen: &mut Screen<'_>,
+) -> Result<Policy> {
+    let bytes = bytes(source, screen)?;
+    of_bytes(sandbox, &bytes, sha256, source, screen)
+}
+
+/// The policy of a component's bytes.
+pub fn of_bytes(
+    sandbox: &Sandbox,
+    bytes: &[u8],
+    sha256: Option<&str>,
+    source: &str,
+    screen: &mut Screen<'_>,
+) -> Result<Policy> {
+    compiled(sandbox, bytes, sha256, source, screen)
+        .map_err(|e| Trouble::told(format!("could not load policy `{source}`: {e}"), e.hint()))
+}
+
+/// A component's bytes.
+pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
+    if registry::is_address(source) {
+        let reference = Reference::parse(source)?;
+        screen.draw(format_args!("fetching {source}"));
+        let fetched = registry::fetch(&reference, cache("policies").as_deref());
+        screen.draw("");
+        return fetched;
+    }
+    let path = Path::new(source);
+    if source.contains(['/', '\\']) || path.extension().is_some() {
+        let about = std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
+        if !about.is_file() {
+            return Err(Trouble::new(format!("could not load policy `{source}`: it is no file")));
+        }
+        if about.len() > Sandbox::largest() {
+            let error = LoadError::TooLarge(about.len(), Sandbox::largest());
+            return Err(Trouble::told(format!("could not load policy `{source}`: {error}"), error.hint()));
+        }
+        return std::fs::read(path).map_err(|e| Trouble::file("read", path, &e));
+    }
+    if let Some(bytes) = shipped::component(source) {
+        return Ok(bytes.to_owned());
+    }
+    let near = did_you_mean(source, shipped::names());
+    let own = "a component of your own is given by its path, as in `./mine.wasm`";
+    Err(Trouble::new(format!("no policy is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+}
+
+/// Compiles a component, or takes what an earlier time left. Of an interpreter the first time takes the better
+/// part of a minute: the screen says so.
+pub fn compiled(
+    sandbox: &Sandbox,
+    bytes: &[u8],
+    sha256: Option<&str>,
+    name: &str,
+    screen: &mut Screen<'_>,
+) -> std::result::Result<Policy, LoadError> {
+    if bytes.len() < LARGE {
+        return sandbox.load(bytes, sha256);
+    }
+    std::thread::scope(|scope| {
+        let (send, loaded) = mpsc::channel();
+        let work = scope.spawn(move || {
+            let _turn = turn(bytes);
+            let _ = send.send(sandbox.load(bytes, sha256));
+        });
+        let began = Instant::now();
+        let mut told = false;
+        loop {
+            match loaded.recv_timeout(Duration::from_millis(250)) {
+                Ok(policy) => {
+                    screen.draw("");
+                    return policy;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let panic = work.join().err().unwrap_or_else(|| Box::new("the compiler went away"));
+                    std::panic::resume_unwind(panic);
+                }
+                Err(RecvTimeoutError::Timeout) if began.elapsed() < Duration::from_secs(1) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if !told {
+                        let size = bytes.len() as f64 / 1e6;
+                        screen.tell(format_args!(
+                            "compiling `{name}`, {size:.1} MB, for this machine; the next time it is there at once"
+                        ));
+                        told = true;
+                    }
+                    screen.draw(format_args!("{} s", began.elapsed().as_secs()));
+                }
+            }
+        }
+    })
+}
+
+/// Waits while another process compiles the same component: what it leaves is there for both.
+fn turn(bytes: &[u8]) -> Option<File> {
+    let folder = cache("turns")?;
+    std::fs::create_dir_all(&folder).ok()?;
+    let held = File::create(folder.join(hex(&Sha256::digest(bytes)))).ok()?;
+    held.lock().ok()?;
+    Some(held)
+}
+
+/// The folder in which this user's copies of a kind are kept, if there is one.
+pub fn cache(kind: &str) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(own) = set("ALLOT_CACHE") {
+        return std::path::absolute(own.join(kind)).ok();
+    }
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    base.is_absolute().then(|| base.join("allot").join(kind))
+}

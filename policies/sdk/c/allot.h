@@ -1,0 +1,491 @@
+// What a C author needs to write an allocation policy.
+//
+// A policy is three functions in one file: `describe`, `begin` and `decide`. They are declared
+// below. It is a pure function: all it knows is in its arguments, and all it may remember is in
+// the state that it returns.
+//
+// Each call has a memory of its own, which goes when the call ends. So nothing is ever freed.
+//
+// Compiled for the machine at hand the three are plain functions that a test calls (see `made.h`);
+// compiled for Wasm they are a component of the contract `rollout:allocation@0.1.0`.
+#ifndef ALLOT_H
+#define ALLOT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gen/policy.h"
+
+// The contract's types, by their own names. What each field means is told in `gen/policy.h`.
+typedef rollout_allocation_types_action_t allot_action;
+typedef rollout_allocation_types_advantage_t allot_advantage;
+typedef rollout_allocation_types_budget_t allot_budget;
+typedef rollout_allocation_types_description_t allot_description;
+typedef rollout_allocation_types_error_t allot_error;
+typedef rollout_allocation_types_group_t allot_group;
+typedef rollout_allocation_types_past_t allot_past;
+typedef rollout_allocation_types_pick_t allot_pick;
+typedef rollout_allocation_types_plan_t allot_plan;
+typedef rollout_allocation_types_prompt_t allot_prompt;
+typedef rollout_allocation_types_prompt_id_t allot_prompt_id;
+typedef rollout_allocation_types_request_t allot_request;
+typedef rollout_allocation_types_run_t allot_run;
+typedef rollout_allocation_types_setting_t allot_setting;
+typedef rollout_allocation_types_value_t allot_value;
+typedef rollout_allocation_types_view_t allot_view;
+typedef policy_list_u8_t allot_bytes;
+typedef policy_string_t allot_text;
+
+// ── What a policy's file defines ───────────────────────────────────────────────────────────
+
+// They keep their names in a component, whatever the compiler would merge them into: a trap then
+// tells which of them it was in.
+#define ALLOT_EXPORT __attribute__((noinline))
+
+// Says what the policy is and what can be set.
+ALLOT_EXPORT void describe(allot_description *self);
+
+// Checks the run's settings and gives the first state. Where it returns false, `error` says why.
+// May be left out: then all is well, and the state is empty.
+ALLOT_EXPORT bool begin(const allot_run *run, allot_bytes *state, allot_error *error);
+
+// Says what to do next. Where it returns false, `error` says why.
+ALLOT_EXPORT bool decide(const allot_run *run, const allot_bytes *state, const allot_view *view,
+                         allot_plan *plan, allot_error *error);
+
+// ── The log, and the end ───────────────────────────────────────────────────────────────────
+
+enum { ALLOT_DEBUG, ALLOT_INFO, ALLOT_WARN, ALLOT_ERROR };
+
+// Writes a line to the run's log; to standard error where the policy runs natively.
+static inline void allot_log(int level, const char *line) {
+#ifdef __wasm__
+  allot_text text = {(uint8_t *)line, strlen(line)};
+  rollout_allocation_log_write((rollout_allocation_log_level_t)level, &text);
+#else
+  static const char *const names[] = {"Debug", "Info", "Warn", "Error"};
+  fprintf(stderr, "%s: %s\n", names[level], line);
+#endif
+}
+
+// The same with values in the line, as in printf.
+__attribute__((format(printf, 2, 3))) static inline void allot_logf(int level, const char *format, ...) {
+  char line[1024];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(line, sizeof line, format, values);
+  va_end(values);
+  allot_log(level, line);
+}
+
+_Noreturn static inline void allot_stop(const char *line) {
+  allot_log(ALLOT_ERROR, line);
+#ifdef __wasm__
+  __builtin_trap();
+#else
+  abort();
+#endif
+}
+
+#define ALLOT_TEXT_OF(x) #x
+#define ALLOT_LINE(line) ALLOT_TEXT_OF(line)
+
+// Stops the policy. The message, a literal, goes to the log with its file and line: without it the
+// author would see a bare trap.
+#define allot_panic(message) allot_stop(__FILE__ ":" ALLOT_LINE(__LINE__) ": " message)
+
+// Stops the policy where a condition does not hold. Much smaller than `assert`, which brings the
+// whole of standard output along.
+#define allot_assert(condition) \
+  ((condition) ? (void)0 : allot_panic("`" #condition "` does not hold"))
+
+// ── Text and lists ─────────────────────────────────────────────────────────────────────────
+
+// Zeroed memory for `n` things of a size. There is always some, or the policy stops.
+static inline void *allot_new(size_t n, size_t size) {
+  void *memory = calloc(n ? n : 1, size);
+  if (!memory) allot_panic("out of memory");
+  return memory;
+}
+
+// The list with room for one more: it has `len` things of a size. Grows twofold, whenever `len` is
+// a power of two.
+static inline void *allot_grow(void *list, size_t len, size_t size) {
+  if (len & (len - 1)) return list;
+  list = realloc(list, (len ? 2 * len : 1) * size);
+  if (!list) allot_panic("out of memory");
+  return list;
+}
+
+// Appends a thing to one of the contract's lists.
+#define allot_push(list, thing)                                                        \
+  ((list)->ptr = allot_grow((list)->ptr, (list)->len, sizeof *(list)->ptr),            \
+   (list)->ptr[(list)->len] = (thing), (list)->len += 1, (void)0)
+
+static inline allot_text allot_copy(const char *text, size_t len) {
+  allot_text copy = {allot_new(len, 1), len};
+  memcpy(copy.ptr, text, len);
+  return copy;
+}
+
+// One text of several. The last argument is NULL.
+static inline allot_text allot_words(const char *first, ...) {
+  allot_text all = {NULL, 0};
+  va_list rest;
+  va_start(rest, first);
+  for (const char *part = first; part; part = va_arg(rest, const char *))
+    for (; *part; part++) allot_push(&all, (uint8_t)*part);
+  va_end(rest);
+  return all;
+}
+
+// Whether the text is this one.
+static inline bool allot_is(allot_text text, const char *other) {
+  return text.len == strlen(other) && memcmp(text.ptr, other, text.len) == 0;
+}
+
+// The text with a 0 at its end, as C wants it.
+static inline char *allot_c(allot_text text) {
+  char *copy = allot_new(text.len + 1, 1);
+  if (text.len) memcpy(copy, text.ptr, text.len);
+  return copy;
+}
+
+// ── Errors ─────────────────────────────────────────────────────────────────────────────────
+
+// A setting has a value that the policy can't work with. Gives false, so that `begin` and `decide`
+// can return it.
+static inline bool allot_bad_setting(allot_error *error, const char *name, const char *reason) {
+  error->tag = ROLLOUT_ALLOCATION_TYPES_ERROR_SETTING;
+  error->val.setting.name = allot_words(name, NULL);
+  error->val.setting.reason = allot_words(reason, NULL);
+  return false;
+}
+
+// The state is none that this version of the policy has written. Gives false.
+static inline bool allot_bad_state(allot_error *error, const char *reason) {
+  error->tag = ROLLOUT_ALLOCATION_TYPES_ERROR_STATE;
+  error->val.state = allot_words(reason, NULL);
+  return false;
+}
+
+// The policy can't go on for any other reason. Gives false.
+static inline bool allot_give_up(allot_error *error, const char *reason) {
+  error->tag = ROLLOUT_ALLOCATION_TYPES_ERROR_OTHER;
+  error->val.other = allot_words(reason, NULL);
+  return false;
+}
+
+// ── Description and settings ───────────────────────────────────────────────────────────────
+
+// The policy's name, its version, and one line for people.
+static inline void allot_describe(allot_description *self, const char *name, const char *version,
+                                  const char *summary) {
+  memset(self, 0, sizeof *self);
+  self->name = allot_words(name, NULL);
+  self->version = allot_words(version, NULL);
+  self->summary = allot_words(summary, NULL);
+}
+
+// A signal to show beside each rollout.
+static inline void allot_signal(allot_description *self, const char *name) {
+  allot_push(&self->signals, allot_words(name, NULL));
+}
+
+static inline allot_value allot_flag(bool flag) {
+  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_FLAG, {.flag = flag}};
+}
+
+static inline allot_value allot_integer(int32_t integer) {
+  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, {.integer = integer}};
+}
+
+static inline allot_value allot_number(double number) {
+  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_NUMBER, {.number = number}};
+}
+
+static inline allot_value allot_string(const char *text) {
+  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_TEXT, {.text = allot_words(text, NULL)}};
+}
+
+// A setting, with its default and one line for people. The default also fixes its type.
+static inline void allot_set(allot_description *self, const char *name, allot_value value,
+                             const char *summary) {
+  allot_setting setting = {allot_words(name, NULL), value, allot_words(summary, NULL)};
+  allot_push(&self->settings, setting);
+}
+
+// The value of a setting, or NULL and the error where it has another type.
+static inline const allot_value *allot_get(const allot_run *run, const char *name, uint8_t tag,
+                                           const char *expected, allot_error *error) {
+  for (size_t i = 0; i < run->settings.len; i++) {
+    if (!allot_is(run->settings.ptr[i].f0, name)) continue;
+    if (run->settings.ptr[i].f1.tag == tag) return &run->settings.ptr[i].f1;
+    allot_bad_setting(error, name, allot_c(allot_words("expected ", expected, NULL)));
+    return NULL;
+  }
+  allot_bad_setting(error, name, "the host did not give it");
+  return NULL;
+}
+
+// Each of these reads a setting by its name. Where it returns false, the error is filled in.
+static inline bool allot_get_flag(const allot_run *run, const char *name, bool *flag, allot_error *error) {
+  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_FLAG, "true or false", error);
+  if (value) *flag = value->val.flag;
+  return value;
+}
+
+static inline bool allot_get_integer(const allot_run *run, const char *name, int32_t *integer,
+                                     allot_error *error) {
+  const allot_value *value =
+      allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, "a whole number", error);
+  if (value) *integer = value->val.integer;
+  return value;
+}
+
+// A whole number, 0 or more.
+static inline bool allot_get_count(const allot_run *run, const char *name, uint32_t *count,
+                                   allot_error *error) {
+  const char *expected = "a whole number, 0 or more";
+  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, expected, error);
+  if (!value) return false;
+  *count = (uint32_t)value->val.integer;
+  if (value->val.integer >= 0) return true;
+  char digits[12] = "", *first = digits + 11;
+  for (uint32_t left = 0u - *count; left; left /= 10) *--first = (char)('0' + left % 10);
+  return allot_bad_setting(error, name, allot_c(allot_words("-", first, " is not ", expected, NULL)));
+}
+
+static inline bool allot_get_number(const allot_run *run, const char *name, double *number,
+                                    allot_error *error) {
+  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_NUMBER, "a number", error);
+  if (value) *number = value->val.number;
+  return value;
+}
+
+static inline bool allot_get_text(const allot_run *run, const char *name, allot_text *text,
+                                  allot_error *error) {
+  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_TEXT, "text", error);
+  if (value) *text = value->val.text;
+  return value;
+}
+
+// One of some texts: its position among the `n` names.
+static inline bool allot_get_choice(const allot_run *run, const char *name, const char *const *names,
+                                    size_t n, size_t *choice, allot_error *error) {
+  allot_text text, all = {NULL, 0};
+  if (!allot_get_text(run, name, &text, error)) return false;
+  for (*choice = 0; *choice < n; *choice += 1)
+    if (allot_is(text, names[*choice])) return true;
+  for (size_t i = 0; i < n; i++) all = allot_words(i ? allot_c(all) : "", i ? ", " : "", names[i], NULL);
+  const allot_text reason =
+      allot_words("`", allot_c(text), "` is unknown; expected one of ", allot_c(all), NULL);
+  return allot_bad_setting(error, name, allot_c(reason));
+}
+
+// A count that a run may leave to something else by setting it to 0.
+static inline uint32_t allot_or_else(uint32_t count, uint32_t otherwise) {
+  return count ? count : otherwise;
+}
+
+// ── Views ──────────────────────────────────────────────────────────────────────────────────
+
+// Whether the host would serve another round of sampling.
+static inline bool allot_open(const allot_budget *budget) {
+  return budget->rounds && budget->step_rollouts && budget->run_rollouts && budget->run_tokens;
+}
+
+// Whether there are prompts on offer and a budget to sample them with.
+static inline bool allot_can_sample(const allot_view *view) {
+  return allot_open(&view->budget) && view->pool.len > 0;
+}
+
+// How many prompts there are when the first `n` of the pool are taken: `n`, or all that are there.
+static inline size_t allot_offer(const allot_view *view, uint32_t n) {
+  return view->pool.len < n ? view->pool.len : n;
+}
+
+// The rollouts on hand for a prompt, or NULL. Looks through all groups.
+static inline const allot_group *allot_group_of(const allot_view *view, allot_prompt_id prompt) {
+  for (size_t i = 0; i < view->groups.len; i++)
+    if (view->groups.ptr[i].prompt == prompt) return &view->groups.ptr[i];
+  return NULL;
+}
+
+// Rollouts on hand.
+static inline size_t allot_len(const allot_group *group) { return group->rewards.len; }
+
+// How many of them are correct.
+static inline size_t allot_solved(const allot_group *group) {
+  size_t solved = 0;
+  for (size_t i = 0; i < group->correct.len; i++) solved += group->correct.ptr[i];
+  return solved;
+}
+
+// Share of correct rollouts.
+static inline double allot_pass_rate(const allot_group *group) {
+  return (double)allot_solved(group) / (double)allot_len(group);
+}
+
+// Whether all rewards are one and the same: nothing to learn here. `max == min`, never `std > 0`,
+// whose rounding error keeps groups of a constant such as 0.1.
+static inline bool allot_flat(const allot_group *group) {
+  for (size_t i = 1; i < group->rewards.len; i++)
+    if (group->rewards.ptr[i] != group->rewards.ptr[0]) return false;
+  return true;
+}
+
+// Mean reward.
+static inline double allot_mean(const allot_group *group) {
+  double sum = 0;
+  for (size_t i = 0; i < group->rewards.len; i++) sum += (double)group->rewards.ptr[i];
+  return sum / (double)allot_len(group);
+}
+
+// The age of the oldest rollout, in model updates.
+static inline uint32_t allot_age(const allot_group *group) {
+  uint32_t oldest = 0;
+  for (size_t i = 0; i < group->ages.len; i++)
+    if (group->ages.ptr[i] > oldest) oldest = group->ages.ptr[i];
+  return oldest;
+}
+
+// ── Plans ──────────────────────────────────────────────────────────────────────────────────
+
+// A plan that samples, and asks again. Goes on with `allot_ask`.
+static inline allot_plan allot_sample(void) {
+  allot_plan plan;
+  memset(&plan, 0, sizeof plan);
+  plan.action.tag = ROLLOUT_ALLOCATION_TYPES_ACTION_SAMPLE;
+  return plan;
+}
+
+// A plan that trains, and ends the step. Goes on with `allot_pick_all` or `allot_pick_some`.
+static inline allot_plan allot_train(void) {
+  allot_plan plan = allot_sample();
+  plan.action.tag = ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN;
+  return plan;
+}
+
+// `count` more rollouts of a prompt.
+static inline void allot_ask(allot_plan *plan, allot_prompt_id prompt, uint32_t count) {
+  allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_SAMPLE);
+  allot_push(&plan->action.val.sample, ((allot_request){prompt, count}));
+}
+
+// Train on all rollouts of a prompt, measured against each other. The pick may be changed until
+// the next one is made.
+static inline allot_pick *allot_pick_all(allot_plan *plan, allot_prompt_id prompt) {
+  allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN);
+  allot_pick pick;
+  memset(&pick, 0, sizeof pick);
+  pick.prompt = prompt;
+  pick.advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_PICKED;
+  pick.weight = 1;
+  allot_push(&plan->action.val.train.picks, pick);
+  return &plan->action.val.train.picks.ptr[plan->action.val.train.picks.len - 1];
+}
+
+// Train on `n` rollouts of a prompt, by their positions in its group, measured against each other.
+static inline allot_pick *allot_pick_some(allot_plan *plan, allot_prompt_id prompt,
+                                          const uint32_t *positions, size_t n) {
+  allot_pick *pick = allot_pick_all(plan, prompt);
+  pick->rollouts.is_some = true;
+  for (size_t i = 0; i < n; i++) allot_push(&pick->rollouts.val, positions[i]);
+  return pick;
+}
+
+// Measures a pick against all of the prompt's rollouts on hand.
+static inline void allot_against_group(allot_pick *pick) {
+  pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GROUP;
+}
+
+// Gives a pick the policy's own advantages, one for each of the `n` rollouts picked.
+static inline void allot_given(allot_pick *pick, const float *advantages, size_t n) {
+  memset(&pick->advantage, 0, sizeof pick->advantage);
+  pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GIVEN;
+  for (size_t i = 0; i < n; i++) allot_push(&pick->advantage.val.given, advantages[i]);
+}
+
+// Keeps the rollouts of a prompt on hand for the next step. Only a plan that trains lets any go.
+static inline void allot_hold(allot_plan *plan, allot_prompt_id prompt) {
+  allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN);
+  allot_push(&plan->action.val.train.hold, prompt);
+}
+
+// Passes over a prompt of the pool until the next epoch.
+static inline void allot_skip(allot_plan *plan, allot_prompt_id prompt) { allot_push(&plan->skip, prompt); }
+
+// Never offers a prompt again in this run.
+static inline void allot_evict(allot_plan *plan, allot_prompt_id prompt) { allot_push(&plan->evict, prompt); }
+
+// Logs a number beside the run's own.
+static inline void allot_metric(allot_plan *plan, const char *name, double value) {
+  policy_tuple2_string_f64_t metric = {allot_words(name, NULL), value};
+  allot_push(&plan->metrics, metric);
+}
+
+// ── State ──────────────────────────────────────────────────────────────────────────────────
+
+// Remembers a struct without pointers, as `state` of `begin` or `&plan->state` of `decide`. Begin
+// it with a number that you change with its fields, and check that number when it comes back.
+static inline void allot_remember(allot_bytes *state, const void *memory, size_t size) {
+  *state = (allot_bytes){allot_new(size, 1), size};
+  memcpy(state->ptr, memory, size);
+}
+
+// Gets it back. Where it returns false, the error is filled in.
+static inline bool allot_recall(const allot_bytes *state, void *memory, size_t size, allot_error *error) {
+  if (state->len != size) return allot_bad_state(error, "it has another size than this version's");
+  memcpy(memory, state->ptr, size);
+  return true;
+}
+
+// ── Chance ─────────────────────────────────────────────────────────────────────────────────
+
+// SplitMix64 (Steele, Lea, Flood 2014), grown from `view->seed`: a policy's only source of chance.
+// The same seed gives the same draws on every machine, and in every language of this kit.
+typedef struct allot_chance {
+  uint64_t state;
+} allot_chance;
+
+static inline allot_chance allot_chance_of(uint32_t seed) { return (allot_chance){seed}; }
+
+// 64 random bits.
+static inline uint64_t allot_bits(allot_chance *chance) {
+  uint64_t z = chance->state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Uniform in [0, 1), with 53 bits.
+static inline double allot_unit(allot_chance *chance) {
+  return (double)(allot_bits(chance) >> 11) / 9007199254740992.0;
+}
+
+// Uniform in 0..n. `n` must not be 0.
+static inline uint32_t allot_below(allot_chance *chance, uint32_t n) {
+  // The upper half of a product of 64 bits by 32, in two parts.
+  const uint64_t bits = allot_bits(chance);
+  return (uint32_t)(((bits >> 32) * n + (((bits & 0xFFFFFFFFu) * n) >> 32)) >> 32);
+}
+
+// `k` of 0..n without replacement, in the order drawn; all of them, shuffled, if `k >= n`.
+static inline uint32_t *allot_draw(allot_chance *chance, uint32_t n, uint32_t k) {
+  uint32_t *all = allot_new(n, sizeof *all);
+  for (uint32_t i = 0; i < n; i++) all[i] = i;
+  for (uint32_t i = 0; i < k && i < n; i++) {
+    const uint32_t j = i + allot_below(chance, n - i), drawn = all[j];
+    all[j] = all[i];
+    all[i] = drawn;
+  }
+  return all;
+}
+
+#endif

@@ -1,0 +1,86 @@
+// @ts-check
+// The three calls of the contract, made of an author's module. Plain functions, for tests:
+//
+//     import * as policy from "./policy.js";
+//     import { decide, runWith } from "./sdk/calls.js";
+//
+//     const plan = decide(policy, runWith(policy, { pilot: 2 }), [], made.view(0, 9));
+
+import { Plan } from "./plan.js";
+import { kebab } from "./refusal.js";
+import { described, read } from "./settings.js";
+import { load, save } from "./state.js";
+/** @import { Description, PlanRecord, Policy, Run, View } from "./types.js" */
+
+/**
+ * The contract's `describe` of a policy.
+ * @param {Policy} policy
+ * @returns {Description}
+ */
+export function describe({ name, version, summary, settings = {}, signals = [] }) {
+  for (const [key, value] of Object.entries({ name, version, summary })) {
+    if (typeof value !== "string") throw new TypeError(`policy.js exports \`${key}\` as ${value}, not as text`);
+  }
+  return { name, version, summary, settings: described(settings), signals: [...signals] };
+}
+
+/**
+ * The contract's `begin` of a policy: the bytes of its first state.
+ * @param {Policy} policy
+ * @param {Run} run
+ */
+export function begin(policy, run) {
+  const settings = read(policy.settings ?? {}, run);
+  return save(policy, policy.begin?.(settings, run));
+}
+
+/**
+ * The contract's `decide` of a policy.
+ * @param {Policy} policy
+ * @param {Run} run
+ * @param {ArrayLike<number>} bytes The state that the call before gave.
+ * @param {View} view
+ * @returns {PlanRecord}
+ */
+export function decide(policy, run, bytes, view) {
+  const settings = read(policy.settings ?? {}, run);
+  const state = load(policy, bytes);
+  const plan = policy.decide(settings, run, state, view);
+  if (!(plan instanceof Plan)) {
+    throw new TypeError(`decide returned ${shown(plan)}, not a plan; \`sample\` and \`train\` make one`);
+  }
+  return plan.record(save(policy, state));
+}
+
+/**
+ * A run for tests: the policy's default settings, some of them replaced by name.
+ * @param {Policy} policy
+ * @param {Record<string, unknown>} changes As in `decide`: `{ solvedAtLeast: 0.5 }`.
+ * @returns {Run}
+ */
+export function runWith(policy, changes = {}) {
+  const settings = describe(policy).settings.map(({ name, default: value }) => [name, { ...value }]);
+  const values = new Map(/** @type {any} */ (settings));
+  for (const [key, val] of Object.entries(changes)) {
+    const value = values.get(kebab(key));
+    if (value === undefined) throw new Error(`\`${policy.name}\` has no setting \`${key}\``);
+    value.val = val;
+  }
+  return {
+    settings: /** @type {any} */ (settings),
+    prompts: 1000,
+    steps: 100,
+    groups: 4,
+    rollouts: 8,
+    pool: 64,
+    maxAge: 8,
+  };
+}
+
+/** @param {unknown} value */
+function shown(value) {
+  if (value instanceof Promise) return "a promise (a decision has nothing to wait for: take `async` off)";
+  if (typeof value !== "object" || value === null) return String(value);
+  if (Array.isArray(value)) return "an array";
+  return `an object with the fields ${Object.keys(value).join(", ") || "none"}`;
+}

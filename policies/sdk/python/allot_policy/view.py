@@ -1,0 +1,174 @@
+"""What a policy is shown: the run's constants, and the step so far.
+
+The fields are the contract's, in its order. In a component the bindings build their records from
+these very classes, so that nothing is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+
+@dataclass
+class Run:
+    """The run's constants."""
+
+    settings: list[tuple[str, bool | int | float | str]]
+    """Every setting by name, with the value in force. `decide` has them as `settings`."""
+    prompts: int
+    """Prompts in the data set."""
+    steps: int
+    """Steps planned."""
+    groups: int
+    """Groups to train on in each update, as a uniform policy would."""
+    rollouts: int
+    """Rollouts in each group, as a uniform policy would."""
+    pool: int
+    """Prompts on offer in each view, at most."""
+    max_age: int
+    """The oldest age at which the host still keeps a rollout, in model updates."""
+
+
+@dataclass
+class Budget:
+    """What is left to spend. The largest value of its type stands for "no limit"."""
+
+    rounds: int
+    """Rounds of sampling in this step. At 0 only `train` is taken."""
+    step_rollouts: int
+    """Rollouts in this step. At 0 only `train` is taken."""
+    run_rollouts: int
+    """Rollouts in the run. At 0 a `sample` ends the run: train first."""
+    run_tokens: int
+    """Generated tokens in the run."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the host would serve another round of sampling."""
+        return min(self.rounds, self.step_rollouts, self.run_rollouts, self.run_tokens) > 0
+
+
+@dataclass
+class Past:
+    """The outcome of a prompt's last visit: the last step in which it was sampled."""
+
+    step: int
+    """The step it was in."""
+    visits: int
+    """Visits so far, this one included."""
+    rollouts: int
+    """Rollouts sampled in it and scored."""
+    correct: int
+    """How many of them were correct."""
+    mean: float
+    """Mean reward."""
+    deviation: float
+    """Standard deviation of the rewards (of the population: divided by n)."""
+    tokens: float
+    """Mean length, in generated tokens."""
+    streak: int
+    """Visits in a row, ending with this one, that taught nothing in the same way."""
+    total_rollouts: int
+    """Rollouts in all visits together."""
+    total_correct: int
+    """How many of those were correct."""
+
+
+@dataclass
+class Prompt:
+    """A prompt on offer. It has no rollouts on hand."""
+
+    id: int
+    """Its position in the data set."""
+    epoch: int
+    """Passes over the data set finished before this one."""
+    tokens: int
+    """The prompt's own length, in tokens."""
+    past: Past | None
+    """The last visit, or None before the first."""
+
+
+@dataclass
+class Group:
+    """The rollouts on hand for one prompt, in the order they were sampled.
+
+    The lists run in parallel: position i of each tells of rollout i. A group has at least one.
+    """
+
+    prompt: int
+    rewards: list[float]
+    """Single precision, as Python's floats hold it."""
+    correct: list[bool]
+    """Whether the answer was right, whatever else the reward counts."""
+    tokens: list[int]
+    """Length, in generated tokens."""
+    ages: list[int]
+    """Model updates made since the rollout was sampled. 0 is on-policy."""
+    truncated: list[bool]
+    """Whether the rollout met the length limit before it came to an end."""
+    signals: list[list[float]]
+    """A list for each of the policy's `signals`, in that order."""
+
+    def __len__(self) -> int:
+        """Rollouts on hand."""
+        return len(self.rewards)
+
+    @property
+    def solved(self) -> int:
+        """How many rollouts are correct."""
+        return self.correct.count(True)
+
+    @property
+    def pass_rate(self) -> float:
+        """Share of correct rollouts."""
+        return self.solved / len(self)
+
+    @property
+    def flat(self) -> bool:
+        """Whether all rewards are one and the same: nothing to learn here. A count, never
+        `deviation > 0`, whose rounding error keeps groups of a constant such as 0.1."""
+        return self.rewards.count(self.rewards[0]) == len(self)
+
+    @property
+    def mean(self) -> float:
+        """Mean reward."""
+        # Not `sum`, which rounds in another way from Python 3.12 on, and in no other language.
+        return reduce(add, self.rewards) / len(self)
+
+    @property
+    def age(self) -> int:
+        """The age of the oldest rollout, in model updates."""
+        return max(self.ages, default=0)
+
+
+@dataclass
+class View:
+    """The step so far: all that a decision may rest on."""
+
+    step: int
+    """Steps finished so far in the run. A step ends when a plan trains."""
+    round: int
+    """Rounds of sampling done so far in this step. 0 opens a step."""
+    seed: int
+    """Random bits, fresh for each call: a policy's only source of chance. See `Chance`."""
+    budget: Budget
+    """What is left to spend."""
+    pool: list[Prompt]
+    """Prompts on offer, in the run's order."""
+    groups: list[Group]
+    """Rollouts on hand, by prompt: those sampled in this step, in order, after those held."""
+
+    def group(self, prompt: int) -> Group | None:
+        """The rollouts on hand for a prompt. Looks through all groups."""
+        return next((g for g in self.groups if g.prompt == prompt), None)
+
+    def offer(self, n: int) -> list[Prompt]:
+        """The first `n` prompts of the pool, or all that are there."""
+        return self.pool[:n]
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether there are prompts on offer and a budget to sample them with."""
+        return self.budget.open and bool(self.pool)
