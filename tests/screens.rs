@@ -477,7 +477,7 @@ fn a_policy_is_started_built_checked_and_run() {
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"
-    ./my-policy is ready; its README has the three commands
+    ./my-policy is ready; its README has the commands
     exit code 0
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"

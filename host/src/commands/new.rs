@@ -85,6 +85,6 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
         return Err(Trouble::new(format!("there is a `{}` already", folder.display())));
     }
     command.lang.start(name, &folder)?;
-    screen.say(format_args!("{} is ready; its README has the three commands", folder.display()));
+    screen.say(format_args!("{} is ready; its README has the commands", folder.display()));
     Ok(Verdict::Good)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::looks_like_a_path;
+use crate::registry;
 use crate::trouble::{Result, Trouble};
 
 /// What is compared.
@@ -220,10 +221,12 @@ impl Arm {
     }
 }
 
-/// A component of one's own is called by its file, where its runs have no name.
+/// A component of one's own is called by its file, or by its name in a registry, where its runs have no name.
 fn name_of_a_path(config: &mut Table) {
     let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
-    let Some(name) = source.filter(|s| looks_like_a_path(s)).map(called) else { return };
+    let Some(name) = source.filter(|s| looks_like_a_path(s) || registry::is_address(s)).map(called) else {
+        return;
+    };
     if let Some(Value::Table(run)) = config.get_mut("run") {
         run.entry("name").or_insert(Value::String(name));
     }
@@ -239,8 +242,11 @@ fn merge(under: &mut Table, over: &Table) {
     }
 }
 
-/// A name that can be a folder's: of a component's path its stem, and no character that folders don't like.
+/// A name that can be a folder's: of a component's path its stem, of an address its last part, and no character
+/// that folders don't like.
 fn called(name: &str) -> String {
+    let address = registry::is_address(name).then(|| name.split('@').next().unwrap_or(name));
+    let name = address.and_then(|address| address.rsplit('/').next()).unwrap_or(name);
     let path = std::path::Path::new(name);
     let component = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("wasm"));
     let stem = path.file_stem().filter(|_| component).map_or(name.into(), |stem| stem.to_string_lossy());
@@ -279,6 +285,18 @@ mod tests {
         settings = { pilot = 4 }
         with = { run = { groups = 3 }, update = { mini_batch = 8 } }
     "#;
+
+    #[test]
+    fn components_are_called_by_their_files_and_names() {
+        for (source, name) in [
+            ("../a b/mine.wasm", "mine"),
+            ("oci://127.0.0.1:5000/me/rookie@sha256:00", "rookie"),
+            ("a name", "a-name"),
+            ("..", "policy"),
+        ] {
+            assert_eq!(called(source), name);
+        }
+    }
 
     #[test]
     fn an_arm_has_the_config_with_its_own_policy() {
