@@ -733,3 +733,38 @@ fn a_run_does_not_start_with_another_policy_than_it_names() {
     assert!(tagged.contains("has no digest") && tagged.contains("hint: "), "{tagged}");
     assert_eq!(files(&cache.path().join("policies")), 0);
 }
+
+#[test]
+fn a_policy_is_packed_for_others() {
+    let (server, scratch, cache) = (Registry::start(), Scratch::new(), tempfile::tempdir().unwrap());
+    let run = |args: &[&str]| {
+        let done = scratch.command(args).env("ALLOT_CACHE", cache.path()).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    scratch.write("mine.wasm", uniform());
+    let address = format!("oci://{}/even:1", server.address);
+    let packed = run(&["pack", "./mine.wasm", "--push", &address]);
+    // What it says is what others put into their configs: the address with its digest.
+    let lines: toml::Table = toml::from_str(&packed[packed.find("[policy]").unwrap()..]).unwrap();
+    let (pushed, sha256) = (&lines["policy"]["use"], &lines["policy"]["sha256"]);
+    assert!(pushed.as_str().unwrap().starts_with(&format!("oci://{}/even@sha256:", server.address)));
+    assert_eq!(sha256.as_str(), Some(hex(&Sha256::digest(uniform())).as_str()));
+    let json: Value =
+        serde_json::from_str(&run(&["pack", "./mine.wasm", "--push", &address, "--json"])).unwrap();
+    assert_eq!((json["pushed"].as_str(), json["sha256"].as_str()), (pushed.as_str(), sha256.as_str()));
+    let policy = format!("{}\"\nsha256 = \"{}", pushed.as_str().unwrap(), sha256.as_str().unwrap());
+    scratch.write("run.toml", config(&policy));
+    scratch.write("own.toml", config("./mine.wasm"));
+    run(&["simulate", "run.toml", "--out", "theirs"]);
+    run(&["simulate", "own.toml", "--out", "own"]);
+    assert_eq!(scratch.read("theirs/record.jsonl"), scratch.read("own/record.jsonl"));
+    // It can be looked at there, packed again, asked again, and look on.
+    let there = run(&["pack", pushed.as_str().unwrap()]);
+    assert!(there.ends_with(&packed[packed.find("[policy]").unwrap()..]), "{there}");
+    assert!(run(&["replay", "theirs"]).contains("calls, no difference"));
+    run(&["simulate", "own.toml", "--out", "seen", "--shadow", pushed.as_str().unwrap()]);
+    let done =
+        scratch.command(&["pack", "./mine.wasm", "--push", pushed.as_str().unwrap()]).output().unwrap();
+    assert!(said(&done).contains("has a digest already"), "{}", said(&done));
+}

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "screens/again.rs"]
+mod again;
 mod scratch;
 
 use scratch::Scratch;

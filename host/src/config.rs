@@ -329,13 +329,14 @@ pub fn settings(
     description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
 }
 
-/// The settings typed on the command line, each once.
-pub fn typed(all: &[String]) -> Result<BTreeMap<String, toml::Value>> {
+/// The settings typed on the command line, each once. `before` is what stands before one there.
+pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Value>> {
     let mut settings = BTreeMap::new();
     for one in all {
-        let (name, value) = setting(one)?;
+        let form = || Trouble::new(format!("`{before}{one}` is not of the form NAME=VALUE"));
+        let (name, value) = setting(one).ok_or_else(form)?;
         if settings.insert(name.clone(), value).is_some() {
-            return Err(Trouble::new(format!("`--set {name}=…` is given twice")));
+            return Err(Trouble::new(format!("`{before}{name}=…` is given twice")));
         }
     }
     Ok(settings)
@@ -343,13 +344,11 @@ pub fn typed(all: &[String]) -> Result<BTreeMap<String, toml::Value>> {
 
 /// A setting as typed on the command line: NAME=VALUE, the value as in TOML, and text where TOML
 /// knows no such value.
-fn setting(typed: &str) -> Result<(String, toml::Value)> {
-    let (name, value) = typed
-        .split_once('=')
-        .ok_or_else(|| Trouble::new(format!("`--set {typed}` is not of the form NAME=VALUE")))?;
+fn setting(typed: &str) -> Option<(String, toml::Value)> {
+    let (name, value) = typed.split_once('=')?;
     let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };
     let parsed = toml::from_str(&format!("v = {value}")).ok().and_then(one);
-    Ok((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
+    Some((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 
 /// A TOML value as a setting of the default's type. A whole number serves as a number.

@@ -14,7 +14,6 @@ use crate::config::train::TrainConfig;
 use crate::folder::{self, free};
 use crate::meter::Measured;
 use crate::resume;
-use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
 
 /// How a run stands.
@@ -201,9 +200,7 @@ fn over(kind: Kind, planned: &Planned) -> Option<f64> {
     if kind == Kind::Train {
         let text = std::fs::read_to_string(planned.folder.join("resolved.toml")).ok()?;
         let config = TrainConfig::parse(&text, "resolved.toml").ok()?;
-        let (mut out, mut progress) = (std::io::sink(), std::io::sink());
-        let mut nobody = Screen { out: &mut out, progress: &mut progress, live: false, failed: None };
-        resume::over(&planned.folder, &config, false, &mut nobody).ok().filter(|over| *over)?;
+        resume::over(&planned.folder, &config).ok().flatten()?;
     }
     end.accuracy
 }

@@ -173,6 +173,7 @@ impl<'a, 's> Keeper<'a, 's> {
         }
         self.table.close_part()?;
         world.record.sync()?;
+        world.policy.sync()?;
         self.times.sync()?;
         self.metrics.sync()?;
         self.events.sync()?;

@@ -8,13 +8,35 @@ use crate::config::train::TrainConfig;
 use crate::keeper::{self, Place};
 use crate::screen::Screen;
 use crate::summary::Totals;
+use crate::swap::Change;
 use crate::training::Prepared;
-use crate::trouble::{Result, Trouble, listed};
-use allot_record::{End, Head, Line, Reader};
+use crate::trouble::{Result, Trouble, signals};
+use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
-/// Whether a run is over and all of it is on the disk; says so and shows its closing table again.
-pub fn over(run: &Path, config: &TrainConfig, json: bool, screen: &mut Screen<'_>) -> Result<bool> {
-    let Some((head, totals, end)) = ended(run) else { return Ok(false) };
+/// A run that is over.
+pub struct Over {
+    /// The policy that it ended under.
+    policy: PolicyStamp,
+    seed: u64,
+    totals: Totals,
+    end: End,
+}
+
+impl Over {
+    /// Shows its closing table again.
+    pub fn show(&self, run: &Path, json: bool, screen: &mut Screen<'_>) {
+        screen.tell(format_args!("the run in {} is over", run.display()));
+        if json {
+            screen.say(self.totals.json(&self.end, &self.policy.name, &self.policy.sha256, self.seed));
+        } else {
+            self.totals.show(&self.end, screen);
+        }
+    }
+}
+
+/// What a run came to, if it is over and all of it is on the disk.
+pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
+    let Some(over) = ended(run) else { return Ok(None) };
     let checkpoints = Checkpoints::of(run, config.checkpoint.keep);
     // Stopped in the middle of its first and last checkpoint, it has to make that.
     let interrupted = checkpoints.interrupted()?;
@@ -25,45 +47,41 @@ pub fn over(run: &Path, config: &TrainConfig, json: bool, screen: &mut Screen<'_
             let bytes = std::fs::metadata(&record).map_err(|e| Trouble::file("read", &record, &e))?.len();
             // The end is written before the last checkpoint is.
             if state.record != bytes {
-                return Ok(false);
+                return Ok(None);
             }
             keeper::complete(run, state)?;
         }
-        (None, broken) if interrupted || !broken.is_empty() => return Ok(false),
+        (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
         // Somebody needed the room.
         (None, _) => {}
     }
-    screen.tell(format_args!("the run in {} is over", run.display()));
-    if json {
-        screen.say(totals.json(&end, &head.policy.name, &head.policy.sha256, head.seed));
-    } else {
-        totals.show(&end, screen);
-    }
-    Ok(true)
+    Ok(Some(over))
 }
 
 /// What a record says of a run's end, and what its steps add up to, if it came to one.
-fn ended(run: &Path) -> Option<(Head, Totals, End)> {
+fn ended(run: &Path) -> Option<Over> {
     let (reader, head) = Reader::open(run).ok()?;
     let mut totals = Totals::new(head.accuracy?);
+    let (mut policy, seed) = (head.policy, head.seed);
     for line in reader {
         match line.ok()? {
             Line::Step(step) => totals.add(&step),
-            Line::End(end) => return end.normal.then_some((head, totals, end)),
+            Line::Swap(swap) => policy = swap.policy,
+            Line::End(end) => return end.normal.then_some(Over { policy, seed, totals, end }),
             _ => {}
         }
     }
     None
 }
 
-/// The last good checkpoint of a run that is to go on, if it has one. `swapped` is the hash of its config where
-/// another policy is to take over.
+/// The last good checkpoint of a run that is to go on, if it has one; with a change, where another policy is to
+/// take over.
 pub fn last(
     run: &Path,
     config: &TrainConfig,
     place: &Place<'_>,
     prepared: &Prepared<'_>,
-    swapped: Option<&str>,
+    change: Option<&Change>,
     screen: &mut Screen<'_>,
 ) -> Result<Option<PathBuf>> {
     let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
@@ -82,7 +100,7 @@ pub fn last(
     for trouble in &broken {
         screen.tell(format_args!("note: {}; an earlier one is taken", trouble.what));
     }
-    of_this_run(run, place, prepared, swapped, (&checkpoint, &manifest))?;
+    of_this_run(run, place, prepared, change, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
 }
 
@@ -91,32 +109,28 @@ fn of_this_run(
     run: &Path,
     place: &Place<'_>,
     prepared: &Prepared<'_>,
-    swapped: Option<&str>,
+    change: Option<&Change>,
     (checkpoint, manifest): (&Path, &Manifest),
 ) -> Result<()> {
     let differs = |what: &str, hint: &str| {
         let shown = checkpoint.display();
         Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
     };
-    if manifest.config != swapped.unwrap_or(&place.config) {
+    if manifest.config != change.map_or(place.config.as_str(), Change::before) {
         return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
     }
-    if swapped.is_none() && manifest.policy != prepared.policy.sha256() {
-        return differs("another policy", "the component that the config names is not the one of that time");
+    if !change.is_some_and(Change::named) && manifest.policy != prepared.policy.sha256() {
+        let what = "the component that the config names is not the one of that time";
+        return differs("another policy", &format!("{what}; named by --policy, it takes over"));
     }
     if manifest.model != place.model {
         return differs("another model", "the weights that the config names are not the ones of that time");
     }
     let (_, head): (_, Head) = Reader::open(run)?;
-    let signals = &prepared.policy.description().signals;
-    if *signals != head.signals {
-        let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
-        let name = &prepared.policy.description().name;
-        let what = format!(
-            "policy `{name}` wants the signals {}; the run measures {}",
-            list(signals),
-            list(&head.signals)
-        );
+    let description = prepared.policy.description();
+    if description.signals != head.signals {
+        let (name, wants) = (&description.name, signals(&description.signals));
+        let what = format!("policy `{name}` wants {wants}; the run measures {}", signals(&head.signals));
         return Err(
             Trouble::new(what).hint("what is on hand was measured already: begin a run with that policy")
         );

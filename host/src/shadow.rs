@@ -3,19 +3,23 @@
 //!
 //! From its first plan that differs on, a shadow is shown a run that it did not steer.
 
+mod lines;
+
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{Action, Plan, Run, Value, View};
-use allot_record::{PolicyStamp, hex, unhex};
-use allot_sandbox::{Fault, Line as LogLine, Policy};
-use serde::{Deserialize, Serialize};
+use allot_allocation::{Action, Plan, Run, View};
+use allot_record::{hex, unhex};
+use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
 
+use crate::screen::Screen;
 use crate::step::Decide;
-use crate::trouble::{Result, Trouble, count, listed};
-use crate::{config, diff, shipped};
+use crate::trouble::{Result, Trouble, count, signals};
+use crate::{config, diff, shipped, source};
+use lines::{Call, Entry, cut, files, line};
 
 /// Who decides, and who only looks on.
 pub struct Decider<'a> {
@@ -47,50 +51,47 @@ struct Tally {
     failed: Option<String>,
 }
 
-/// A line of its file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Entry {
-    /// Which policy it is. The first line.
-    Head {
-        /// The policy.
-        policy: PolicyStamp,
-        /// Its settings in force.
-        settings: Vec<(String, Value)>,
-    },
-    /// What it would have done.
-    Call(Call),
-}
-
-/// A call of a shadow.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Call {
-    step: u32,
-    round: u32,
-    /// Whether it decides as the live policy did, metrics left out.
-    same: bool,
-    /// Rollouts that its plan asks for.
-    asked: u64,
-    /// Rollouts that the live plan asks for.
-    live: u64,
-    /// Its plan, where it is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    plan: Option<Plan>,
-    /// What it remembers, in hexadecimal, where that changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    state: Option<String>,
-    /// Why there is no plan, or none that keeps the rules. It is asked no more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    failed: Option<String>,
-    /// What it logged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    log: Vec<String>,
-}
-
 impl<'a> Decider<'a> {
     /// A policy that nobody looks over the shoulder.
     pub fn alone(live: &'a Policy) -> Self {
         Self { live, shadows: Vec::new() }
+    }
+
+    /// Lets each shadow write into a file of its own below the run's folder from now on. Of a run that goes on
+    /// after `steps` steps what was written by then stays, and its shadows remember what they did then; what
+    /// was written later is cut off, as it is from the record, whoever looks on now.
+    pub fn keep(&mut self, run: &Path, steps: u32) -> Result<()> {
+        let folder = run.join("shadows");
+        let mut there = BTreeMap::new();
+        for path in files(&folder)? {
+            if let Some((head, calls)) = cut(&path, steps)? {
+                there.insert(head, (path, calls));
+            }
+        }
+        for shadow in &mut self.shadows {
+            std::fs::create_dir_all(&folder).map_err(|e| Trouble::file("make", &folder, &e))?;
+            let head = shadow.head()?;
+            let (path, calls) = there.remove(&head).unwrap_or_else(|| (shadow.place(&folder), Vec::new()));
+            let fresh = !path.exists();
+            let told = |e: &std::io::Error| Trouble::file("write", &path, e);
+            let mut file = File::options().append(true).create(true).open(&path).map_err(|e| told(&e))?;
+            if fresh {
+                file.write_all(head.as_bytes()).map_err(|e| told(&e))?;
+            }
+            for call in &calls {
+                shadow.remember(call);
+            }
+            shadow.file = Some((file, path));
+        }
+        Ok(())
+    }
+
+    /// Waits until what the shadows wrote is on the disk, before a checkpoint counts on it.
+    pub fn sync(&self) -> Result<()> {
+        let files = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
+        files
+            .into_iter()
+            .try_for_each(|(file, path)| file.sync_data().map_err(|e| Trouble::file("write", path, &e)))
     }
 }
 
@@ -113,69 +114,70 @@ impl Decide for Decider<'_> {
     }
 }
 
+/// Shadows of these sources, each given as `POLICY` or `POLICY,NAME=VALUE,…`.
+pub fn all(
+    sources: &[String],
+    sandbox: &Sandbox,
+    live: &Policy,
+    run: &Run,
+    screen: &mut Screen<'_>,
+) -> Result<Vec<Shadow>> {
+    let mut shadows: Vec<Shadow> = Vec::new();
+    for source in sources {
+        let name = source.split(',').next().unwrap_or_default();
+        let shadow = Shadow::new(source, source::load(sandbox, name, None, screen)?, live, run)?;
+        let head = shadow.head()?;
+        for other in &shadows {
+            if other.head()? == head {
+                let what = format!("`--shadow {source}` has policy and settings of another shadow");
+                return Err(Trouble::new(what).hint("each looks on once"));
+            }
+        }
+        shadows.push(shadow);
+    }
+    Ok(shadows)
+}
+
 impl Shadow {
-    /// A shadow of this source, given as `POLICY` or `POLICY,NAME=VALUE,…`. It sees the signals that the live
-    /// policy wants.
-    pub fn new(source: &str, policy: Policy, live: &Policy, run: &Run) -> Result<Self> {
-        let typed: Vec<String> = source.split(',').skip(1).map(str::to_owned).collect();
+    /// A shadow of this source. It sees the signals that the live policy wants.
+    fn new(source: &str, policy: Policy, live: &Policy, run: &Run) -> Result<Self> {
+        let mut words = source.split(',');
+        let before = format!("--shadow {},", words.next().unwrap_or_default());
+        let typed: Vec<String> = words.map(str::to_owned).collect();
         let description = policy.description();
         let name = &description.name;
         let (theirs, ours) = (&description.signals, &live.description().signals);
         if theirs != ours {
-            let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
-            let what =
-                format!("shadow `{name}` wants the signals {}; the run shows {}", list(theirs), list(ours));
+            let what = format!("shadow `{name}` wants {}; the run shows {}", signals(theirs), signals(ours));
             return Err(Trouble::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
         }
-        let settings = config::settings(description, &config::typed(&typed)?)?;
+        let settings = config::settings(description, &config::typed(&typed, &before)?)?;
         let run = Run { settings, ..run.clone() };
         let begun = policy.begin(&run);
         let (state, _) = begun.map_err(|f| Trouble::told(format!("shadow `{name}` {f}"), f.hint()))?;
         Ok(Self { policy, run, state, tally: Tally::default(), file: None })
     }
 
-    /// Writes into a file of its own below the run's folder from now on. Of a run that goes on after `steps`
-    /// steps what was written by then stays, and it remembers what it did then.
-    pub fn keep(&mut self, folder: &Path, steps: u32) -> Result<()> {
-        let folder = folder.join("shadows");
-        std::fs::create_dir_all(&folder).map_err(|e| Trouble::file("make", &folder, &e))?;
-        let head =
-            Entry::Head { policy: shipped::policy_stamp(&self.policy), settings: self.run.settings.clone() };
-        let head = line(&head)?;
-        let name = self.policy.description().name.clone();
+    /// The first line of its file.
+    fn head(&self) -> Result<String> {
+        line(&Entry::Head {
+            policy: shipped::policy_stamp(&self.policy),
+            settings: self.run.settings.clone(),
+        })
+    }
+
+    /// A file that is not there yet. Another policy of this name, or this one with other settings, keeps its
+    /// own.
+    fn place(&self, folder: &Path) -> PathBuf {
+        let name = &self.policy.description().name;
         let mut path = folder.join(format!("{name}.jsonl"));
-        // Another policy of this name, or this one with other settings, keeps its file.
-        let mut n = 1;
-        let calls = loop {
-            match std::fs::read_to_string(&path) {
-                Ok(text) => match text.strip_prefix(&head) {
-                    Some(calls) => break calls.to_owned(),
-                    None => n += 1,
-                },
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => break String::new(),
-                Err(e) => return Err(Trouble::file("read", &path, &e)),
+        for n in 2.. {
+            if !path.exists() {
+                break;
             }
             path = folder.join(format!("{name}-{n}.jsonl"));
-        };
-        let mut kept = head;
-        for text in calls.split_inclusive('\n').filter(|text| text.ends_with('\n')) {
-            let Ok(Entry::Call(call)) = serde_json::from_str(text) else {
-                return Err(Trouble::new(format!(
-                    "`{}` has a line that is none of a shadow",
-                    path.display()
-                )));
-            };
-            if call.step < steps {
-                kept += text;
-                self.remember(&call);
-            }
         }
-        let written = File::create(&path).and_then(|mut file| {
-            file.write_all(kept.as_bytes())?;
-            Ok(file)
-        });
-        self.file = Some((written.map_err(|e| Trouble::file("write", &path, &e))?, path));
-        Ok(())
+        path
     }
 
     /// Asks it, and compares.
@@ -211,7 +213,8 @@ impl Shadow {
         let tally = &mut self.tally;
         tally.calls += 1;
         if let Some(failed) = &call.failed {
-            tally.failed = Some(format!("{failed} (step {}, round {})", call.step, call.round));
+            let place = format!(" (step {}, round {})", call.step, call.round);
+            tally.failed = Some(failed.trim_end_matches(&place).to_owned() + &place);
             return;
         }
         if !call.same {
@@ -248,9 +251,4 @@ fn asked(plan: &Plan) -> u64 {
         Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
         Action::Train(_) => 0,
     }
-}
-
-fn line(entry: &Entry) -> Result<String> {
-    let text = serde_json::to_string(entry).map_err(|e| Trouble::new(format!("no line of a shadow: {e}")))?;
-    Ok(text + "\n")
 }

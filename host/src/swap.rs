@@ -4,13 +4,15 @@
 //! A swap is done once a checkpoint is of the new config. Stopped before that, it never was; stopped after,
 //! the next process ends it.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_record::{Line, Swap, hex};
+use allot_sandbox::Policy;
 use sha2::{Digest as _, Sha256};
 
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, State};
 use crate::config;
 use crate::config::train::TrainConfig;
 use crate::keeper::Keeper;
@@ -21,6 +23,44 @@ use crate::{folder, shipped};
 /// The config to be in force, until it is.
 const NEXT: &str = "next.toml";
 
+/// What somebody wants changed of a run that goes on.
+pub struct Change {
+    /// The hash of the config in force until now.
+    before: String,
+    /// Whether a policy was named, so that another component may take over.
+    named: bool,
+}
+
+impl Change {
+    /// A change of the config with this text. `policy` is the one that was named, if one was.
+    pub fn of(text: &str, policy: Option<&str>) -> Self {
+        Self { before: hash(text.as_bytes()), named: policy.is_some() }
+    }
+
+    /// The hash of the config in force until now.
+    pub fn before(&self) -> &str {
+        &self.before
+    }
+
+    /// Whether a policy was named, so that another component may take over.
+    pub fn named(&self) -> bool {
+        self.named
+    }
+
+    /// Whether the config becomes another one by it.
+    pub fn of_config(&self, text: &str) -> bool {
+        hash(text.as_bytes()) != self.before
+    }
+
+    /// Whether anything becomes another by it: the config, or the component, which may be another one under
+    /// the same path.
+    pub fn is_one(&self, run: &Path, text: &str, policy: &Policy) -> Result<bool> {
+        let latest = Checkpoints::of(run, 1).latest()?;
+        let other = latest.is_some_and(|manifest| manifest.policy != policy.sha256());
+        Ok(self.of_config(text) || self.named && other)
+    }
+}
+
 /// Ends a swap that a stop cut short, or takes it back.
 pub fn settle(run: &Path) -> Result<()> {
     let next = run.join(NEXT);
@@ -30,7 +70,7 @@ pub fn settle(run: &Path) -> Result<()> {
         Err(e) => return Err(Trouble::file("read", &next, &e)),
     };
     match Checkpoints::of(run, 1).latest()? {
-        Some(manifest) if manifest.config == hex(&Sha256::digest(&text)) => replace(run, manifest.steps),
+        Some(manifest) if manifest.config == hash(&text) => replace(run, manifest.steps),
         _ => std::fs::remove_file(&next).map_err(|e| Trouble::file("remove", &next, &e)),
     }
 }
@@ -39,25 +79,46 @@ pub fn settle(run: &Path) -> Result<()> {
 pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Result<TrainConfig> {
     let mut config = kept.clone();
     if let Some(policy) = policy {
-        config.policy.become_other(policy);
-        // The path may hold another component by now, and shall: it was named anew.
-        config.policy.sha256 = None;
-        config.policy.settle()?;
+        // A path is the same one however it is written.
+        let mut other = config.policy.clone();
+        policy.clone_into(&mut other.source);
+        other.settle()?;
+        config.policy.become_other(&other.source);
     }
-    config.policy.settings.extend(config::typed(typed)?);
+    config.policy.settings.extend(config::typed(typed, "--set ")?);
     Ok(config)
+}
+
+/// Refuses a swap in a run that has nothing left to decide, and only has to end.
+pub fn has_room(state: &State, steps: u32) -> Result<()> {
+    let spent = State::books(&state.books)?.exhausted() && state.shelf.rollouts() == 0;
+    if state.steps < steps && !spent {
+        return Ok(());
+    }
+    let trouble = Trouble::new("the run only has to end, and has nothing left for another policy");
+    Err(trouble.hint("let it end first, without --policy and --set"))
 }
 
 /// Lets the policy at hand take over a world that was put back from a checkpoint of another.
 pub fn done(
     run: &Path,
+    change: &Change,
     prepared: &Prepared<'_>,
     world: &mut Trained<'_>,
     keeper: &mut Keeper<'_, '_>,
 ) -> Result<()> {
-    let next = run.join(NEXT);
     let text = folder::text(&prepared.config)?;
-    std::fs::write(&next, text).map_err(|e| Trouble::file("write", &next, &e))?;
+    // Of another build under the same path there is nothing to say but its hash, and the record has that.
+    let other = change.of_config(&text);
+    if other {
+        let next = run.join(NEXT);
+        // On the disk before a checkpoint counts on it.
+        let written = File::create(&next).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|e| Trouble::file("write", &next, &e))?;
+    }
     world.state = prepared.first_state().to_vec();
     let swap = Swap {
         step: world.steps,
@@ -68,22 +129,31 @@ pub fn done(
     };
     world.record.write(&Line::Swap(Box::new(swap)))?;
     keeper.save(world)?;
-    replace(run, world.steps)
+    if other { replace(run, world.steps) } else { Ok(()) }
 }
 
 /// Puts the new config in force. The one before is kept beside it.
 fn replace(run: &Path, steps: u32) -> Result<()> {
     let (next, place) = (run.join(NEXT), run.join("resolved.toml"));
-    let before = before(run, steps);
-    std::fs::copy(&place, &before).map_err(|e| Trouble::file("write", &before, &e))?;
+    let text = std::fs::read(&place).map_err(|e| Trouble::file("read", &place, &e))?;
+    let before = before(run, steps, &text);
+    if !before.exists() {
+        // As a whole or not at all.
+        std::fs::hard_link(&place, &before).map_err(|e| Trouble::file("write", &before, &e))?;
+    }
     std::fs::rename(&next, &place).map_err(|e| Trouble::file("write", &place, &e))
 }
 
-/// Where the config is kept that was in force until so many steps were done.
-fn before(run: &Path, steps: u32) -> PathBuf {
+/// Where the config is kept that was in force until so many steps were done. It may be there already, from a
+/// time that a stop cut short.
+fn before(run: &Path, steps: u32, text: &[u8]) -> PathBuf {
     (0..1000)
         .map(|n| if n == 0 { String::new() } else { format!("-{n}") })
         .map(|again| run.join(format!("until-step-{steps:06}{again}.toml")))
-        .find(|path| !path.exists())
+        .find(|path| std::fs::read(path).map_or(true, |kept| kept == text))
         .unwrap_or_else(|| run.join("until.toml"))
+}
+
+fn hash(text: &[u8]) -> String {
+    hex(&Sha256::digest(text))
 }

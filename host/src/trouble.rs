@@ -102,3 +102,12 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
+
+/// The signals that a policy wants or a run has.
+pub fn signals(names: &[String]) -> String {
+    match names {
+        [] => "no signals".to_owned(),
+        [one] => format!("the signal `{one}`"),
+        _ => format!("the signals {}", listed(names.iter().map(String::as_str))),
+    }
+}

@@ -20,7 +20,7 @@ pub struct Answer {
 }
 
 /// What a policy may ask to be measured for each rollout.
-pub const SIGNALS: [&str; 2] = ["mean_log_prob", "mean_entropy"];
+pub const SIGNALS: [&str; 2] = ["mean-log-prob", "mean-entropy"];
 
 /// How the engine works.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Engine for Native {
         let sample = |((prompt, position), answer): ((PromptId, u32), Answered)| {
             let log_prob: f64 = answer.log_probs.iter().map(|l| f64::from(*l)).sum();
             let signal = |name: &String| match name.as_str() {
-                "mean_log_prob" => (log_prob / answer.tokens.len() as f64) as f32,
+                "mean-log-prob" => (log_prob / answer.tokens.len() as f64) as f32,
                 _ => answer.entropy,
             };
             Sample {

@@ -115,11 +115,14 @@ impl Fold {
             Line::Call(call) => self.plan = Some(*call),
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
-            Line::Swap(swap) if swap.step as usize == self.history.steps.len() => {
+            Line::Swap(swap) if swap.step as usize == self.history.steps.len() && self.plan.is_none() => {
+                // One that decided nothing was none.
+                self.history.swaps.retain(|before| before.step != swap.step);
                 self.history.swaps.push(*swap);
             }
-            Line::Swap(swap) => {
-                return Err(format!("its policy changes in the middle of step {}", swap.step));
+            Line::Swap(_) => {
+                let step = self.history.steps.len();
+                return Err(format!("its policy changes in the middle of step {step}, or for another step"));
             }
             Line::End(end) => self.end(end, each),
         }

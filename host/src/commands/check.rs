@@ -89,7 +89,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     caps.check("the command line")?;
     let sandbox = source::sandbox(caps.caps())?;
     let policy = source::load(&sandbox, &command.policy, None, screen)?;
-    let typed = config::typed(&command.set)?;
+    let typed = config::typed(&command.set, "--set ")?;
     let settings = config::settings(policy.description(), &typed)?;
 
     let mut card = Card::default();

@@ -50,7 +50,8 @@ pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
     row("size", &format_args!("{} bytes", policy.size()));
     row("sha256", &policy.sha256());
     screen.say("\nin a config, this very one:\n\n[policy]");
-    screen.say(format_args!("use = {:?}", pushed.as_deref().unwrap_or(&command.policy)));
-    screen.say(format_args!("sha256 = {:?}", policy.sha256()));
+    let quoted = |text: &str| toml::Value::from(text);
+    screen.say(format_args!("use = {}", quoted(pushed.as_deref().unwrap_or(&command.policy))));
+    screen.say(format_args!("sha256 = {}", quoted(policy.sha256())));
     Ok(Verdict::Good)
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble, listed};
+use crate::trouble::{Result, Trouble, signals};
 use crate::{config, diff, shipped, source};
 use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 
@@ -78,13 +78,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let named = command.policy.clone().map_or_else(|| of_config(&command.record), Ok)?;
     let policy = source::load(&sandbox, &named, None, screen)?;
     if policy.description().signals != head.signals {
-        let list = |signals: &[String]| listed(signals.iter().map(String::as_str));
-        return Err(Trouble::new(format!(
-            "policy `{}` wants the signals {}; the record has {}",
-            policy.description().name,
-            list(&policy.description().signals),
-            list(&head.signals)
-        )));
+        let (description, has) = (policy.description(), signals(&head.signals));
+        let (name, wants) = (&description.name, signals(&description.signals));
+        return Err(Trouble::new(format!("policy `{name}` wants {wants}; the record has {has}")));
     }
     let begun = settings(command, &head.run.settings, &policy, Some(screen))?;
     let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() })?;
@@ -101,7 +97,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
             // The recorded policy began anew here, and so does the one asked.
             let settings = settings(command, &swap.settings, &policy, None)?;
             witness = Witness::new(&policy, Run { settings, ..head.run.clone() })?;
-            tally.swaps.push(swap.step);
+            if tally.swaps.last() != Some(&swap.step) {
+                tally.swaps.push(swap.step);
+            }
         }
         let Some(asked) = views.take(&line)? else { continue };
         let (step, round) = (asked.view.step, asked.view.round);
@@ -299,7 +297,7 @@ fn settings(
     screen: Option<&mut Screen<'_>>,
 ) -> Result<Vec<(String, Value)>> {
     let description = policy.description();
-    let typed = config::typed(&command.set)?;
+    let typed = config::typed(&command.set, "--set ")?;
     let mut settings = config::settings(description, &typed)?;
     let mut defaults = Vec::new();
     for (name, value) in &mut settings {

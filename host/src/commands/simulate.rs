@@ -11,12 +11,11 @@ use crate::config::BudgetConfig;
 use crate::config::simulate::SimulateConfig;
 use crate::run::{Course, Go, Rest, Scores};
 use crate::screen::Screen;
-use crate::shadow::Shadow;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::trouble::{Result, Trouble};
-use crate::{folder, interrupt, run, source};
+use crate::{folder, interrupt, run, shadow, source};
 use allot_record::StepEnd;
 
 /// Run a policy in the coin-flip world, in seconds
@@ -60,11 +59,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let sandbox = source::sandbox(config.policy.caps.caps())?;
     let policy = source::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref(), screen)?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
-    for typed in &command.shadows {
-        let name = typed.split(',').next().unwrap_or_default();
-        let loaded = source::load(&sandbox, name, None, screen)?;
-        simulation.world.policy.shadows.push(Shadow::new(typed, loaded, &policy, &simulation.run)?);
-    }
+    simulation.world.policy.shadows =
+        shadow::all(&command.shadows, &sandbox, &policy, &simulation.run, screen)?;
     let folder =
         if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
     let _held = match (held, &folder) {
@@ -77,7 +73,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
-        simulation.world.policy.shadows.iter_mut().try_for_each(|shadow| shadow.keep(folder, 0))?;
+        simulation.world.policy.keep(folder, 0)?;
     }
 
     let description = policy.description();
@@ -155,6 +151,6 @@ fn resolve(command: &Simulate) -> Result<SimulateConfig> {
     if let Some(seed) = command.seed {
         config.run.seed = seed;
     }
-    config.policy.settings.extend(config::typed(&command.set)?);
+    config.policy.settings.extend(config::typed(&command.set, "--set ")?);
     Ok(config)
 }

@@ -17,11 +17,11 @@ use crate::keeper::{Keeper, Place};
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
-use crate::shadow::Shadow;
 use crate::step::Stop;
+use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{folder, interrupt, resume, source, swap};
+use crate::{folder, interrupt, resume, shadow, source, swap};
 use allot_record::{Line, Record, hex};
 
 /// Train a language model under a policy
@@ -69,15 +69,16 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     if let Some(run) = &command.resume {
         swap::settle(run)?;
     }
-    let Resolved { config, text, swapped } = resolve(command)?;
+    let Resolved { mut config, mut text, mut change } = resolve(command)?;
     if let Some(run) = &command.resume
-        && resume::over(run, &config, command.json, screen)?
+        && let Some(over) = resume::over(run, &config)?
     {
-        return match &swapped {
-            None => Ok(Verdict::Good),
-            Some(_) => Err(Trouble::new("a run that is over has nothing left for another policy")
-                .hint("begin a run with that policy, and report both: allot report RUN RUN")),
-        };
+        if change.is_some_and(|change| change.of_config(&text)) {
+            let trouble = Trouble::new("a run that is over has nothing left for another policy");
+            return Err(trouble.hint("begin a run with that policy, and report both: allot report RUN RUN"));
+        }
+        over.show(run, command.json, screen);
+        return Ok(Verdict::Good);
     }
     if let Some(out) = command.out.as_deref().filter(|out| out.join("resolved.toml").exists()) {
         let out = out.display();
@@ -87,10 +88,20 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         );
     }
     let sandbox = source::sandbox(config.policy.caps.caps())?;
-    let policy = source::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref(), screen)?;
+    // A path that was named anew may hold another component by now, and shall.
+    let demanded = config.policy.sha256.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
+    let policy = source::load(&sandbox, &config.policy.source, demanded, screen)?;
+    if let (Some(run), Some(asked)) = (&command.resume, &change) {
+        config.policy.sha256 = config.policy.sha256.filter(|sha256| sha256 == policy.sha256());
+        text = folder::text(&config)?;
+        if !asked.is_one(run, &text, &policy)? {
+            let name = &policy.description().name;
+            screen.tell(format_args!("policy `{name}` is in force already, with these settings"));
+            change = None;
+        }
+    }
     let prepared = Prepared::new(config, &policy)?;
-    let shadows =
-        command.shadows.iter().map(|one| shadow(one, &prepared, screen)).collect::<Result<Vec<_>>>()?;
+    let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
         prepared.problems.notes.iter().for_each(|note| screen.tell(format_args!("note: {note}")));
     }
@@ -128,7 +139,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     };
     let _held = if held.is_some() { held } else { folder::lock(&folder)? };
     let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
-    go(command, &prepared, (world, evaluation), (&place, swapped.as_deref()), (stop, screen))
+    go(command, &prepared, (world, evaluation), (&place, change.as_ref()), (stop, screen))
 }
 
 /// The run itself, from its start or from its last checkpoint.
@@ -136,23 +147,26 @@ fn go(
     command: &Train,
     prepared: &Prepared<'_>,
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
-    (place, swapped): (&Place<'_>, Option<&str>),
+    (place, change): (&Place<'_>, Option<&Change>),
     (stop, screen): (Arc<AtomicBool>, &mut Screen<'_>),
 ) -> Result<Verdict> {
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
     let found = match &command.resume {
-        Some(run) => resume::last(run, config, place, prepared, swapped, screen)?,
+        Some(run) => resume::last(run, config, place, prepared, change, screen)?,
         None => None,
     };
-    if found.is_none() && swapped.is_some() {
+    if found.is_none() && change.is_some() {
         let trouble = Trouble::new("the run has no checkpoint yet at which another policy could take over");
         return Err(trouble.hint("go on with it without --policy and --set, or begin a run with that policy"));
     }
     let (steps, budget) = (config.run.steps, config.budget);
     let mut keeper = if let Some(checkpoint) = found {
         let mut state = checkpoint::state(&checkpoint)?;
+        if change.is_some() {
+            swap::has_room(&state, steps)?;
+        }
         prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
         screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
         let done = Done { steps: state.steps, spent: world.books.spent(), measured: world.meter.measured() };
@@ -161,8 +175,8 @@ fn go(
         let kept = (checkpoint, state);
         let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
         world.record = record;
-        if swapped.is_some() {
-            swap::done(place.folder, prepared, &mut world, &mut keeper)?;
+        if let Some(change) = change {
+            swap::done(place.folder, change, prepared, &mut world, &mut keeper)?;
             let name = &prepared.policy.description().name;
             keeper.progress.tell(format_args!("policy `{name}` takes over from step {} on", world.steps));
         }
@@ -185,8 +199,7 @@ fn go(
         keeper
     };
 
-    let steps = world.steps;
-    world.policy.shadows.iter_mut().try_for_each(|shadow| shadow.keep(place.folder, steps))?;
+    world.policy.keep(place.folder, world.steps)?;
     let every = config.evaluation.when("the config")?;
     let rest = runtime.block_on(run::run(&prepared.run, &mut world, every, &mut keeper));
     for shadow in &world.policy.shadows {
@@ -226,27 +239,20 @@ fn go(
     }
 }
 
-/// A policy that looks on.
-fn shadow(typed: &str, prepared: &Prepared<'_>, screen: &mut Screen<'_>) -> Result<Shadow> {
-    let sandbox = source::sandbox(prepared.config.policy.caps.caps())?;
-    let name = typed.split(',').next().unwrap_or_default();
-    Shadow::new(typed, source::load(&sandbox, name, None, screen)?, prepared.policy, &prepared.run)
-}
-
 /// The config in force.
 struct Resolved {
     config: TrainConfig,
     /// Its text, as it is written down.
     text: String,
-    /// The hash of the run's config until now, where another policy takes over.
-    swapped: Option<String>,
+    /// What is to be changed of a run that goes on.
+    change: Option<Change>,
 }
 
 fn resolve(command: &Train) -> Result<Resolved> {
     let Some(run) = &command.resume else {
         let path = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
         let config = given(command, path)?;
-        return Ok(Resolved { text: folder::text(&config)?, config, swapped: None });
+        return Ok(Resolved { text: folder::text(&config)?, config, change: None });
     };
     let path = run.join("resolved.toml");
     let text = config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
@@ -257,11 +263,12 @@ fn resolve(command: &Train) -> Result<Resolved> {
             return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
         }
     } else if command.policy.is_some() || !command.set.is_empty() {
-        let config = swap::config(&kept, command.policy.as_deref(), &command.set)?;
-        let swapped = Some(hex(&Sha256::digest(&text)));
-        return Ok(Resolved { text: folder::text(&config)?, config, swapped });
+        let named = command.policy.as_deref();
+        let config = swap::config(&kept, named, &command.set)?;
+        let change = Some(Change::of(&text, named));
+        return Ok(Resolved { text: folder::text(&config)?, config, change });
     }
-    Ok(Resolved { config: kept, text, swapped: None })
+    Ok(Resolved { config: kept, text, change: None })
 }
 
 /// A config with what was typed on top of it.
@@ -273,7 +280,7 @@ fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
     if let Some(seed) = command.seed {
         config.run.seed = seed;
     }
-    config.policy.settings.extend(config::typed(&command.set)?);
+    config.policy.settings.extend(config::typed(&command.set, "--set ")?);
     config.settle()?;
     Ok(config)
 }

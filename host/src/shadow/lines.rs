@@ -1,0 +1,100 @@
+//! The lines of a shadow's file, and files that are cut back with their run.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use allot_allocation::{Plan, Value};
+use allot_record::PolicyStamp;
+use serde::{Deserialize, Serialize};
+
+use crate::trouble::{Result, Trouble};
+
+/// A line of its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum Entry {
+    /// Which policy it is. The first line.
+    Head {
+        /// The policy.
+        policy: PolicyStamp,
+        /// Its settings in force.
+        settings: Vec<(String, Value)>,
+    },
+    /// What it would have done.
+    Call(Call),
+}
+
+/// A call of a shadow.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Call {
+    pub step: u32,
+    pub round: u32,
+    /// Whether it decides as the live policy did, metrics left out.
+    pub same: bool,
+    /// Rollouts that its plan asks for.
+    pub asked: u64,
+    /// Rollouts that the live plan asks for.
+    pub live: u64,
+    /// Its plan, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+    /// What it remembers, in hexadecimal, where that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Why there is no plan, or none that keeps the rules. It is asked no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// What it logged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
+}
+
+/// The shadows' files in a folder.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Trouble::file("read", folder, &e)),
+    };
+    let all = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(all.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect())
+}
+
+/// Cuts off a shadow's file what comes after the first `steps` steps; gives its head and the calls that stay.
+/// One whose head is not whole goes away.
+pub(super) fn cut(path: &Path, steps: u32) -> Result<Option<(String, Vec<Call>)>> {
+    let failed = |e| Trouble::file("read", path, &e);
+    let mut lines = BufReader::new(File::open(path).map_err(failed)?);
+    let (mut head, mut calls, mut bytes) = (None, Vec::new(), 0);
+    let mut text = Vec::new();
+    while lines.read_until(b'\n', &mut text).map_err(failed)? > 0 && text.ends_with(b"\n") {
+        match serde_json::from_slice(&text) {
+            Ok(Entry::Head { .. }) if head.is_none() => {
+                head = Some(String::from_utf8_lossy(&text).into_owned());
+            }
+            Ok(Entry::Call(call)) if head.is_some() && call.step < steps => {
+                calls.push(Call { plan: None, ..call });
+            }
+            Ok(Entry::Call(_)) if head.is_some() => break,
+            _ => {
+                let what = format!("`{}` has a line that is none of a shadow", path.display());
+                return Err(Trouble::new(what).hint("put back what was changed, or remove the file"));
+            }
+        }
+        bytes += text.len() as u64;
+        text.clear();
+    }
+    let Some(head) = head else {
+        std::fs::remove_file(path).map_err(|e| Trouble::file("remove", path, &e))?;
+        return Ok(None);
+    };
+    let file = File::options().write(true).open(path).and_then(|file| file.set_len(bytes));
+    file.map_err(|e| Trouble::file("write", path, &e))?;
+    Ok(Some((head, calls)))
+}
+
+pub(super) fn line(entry: &Entry) -> Result<String> {
+    let text = serde_json::to_string(entry).map_err(|e| Trouble::new(format!("no line of a shadow: {e}")))?;
+    Ok(text + "\n")
+}
