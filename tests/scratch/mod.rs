@@ -40,7 +40,12 @@ impl Scratch {
     /// What the program prints: standard output, then standard error, then the exit code.
     pub fn allot(&self, args: &[&str]) -> String {
         let done = self.command(args).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        // That it takes a while to load is said where it does: that hangs on the machine and what it did before.
+        let waits = |line: &&str| !line.starts_with("compiling `");
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            text.split_inclusive('\n').filter(waits).collect::<String>().trim_end().to_owned()
+        };
         let parts = [
             text(&done.stdout),
             text(&done.stderr),

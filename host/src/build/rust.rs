@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-use super::{Built, output};
+use super::{Built, output, version};
 use crate::component::{self, CONTRACT};
 use crate::trouble::{Result, Trouble};
 use allot_record::hex;
@@ -19,6 +19,9 @@ pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
         return Err(Trouble::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
+    }
+    if version(Command::new("cargo").arg("--version")).is_none() {
+        return Err(Trouble::new("there is no `cargo`, which builds Rust").hint("https://rustup.rs"));
     }
     let metadata = output(
         Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder),

@@ -11,9 +11,11 @@ listen(write);
 // would end in an `unreachable` with no words.
 const unreachable = globalThis.setTimeout;
 globalThis.performance.now = () => 0;
-globalThis.setTimeout = globalThis.setInterval = () => {
-  throw new Error("a policy has no timers: a decision has nothing to wait for");
-};
+for (const timer of ["setTimeout", "setInterval"]) {
+  globalThis[timer] = () => {
+    throw new Error(`a policy has no \`${timer}\`: a decision has nothing to wait for`);
+  };
+}
 
 /** The component's `allocator` for a policy: `export const allocator = allocatorOf(policy)`. */
 export function allocatorOf(policy) {

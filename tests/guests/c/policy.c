@@ -10,6 +10,18 @@ void describe(allot_description *self) {
   allot_set(self, "how", allot_string("fine"), "What to do in `decide`.");
 }
 
+static const char *const ways[] = {"fine",  "panic", "assert",  "libc-assert", "abort",  "print",
+                                   "flood", "null",  "recurse", "loop",        "grow", "give-up"};
+
+bool begin(const allot_run *run, allot_bytes *state, allot_error *error) {
+  (void)state; // nothing to remember
+  allot_text how;
+  if (!allot_get_text(run, "how", &how, error)) return false;
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+    if (allot_is(how, ways[i])) return true;
+  return allot_bad_setting(error, "how", allot_c(allot_words("there is no way `", allot_c(how), "`", NULL)));
+}
+
 // Volatile, so that no compiler sees what comes of it.
 static volatile uint32_t far = 0xFFFFFFF0;
 static volatile bool forever = true;
@@ -42,6 +54,7 @@ bool decide(const allot_run *run, const allot_bytes *state, const allot_view *vi
   allot_text how;
   if (!allot_get_text(run, "how", &how, error)) return false;
   go_wrong(how);
+  if (allot_is(how, "give-up")) return allot_give_up(error, "the data set is not for this policy");
 
   *plan = allot_train();
   if (view->round > 0 || !allot_can_sample(view)) return true;

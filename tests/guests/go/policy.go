@@ -3,10 +3,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"math/rand"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +23,17 @@ var policy = allot.Policy[settings, allot.None]{
 	Name:    "faults",
 	Version: "0.1.0",
 	Summary: "goes wrong in the way that is asked for",
+	Begin:   begin,
 	Decide:  decide,
+}
+
+const ways = "fine panic index nil loop grow recurse exit print flood wait clock give-up"
+
+func begin(set settings, _ *allot.Run) (allot.None, error) {
+	if !slices.Contains(strings.Fields(ways), set.How) {
+		return allot.None{}, allot.BadSetting("how", "there is no way `"+set.How+"`")
+	}
+	return allot.None{}, nil
 }
 
 var (
@@ -83,6 +95,9 @@ func world(plan allot.Plan) allot.Plan {
 
 func decide(set settings, run *allot.Run, _ *allot.None, view *allot.View) (allot.Plan, error) {
 	goWrong(set.How)
+	if set.How == "give-up" {
+		return allot.Plan{}, errors.New("the data set is not for this policy")
+	}
 	plan := allot.Train()
 	if view.Round == 0 && view.CanSample() {
 		var requests []allot.Request

@@ -1,0 +1,165 @@
+//! `docs/writing-a-policy.md`: every command on it works as it stands.
+//!
+//! A block of `sh` under `## In LANGUAGE` is run, in the order of the page, in one folder for each language; one
+//! that is marked `sh run` elsewhere too, in one folder for all of them. After `<!-- install -->` comes what the
+//! tests' tools are installed by already, after `<!-- shown -->` what takes a run of hours or an account.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use allot::language::Language;
+
+use crate::{scratch, tools};
+
+/// A block of commands.
+struct Block {
+    /// The heading above it, of the second level.
+    heading: String,
+    /// What follows the three backticks.
+    kind: String,
+    /// The comment in the line before, without its marks.
+    mark: String,
+    text: String,
+}
+
+/// The page, if there is one, and its blocks of commands.
+fn page() -> Option<Vec<Block>> {
+    let text = fs::read_to_string(scratch::root().join("docs/writing-a-policy.md")).ok()?;
+    let (mut heading, mut mark, mut blocks) = (String::new(), String::new(), Vec::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(title) = line.strip_prefix("## ") {
+            title.clone_into(&mut heading);
+        }
+        if let Some(kind) = line.strip_prefix("```") {
+            let text: String =
+                lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
+            if kind.split(' ').next() == Some("sh") {
+                blocks.push(Block {
+                    heading: heading.clone(),
+                    kind: kind.to_owned(),
+                    mark: mark.clone(),
+                    text,
+                });
+            }
+        }
+        let comment = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        comment.unwrap_or_default().clone_into(&mut mark);
+    }
+    Some(blocks)
+}
+
+fn heading(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "In Rust",
+        Language::Python => "In Python",
+        Language::Js => "In JavaScript",
+        Language::C => "In C",
+        Language::Go => "In Go",
+    }
+}
+
+/// A folder in which the page's commands find what they name.
+struct Checkout {
+    folder: PathBuf,
+    /// The search path for programs there.
+    path: std::ffi::OsString,
+    _lock: File,
+}
+
+impl Checkout {
+    /// Always the same folder, one user at a time: in another cargo would build Rust's own library anew.
+    fn new(of: &str) -> Self {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages");
+        fs::create_dir_all(&home).unwrap();
+        let lock = File::create(home.join(format!("page-{of}.lock"))).unwrap();
+        lock.lock().unwrap();
+        let folder = home.join(format!("page-{of}"));
+        let _ = fs::remove_dir_all(&folder);
+
+        let (bin, configs) = (folder.join("bin"), folder.join("configs"));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir(&configs).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_allot"), bin.join("allot")).unwrap();
+        for entry in fs::read_dir(scratch::root().join("configs")).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, configs.join(path.file_name().unwrap())).unwrap();
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
+        Self { folder, path, _lock: lock }
+    }
+
+    fn run(&self, block: &Block) {
+        let mut bash = Command::new("bash");
+        bash.args(["-euo", "pipefail", "-c", &block.text]).current_dir(&self.folder).env("PATH", &self.path);
+        // Components of interpreters are built anew each time, and large: their compiled code goes with the folder.
+        bash.env("ALLOT_CACHE", self.folder.join("cache")).env("CARGO_TARGET_DIR", tools::cargo_target());
+        let done = bash.stdin(Stdio::null()).output().unwrap();
+        let said =
+            [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(done.status.success(), "under `{}`:\n{}\n{said}", block.heading, block.text);
+    }
+}
+
+impl Drop for Checkout {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn every_command_works(language: Language) {
+    let Some(page) = page() else { return };
+    let blocks: Vec<Block> = page.into_iter().filter(|block| block.heading == heading(language)).collect();
+    assert!(blocks.len() > 2, "`{}` has {} blocks", heading(language), blocks.len());
+    if tools::missing(language) {
+        return;
+    }
+    let checkout = Checkout::new(crate::name(language));
+    for block in blocks.iter().filter(|block| block.mark != "install") {
+        assert_eq!((block.kind.as_str(), block.mark.as_str()), ("sh", ""), "{}", block.text);
+        checkout.run(block);
+    }
+    assert!(checkout.folder.join("rookie-compared/report/index.html").is_file());
+}
+
+in_each_language!(every_command_works);
+
+#[test]
+fn every_command_in_rust_works() {
+    every_command_works(Language::Rust);
+}
+
+#[test]
+fn every_command_for_all_languages_works() {
+    let Some(page) = page() else { return };
+    let checkout = Checkout::new("all");
+    let languages = Language::ALL.map(heading);
+    for block in page.iter().filter(|block| !languages.contains(&block.heading.as_str())) {
+        if block.kind == "sh run" {
+            checkout.run(block);
+        } else {
+            assert_eq!(block.mark, "shown", "neither run nor marked as shown:\n{}", block.text);
+        }
+    }
+}
+
+#[test]
+fn what_the_page_installs_is_what_the_tests_use() {
+    let Some(page) = page() else { return };
+    let pinned = fs::read_to_string(scratch::root().join(".ci/toolchains")).unwrap();
+    let installs: Vec<&Block> = page.iter().filter(|block| block.mark == "install").collect();
+    assert_eq!(installs.len(), 5);
+    // `package==1.2.3` of pip, `package@1.2.3` of npm.
+    let version = |word: &&str| {
+        let number = word.rsplit_once("==").or_else(|| word.rsplit_once('@')).map(|(_, number)| number);
+        number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let words = installs.iter().flat_map(|block| block.text.split_whitespace()).filter(version);
+    let words: Vec<&str> = words.collect();
+    assert!(words.len() >= 5, "{words:?}");
+    for word in words {
+        assert!(pinned.contains(word), "`{word}` is not in .ci/toolchains");
+    }
+}
