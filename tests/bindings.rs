@@ -1,5 +1,6 @@
-//! The SDKs' committed bindings are what wit-bindgen makes of the contract. They are committed so that an author's
-//! build needs neither the generator nor its minutes. Python and JavaScript have none: their tools make them.
+//! The SDKs' committed bindings are what wit-bindgen makes of the contract. They are committed so that an
+//! author's build needs neither the generator nor its minutes. Python and JavaScript have none: their tools
+//! make them, over classes that are held against the contract here.
 //!
 //! After a change of the WIT: `ALLOT_BLESS=1 cargo test --release --test bindings`.
 
@@ -80,4 +81,48 @@ fn go_bindings_match_the_contract() {
     };
     assert!(files.iter().count() > 4);
     committed(files.iter().map(|(name, bytes)| (folder.join(name), ours(bytes))));
+}
+
+/// The contract's records that a policy is shown have these fields, as a language spells them, in its SDK.
+fn shown_alike(file: &str, open: impl Fn(&str) -> String, indent: &str, spelled: impl Fn(&str) -> String) {
+    let mut resolve = wit_parser::Resolve::default();
+    resolve.push_path(root().join("wit/allocation.wit")).expect("the contract parses");
+    let text = std::fs::read_to_string(root().join(file)).expect("the SDK is there");
+    for kind in ["run", "view", "budget", "prompt", "past", "group"] {
+        let (_, known) = resolve
+            .types
+            .iter()
+            .find(|(_, known)| known.name.as_deref() == Some(kind))
+            .expect("the contract has it");
+        let wit_parser::TypeDefKind::Record(record) = &known.kind else { panic!("`{kind}` is a record") };
+        let fields: Vec<String> = record.fields.iter().map(|field| spelled(&field.name)).collect();
+
+        let class = format!("{}{}", kind[..1].to_uppercase(), &kind[1..]);
+        let (_, body) = text.split_once(&open(&class)).unwrap_or_else(|| panic!("{file} has no {class}"));
+        let ends = |line: &&str| line.is_empty() || line.starts_with(' ');
+        let lines = body.lines().skip(1).take_while(ends).filter_map(|line| line.strip_prefix(indent));
+        let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let ours: Vec<&str> = lines
+            .filter_map(|line| line.split_once(": "))
+            .filter_map(|(field, _)| field.chars().all(name).then_some(field))
+            .collect();
+        assert_eq!(ours, fields, "{file}: {class}");
+    }
+}
+
+#[test]
+fn views_in_python_have_the_contract_s_fields() {
+    let file = "policies/sdk/python/allot_policy/view.py";
+    shown_alike(file, |class| format!("\nclass {class}:"), "    ", |field| field.replace('-', "_"));
+}
+
+#[test]
+fn views_in_javascript_have_the_contract_s_fields() {
+    let camel = |field: &str| {
+        let mut words = field.split('-').map(str::to_owned);
+        let first = words.next().unwrap_or_default();
+        first + &words.map(|word| word[..1].to_uppercase() + &word[1..]).collect::<String>()
+    };
+    let file = "policies/sdk/js/types.d.ts";
+    shown_alike(file, |class| format!("export interface {class} {{"), "  ", camel);
 }

@@ -1,5 +1,6 @@
 //! The program's commands, a file each.
 
+mod bench;
 mod build;
 mod check;
 mod compare;
@@ -46,6 +47,8 @@ enum Command {
     Pretrain(pretrain::Pretrain),
     /// Ask a policy again what a recorded run asked, and show where it differs
     Replay(replay::Replay),
+    /// Measure sampling and learning, here and in a peer, by turns
+    Bench(bench::Bench),
     /// Start a policy of your own
     New(new::New),
     /// Make a component of a policy's project, or of a core Wasm module
@@ -83,6 +86,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::Simulate(command) => simulate::run(&command, screen),
         Command::Pretrain(command) => pretrain::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),
+        Command::Bench(command) => bench::run(&command, screen),
         Command::New(command) => new::run(&command, screen),
         Command::Build(command) => build::run(&command, screen),
         Command::Pack(command) => pack::run(&command, screen),

@@ -4,6 +4,7 @@
 //! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
 //! plan. [`step`](step::step) is the whole of it on two screens.
 
+pub mod bench;
 pub mod build;
 pub mod chat;
 pub mod checkpoint;

@@ -126,9 +126,22 @@ fn in_python() {
         ValueError: invalid literal for int() with base 10: 'step 0'
 
     recurse:
-    error: in step 0, round 0 policy `faulty` ran out of fuel: more than 1000000000 Wasm instructions in one call
-
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
+        Traceback (most recent call last):
+          File "policy.py", line 57, in decide
+            descend(0)
+            ~~~~~~~^^^
+          File "policy.py", line 101, in descend
+            return 1 + descend(depth + 1)
+                       ~~~~~~~^^^^^^^^^^^
+          File "policy.py", line 101, in descend
+            return 1 + descend(depth + 1)
+                       ~~~~~~~^^^^^^^^^^^
+          File "policy.py", line 101, in descend
+            return 1 + descend(depth + 1)
+                       ~~~~~~~^^^^^^^^^^^
+          [Previous line repeated 993 more times]
+        RecursionError: maximum recursion depth exceeded
 
     exit:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:

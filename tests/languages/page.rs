@@ -1,8 +1,8 @@
 //! `docs/writing-a-policy.md`: every command on it works as it stands.
 //!
-//! A block of `sh` under `## In LANGUAGE` is run, in the order of the page, in one folder for each language; one
-//! that is marked `sh run` elsewhere too, in one folder for all of them. After `<!-- install -->` comes what the
-//! tests' tools are installed by already, after `<!-- shown -->` what takes a run of hours or an account.
+//! A block of `sh` under `## In LANGUAGE` is run, in the order of the page, in one folder for each language;
+//! one that is marked `sh run` elsewhere too, in one folder for all of them. After `<!-- install -->` comes
+//! what the tests' tools are installed by already, after `<!-- shown -->` what takes hours or an account.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Checkout {
     fn run(&self, block: &Block) {
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", &block.text]).current_dir(&self.folder).env("PATH", &self.path);
-        // Components of interpreters are built anew each time, and large: their compiled code goes with the folder.
+        // A component of an interpreter is another after each build, and large: its code goes with the folder.
         bash.env("ALLOT_CACHE", self.folder.join("cache")).env("CARGO_TARGET_DIR", tools::cargo_target());
         let done = bash.stdin(Stdio::null()).output().unwrap();
         let said =

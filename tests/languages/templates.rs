@@ -1,5 +1,5 @@
-//! What `allot new` starts, in each language: it passes its own tests, it builds, it passes its check, and all of
-//! them are one policy.
+//! What `allot new` starts, in each language: it passes its own tests, it builds, it passes its check, and
+//! all of them are one policy.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn fresh(language: Language) -> Option<Scratch> {
     let scratch = Scratch::new();
     let lang = crate::name(language);
     let said = scratch.allot(&["new", "fresh", "--lang", lang]);
-    assert_eq!(said, "./fresh is ready; its README has the three commands\nexit code 0");
+    assert_eq!(said, "./fresh is ready; its README has the commands\nexit code 0");
     let component = tools::component(&format!("template-{lang}"), &scratch.path().join("fresh"), language);
     scratch.write("fresh.wasm", component);
     scratch.write("run.toml", CONFIG);

@@ -212,3 +212,30 @@ fn what_can_not_be_packed_is_told() {
     exit code 2
     ");
 }
+
+#[test]
+fn a_bench_tells_every_round() {
+    let scratch = Scratch::new();
+    let small = ["--rounds", "2", "--threads", "1", "--batch", "1,3"];
+    let bench = |more: &[&str]| {
+        let done = scratch.command(&[&["bench"], more, &small[..]].concat()).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        (serde_json::from_slice::<serde_json::Value>(&done.stdout), told)
+    };
+    for (work, shape, tokens) in
+        [("decode", ["--tokens", "4", "--prompt", "2"], [4, 12]), ("train", ["--tokens", "5", "--json"], [4, 12])]
+    {
+        let json: &[&str] = if work == "decode" { &["--json"] } else { &[] };
+        let told = bench(&[&[work], &shape[..], json].concat()).0.unwrap();
+        let measured = told["measured"].as_array().unwrap();
+        assert_eq!(measured.len(), 2, "{told}");
+        for (one, tokens) in measured.iter().zip(tokens) {
+            assert_eq!((&one["work"], &one["tokens_a_round"]), (&work.into(), &tokens.into()));
+            let seconds: Vec<f64> = one["here"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
+            assert!(seconds.len() == 2 && seconds.iter().all(|s| *s > 0.0), "{one}");
+            assert_eq!(one["peer"], serde_json::json!([]));
+        }
+    }
+    let (_, told) = bench(&["decode", "--tokens", "9000"]);
+    assert!(told.starts_with("error: 9032 tokens are more than the model's context has"), "{told}");
+}

@@ -11,11 +11,13 @@ mod head;
 pub(crate) mod kernels;
 mod lora;
 mod memory;
+mod panels;
 mod pass;
 mod saved;
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use gemm::Parallelism;
 use rayon::prelude::*;
@@ -34,7 +36,7 @@ pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
 use crate::core::{Core, Loss};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, Rotations, Weights};
-use decode::Decode;
+use decode::{Decode, Laid};
 use pass::{How, Pass};
 
 /// Bytes that the gradients of all threads together may take; past that, threads share one.
@@ -48,6 +50,8 @@ pub struct Cpu {
     /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
     reference: Option<Vec<f32>>,
     rotations: Rotations,
+    /// The weights as sampling reads them, until they change.
+    laid: OnceLock<Laid>,
     moments: Moments,
     /// One for each slice of a batch.
     gradients: Vec<Vec<f32>>,
@@ -100,6 +104,7 @@ impl Cpu {
             base,
             adapters,
             reference,
+            laid: OnceLock::new(),
             moments: Moments::default(),
             gradients: Vec::new(),
             passes: Vec::new(),
@@ -120,9 +125,11 @@ impl Cpu {
 
     /// Samples all answers, in the order of the requests; `rows` at a time.
     pub fn sample(&self, requests: &[Request<'_>], stops: &[u32], rows: usize) -> Vec<Answered> {
-        let decode =
-            Decode { weights: self.view(), rotations: &self.rotations, stops, rows, threads: self.threads };
-        self.pool.install(|| decode.run(requests))
+        let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
+        self.pool.install(|| {
+            let laid = self.laid.get_or_init(|| Laid::of(weights));
+            Decode { weights, laid, rotations, stops, rows, threads }.run(requests)
+        })
     }
 
     /// What the model thinks of each answer's tokens; under the reference if that is asked for.
@@ -155,6 +162,8 @@ impl Cpu {
         manner: Manner,
         loss: impl Fn(usize, &[Thought]) -> Vec<f32> + Sync,
     ) {
+        // The weights are about to change, and this takes room for them all.
+        self.laid.take();
         let slices = self.slices();
         let trained = self.trained().len();
         self.passes.resize_with(slices, Pass::default);
@@ -183,6 +192,7 @@ impl Cpu {
     /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their
     /// norm before it was cut. Where that is not finite nothing changes.
     pub fn step(&mut self, config: &OptimizerConfig, rate: f64) -> f64 {
+        self.laid.take();
         let Self { base, adapters, gradients, moments, pool, .. } = self;
         let trained = adapters.as_mut().map_or(base, |(_, numbers)| numbers);
         pool.install(|| moments.step(trained, gradients, config, rate))
@@ -195,6 +205,7 @@ impl Cpu {
 
     /// Puts back what was trained, and the optimizer's moments.
     pub fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
+        self.laid.take();
         match &mut self.adapters {
             Some((_, numbers)) => *numbers = trained,
             None => self.base = trained,

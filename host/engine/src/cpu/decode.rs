@@ -1,34 +1,66 @@
 //! Sampling many answers at once on the CPU.
 //!
-//! A prompt is read once, and all its answers share what was read. Answers are made a token at a time
-//! in tiles of [`TILE`] rows, one tile a thread; a finished answer leaves its row to the next. A row's
-//! numbers depend on its own tokens alone, to the last bit: every matrix product has the same
-//! shape whatever else is being sampled, so batch size and order change nothing.
+//! A prompt is read once, and all its answers share what was read, the first token's logits included. Answers
+//! are made a token at a time; a finished answer leaves its row to the next. A row's numbers depend on its own
+//! tokens alone, to the last bit: products with [`Panels`] are the same for any number of rows and threads, so
+//! batch size and order change nothing.
+//!
+//! Threads share the rows where the weights stay in the cache, or where there are rows enough for all; else
+//! they share each product, so that the weights come from memory once a token and not once a thread.
 
 use std::sync::Arc;
 
 use gemm::Parallelism;
 use rayon::prelude::*;
 
+use super::arena::{BlockPlaces, Linear};
 use super::attention::attend_one;
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
-use super::head::Head;
 use super::kernels::{norm, rotate, swiglu};
-use super::lora::Place;
+use super::panels::Panels;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
-use crate::sampler::Sampling;
 
-/// Rows of a tile.
-pub const TILE: usize = 32;
+/// Rows that a thread takes at once: their numbers stay in its cache.
+const TILE: usize = 64;
+/// Rows that all threads share the products of.
+const SHARED: usize = 256;
+/// Bytes of weights that stay in a core's cache.
+const NEAR: usize = 4 << 20;
+
+/// The model's weights as sampling reads them.
+pub struct Laid {
+    /// Of each block: query, key and value; output; gate and up; down.
+    blocks: Vec<[Panels; 4]>,
+    head: Panels,
+}
+
+impl Laid {
+    /// Lays them out, adapters merged.
+    pub fn of(weights: Weights<'_>) -> Self {
+        let arena = weights.arena;
+        let merged = weights.adapters.map(|(adapters, numbers)| {
+            let mut merged = weights.base.to_vec();
+            adapters.merge(numbers, arena, &mut merged);
+            merged
+        });
+        let numbers = merged.as_deref().unwrap_or(weights.base);
+        let linear = |l: &Linear| Panels::of(&numbers[l.weight.clone()], l.rows, l.cols);
+        let block = |b: &BlockPlaces| [&b.qkv, &b.out, &b.gate_up, &b.down].map(linear);
+        Self {
+            blocks: arena.blocks.iter().map(block).collect(),
+            head: Panels::of(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden),
+        }
+    }
+}
 
 /// What was read of a prompt.
 struct Prefix {
     /// Keys and values of each block, `[T, KV]` each.
     blocks: Vec<(Vec<f32>, Vec<f32>)>,
     tokens: usize,
-    /// The final stream at the prompt's last token, `[D]`.
-    last: Vec<f32>,
+    /// Logits after the prompt's last token, `[V]`.
+    logits: Vec<f32>,
 }
 
 /// Keys and values of an answer, `[blocks, room, KV]` each.
@@ -56,12 +88,16 @@ struct Room {
     activated: Vec<f32>,
     logits: Vec<f32>,
     scores: Vec<f32>,
+    /// One for each thread that shares a product.
+    parts: Vec<Vec<f32>>,
 }
 
 /// What sampling needs to know.
 pub struct Decode<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
+    /// Those that are multiplied with, laid out for it.
+    pub laid: &'a Laid,
     /// Rotations for every position.
     pub rotations: &'a Rotations,
     /// Tokens that end an answer.
@@ -128,11 +164,16 @@ impl Decode<'_> {
             which.push(prompts.len() - 1);
         }
         let known = shared.take();
+        // Where there are fewer prompts than threads, those share each product, to the same last bit.
+        let each = match prompts.len() {
+            n if n < self.threads => Parallelism::Rayon(self.threads / n.max(1)),
+            _ => Parallelism::None,
+        };
         let read: Vec<Arc<Prefix>> = prompts
             .par_iter()
             .map(|prompt| match &known {
                 Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
-                _ => Arc::new(self.read(prompt)),
+                _ => Arc::new(self.read(prompt, each)),
             })
             .collect();
         *shared = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(known);
@@ -155,9 +196,8 @@ impl Decode<'_> {
                     values,
                     draft: Draft::new(request),
                 };
-                let mut logits = vec![0.0; shape.vocabulary];
-                let last = row.prefix.last.clone();
-                self.head(row.draft.sampling()).logits(&last, &mut logits);
+                let mut logits = row.prefix.logits.clone();
+                row.draft.cool(&mut logits);
                 row.draft.take(&logits, self.stops);
                 row
             })
@@ -165,7 +205,7 @@ impl Decode<'_> {
     }
 
     /// Reads a prompt.
-    fn read(&self, prompt: &[u32]) -> Prefix {
+    fn read(&self, prompt: &[u32], threads: Parallelism) -> Prefix {
         let arena = self.weights.arena;
         let (d, heads) = (arena.shape.hidden, self.weights.heads());
         let embedding = &self.weights.base[arena.embedding.clone()];
@@ -176,13 +216,8 @@ impl Decode<'_> {
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
             let whole: &[std::ops::Range<usize>] = &[std::ops::Range { start: 0, end: prompt.len() }];
-            let block = Block {
-                weights: self.weights,
-                layer,
-                rotations: self.rotations,
-                sequences: whole,
-                threads: Parallelism::None,
-            };
+            let block =
+                Block { weights: self.weights, layer, rotations: self.rotations, sequences: whole, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
             let of = |from: usize| -> Vec<f32> {
                 kept.qkv().chunks_exact(heads.row()).flat_map(|row| &row[from..from + kv]).copied().collect()
@@ -192,84 +227,111 @@ impl Decode<'_> {
         let (mut last, mut scale) = (vec![0.0; d], [0.0]);
         let weight = &self.weights.base[arena.norm.clone()];
         norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
-        Prefix { blocks, tokens: prompt.len(), last }
+        let mut logits = vec![0.0; arena.shape.vocabulary];
+        self.laid.head.product(&last, &mut logits, false);
+        Prefix { blocks, tokens: prompt.len(), logits }
     }
 
     /// One more token for every row.
     fn advance(&self, rows: &mut [Row], rooms: &mut Vec<Room>) {
-        let tiles = rows.len().div_ceil(TILE);
+        let near = size_of::<f32>() * self.weights.arena.len <= NEAR;
+        let alone = self.threads == 1 || near || rows.len() >= self.threads * TILE;
+        let size = if alone { rows.len().div_ceil(self.threads).clamp(1, TILE) } else { SHARED };
+        let tiles = rows.len().div_ceil(size);
         rooms.resize_with(tiles.max(rooms.len()), Room::default);
-        if tiles >= self.threads {
-            let all = rows.par_chunks_mut(TILE).zip(rooms.par_iter_mut());
-            all.for_each(|(tile, room)| self.tile(tile, room, Parallelism::None));
+        if alone {
+            rows.par_chunks_mut(size).zip(rooms.par_iter_mut()).for_each(|(tile, room)| {
+                self.tile(tile, room, 1);
+            });
         } else {
-            // Too few tiles to keep all threads busy: they share each product, to the same last bit.
-            for (tile, room) in rows.chunks_mut(TILE).zip(rooms) {
-                self.tile(tile, room, Parallelism::Rayon(self.threads));
+            for (tile, room) in rows.chunks_mut(size).zip(rooms) {
+                self.tile(tile, room, self.threads);
             }
         }
     }
 
-    fn tile(&self, tile: &mut [Row], room: &mut Room, threads: Parallelism) {
+    /// One more token for some rows, whose products so many threads share.
+    fn tile(&self, tile: &mut [Row], room: &mut Room, threads: usize) {
         let w = self.weights;
-        let (arena, heads) = (w.arena, w.heads());
+        let (arena, heads, n) = (w.arena, w.heads(), tile.len());
         let shape = &arena.shape;
         let (d, epsilon) = (shape.hidden, shape.epsilon as f32);
-        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
+        let q = heads.query * heads.width;
         let embedding = &w.base[arena.embedding.clone()];
         let part = |place: &std::ops::Range<usize>| &w.base[place.clone()];
+        let Room { x, normed, scales, qkv, mixed, gate_up, activated, logits, scores, parts } = room;
+        let mut product = |panels: &Panels, x: &[f32], y: &mut [f32], add: bool| {
+            if threads == 1 { panels.product(x, y, add) } else { panels.shared(x, y, add, threads, parts) }
+        };
 
-        // Rows past the tile's own are computed along, and looked at by no one.
-        let x = sized(&mut room.x, TILE * d);
+        let x = sized(x, n * d);
         for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
             x.copy_from_slice(&embedding[row.draft.newest() as usize * d..][..d]);
         }
-        for (layer, block) in arena.blocks.iter().enumerate() {
-            let normed = sized(&mut room.normed, TILE * d);
-            let scales = sized(&mut room.scales, TILE * (heads.query + heads.kv));
+        for (layer, (block, laid)) in arena.blocks.iter().zip(&self.laid.blocks).enumerate() {
+            let [to_qkv, to_out, to_gate_up, to_down] = laid;
+            let (normed, scales) = (sized(normed, n * d), sized(scales, n));
             norm(x, part(&block.norm1), epsilon, normed, scales);
-            let qkv = sized(&mut room.qkv, TILE * heads.row());
-            w.linear((layer, Place::Qkv, &block.qkv), normed, qkv, false, threads);
-            let mixed = sized(&mut room.mixed, TILE * q);
-            let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row())).zip(mixed.chunks_exact_mut(q));
-            for ((row, qkv), mixed) in rows {
-                if let Some((query, key)) = &block.head_norms {
-                    let raw = qkv[..q + kv].to_vec();
-                    norm(&raw[..q], part(query), epsilon, &mut qkv[..q], scales);
-                    norm(&raw[q..], part(key), epsilon, &mut qkv[q..q + kv], scales);
-                }
-                let before = row.draft.len() - 1;
-                let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
-                rotate(&mut qkv[..q + kv], cos, sin);
-                let own = layer * row.draft.sampling().max_tokens as usize * kv;
-                row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
-                row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
-                let past = own..own + (before + 1) * kv;
-                let (keys, values) = &row.prefix.blocks[layer];
-                let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
-                attend_one(heads, &qkv[..q], segments, mixed, &mut room.scores);
+            let qkv = sized(qkv, n * heads.row());
+            product(to_qkv, normed, qkv, false);
+            if let Some(bias) = &block.qkv.bias {
+                let rows = qkv.chunks_exact_mut(heads.row());
+                rows.for_each(|row| row.iter_mut().zip(part(bias)).for_each(|(y, b)| *y += b));
             }
-            w.linear((layer, Place::Out, &block.out), mixed, x, true, threads);
-            let normed = sized(&mut room.normed, TILE * d);
-            norm(x, part(&block.norm2), epsilon, normed, sized(&mut room.scales, TILE));
-            let gate_up = sized(&mut room.gate_up, TILE * 2 * shape.intermediate);
-            w.linear((layer, Place::GateUp, &block.gate_up), normed, gate_up, false, threads);
-            let activated = sized(&mut room.activated, TILE * shape.intermediate);
+            let mixed = sized(mixed, n * q);
+            let one = |scores: &mut Vec<f32>, ((row, qkv), mixed): ((&mut Row, &mut [f32]), &mut [f32])| {
+                self.mix(layer, row, qkv, mixed, scores);
+            };
+            if threads == 1 {
+                let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row()));
+                rows.zip(mixed.chunks_exact_mut(q)).for_each(|row| one(scores, row));
+            } else {
+                let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
+                rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
+            }
+            product(to_out, mixed, x, true);
+            norm(x, part(&block.norm2), epsilon, normed, scales);
+            let gate_up = sized(gate_up, n * 2 * shape.intermediate);
+            product(to_gate_up, normed, gate_up, false);
+            let activated = sized(activated, n * shape.intermediate);
             swiglu(gate_up, shape.intermediate, activated);
-            w.linear((layer, Place::Down, &block.down), activated, x, true, threads);
+            product(to_down, activated, x, true);
         }
-        let normed = sized(&mut room.normed, TILE * d);
-        norm(x, part(&arena.norm), epsilon, normed, sized(&mut room.scales, TILE));
-        let logits = sized(&mut room.logits, TILE * shape.vocabulary);
-        // Rows of one tile may have temperatures of their own.
-        Head { threads, ..self.head(Sampling::default()) }.logits(normed, logits);
-        for (row, logits) in tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)) {
+        let normed = sized(normed, n * d);
+        norm(x, part(&arena.norm), epsilon, normed, sized(scales, n));
+        let logits = sized(logits, n * shape.vocabulary);
+        product(&self.laid.head, normed, logits, false);
+        let draw = |(row, logits): (&mut Row, &mut [f32])| {
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
+        };
+        if threads == 1 {
+            tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)).for_each(draw);
+        } else {
+            tile.par_iter_mut().zip(logits.par_chunks_exact_mut(shape.vocabulary)).for_each(draw);
         }
     }
 
-    fn head(&self, sampling: Sampling) -> Head<'_> {
-        Head { weights: self.weights, temperature: sampling.divisor(), threads: Parallelism::None }
+    /// A row's attention in a block: its newest token's query, over the prompt and the answer so far.
+    fn mix(&self, layer: usize, row: &mut Row, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
+        let w = self.weights;
+        let (heads, epsilon) = (w.heads(), w.arena.shape.epsilon as f32);
+        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
+        if let Some((query, key)) = &w.arena.blocks[layer].head_norms {
+            let raw = qkv[..q + kv].to_vec();
+            let scales = sized(scores, heads.query + heads.kv);
+            norm(&raw[..q], &w.base[query.clone()], epsilon, &mut qkv[..q], scales);
+            norm(&raw[q..], &w.base[key.clone()], epsilon, &mut qkv[q..q + kv], scales);
+        }
+        let before = row.draft.len() - 1;
+        let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
+        rotate(&mut qkv[..q + kv], cos, sin);
+        let own = layer * row.draft.sampling().max_tokens as usize * kv;
+        row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
+        row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
+        let past = own..own + (before + 1) * kv;
+        let (keys, values) = &row.prefix.blocks[layer];
+        let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
+        attend_one(heads, &qkv[..q], segments, mixed, scores);
     }
 }

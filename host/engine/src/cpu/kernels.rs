@@ -12,6 +12,12 @@ pub fn wide<R>(run: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(run)
 }
 
+/// The same for a loop that is written in vectors.
+#[inline]
+pub fn wide_op<O: pulp::WithSimd>(op: O) -> O::Output {
+    pulp::Arch::new().dispatch(op)
+}
+
 /// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
 #[derive(Clone, Copy)]
 pub struct Mat<'a> {

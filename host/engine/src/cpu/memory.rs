@@ -14,7 +14,7 @@ pub struct Memory {
     pub weights: usize,
     /// Gradients and the optimizer's moments.
     pub optimizer: usize,
-    /// Keys and values while sampling.
+    /// Keys and values while sampling, and the weights as sampling reads them.
     pub rollouts: usize,
     /// Activations of a micro-batch.
     pub activations: usize,
@@ -47,7 +47,9 @@ impl Memory {
             trained,
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
-            rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest),
+            // Adapters are merged into a copy before that is laid out.
+            rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest)
+                + 4 * arena.len * (1 + usize::from(adapters > 0)),
             activations: 4 * micro.max(setup.longest) * (blocks + scratch),
             saving: 4 * (arena.len + 2 * trained),
         }

@@ -1,0 +1,179 @@
+//! The same work here and in a peer, in one run and by turns: machines are shared, and what else goes on there
+//! is then a trouble of both.
+
+mod peer;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use allot_allocation::seed::Stream;
+use allot_engine::core::{Manner, Request, Sequence};
+use allot_engine::cpu::{Cpu, Setup};
+use allot_engine::model::{Checkpoint, Precision, Shape, SpecialIds};
+use allot_engine::{OptimizerConfig, Sampling};
+use candle_core::Device;
+use serde::Serialize;
+
+pub use peer::Peer;
+
+use crate::trouble::Result;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "work")]
+pub enum Work {
+    /// Answers to one prompt, sampled together at temperature 1.
+    Decode {
+        /// Answers.
+        batch: usize,
+        /// The prompt's tokens.
+        prompt: usize,
+        /// Each answer's tokens.
+        tokens: usize,
+    },
+    /// One update: forward, backward, a step of AdamW.
+    Train {
+        /// Sequences.
+        batch: usize,
+        /// Each sequence's tokens.
+        tokens: usize,
+    },
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was done.
+    #[serde(flatten)]
+    pub work: Work,
+    /// Tokens of one round.
+    pub tokens_a_round: usize,
+    /// Seconds of each round, here.
+    pub here: Vec<f64>,
+    /// And in the peer, if there was one.
+    pub peer: Vec<f64>,
+}
+
+/// A model that work is done with.
+pub struct Bench {
+    model: Cpu,
+    shape: Shape,
+}
+
+impl Bench {
+    /// A model of a folder or a GGUF file, on so many threads.
+    pub fn load(path: &Path, threads: usize, longest: usize) -> Result<Self> {
+        let checkpoint = Checkpoint::load(path, &Device::Cpu)?;
+        let shape = checkpoint.shape.clone();
+        let setup = Setup { threads, longest, lora: None, reference: false, seed: 1 };
+        Ok(Self { model: Cpu::new(&checkpoint, setup)?, shape })
+    }
+
+    /// Writes it down as a peer can read it.
+    pub fn export(&self, folder: &Path) -> Result<()> {
+        let special = SpecialIds { bos: None, eos: Vec::new(), pad: None };
+        Ok(self.model.checkpoint()?.export(folder, Precision::F32, &special)?)
+    }
+
+    /// Does the work by turns, here and in the peer; one round more than asked for, of which the first counts
+    /// for neither.
+    pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Outcome> {
+        let mut outcome = Outcome { work, tokens_a_round: work.tokens(), here: Vec::new(), peer: Vec::new() };
+        for round in 0..=rounds as u64 {
+            let mut chance = Stream::new(round);
+            let mut any = |n: usize| -> Vec<u32> {
+                (0..n).map(|_| chance.below(self.shape.vocabulary) as u32).collect()
+            };
+            let (ours, theirs) = match work {
+                Work::Decode { batch, prompt, tokens } => {
+                    let prompt = any(prompt);
+                    let ours = self.decode(&prompt, batch, tokens, round);
+                    let asked = serde_json::json!({
+                        "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens,
+                    });
+                    (ours, asked)
+                }
+                Work::Train { batch, tokens } => {
+                    let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
+                    let ours = self.train(&sequences);
+                    (ours, serde_json::json!({ "work": "train", "sequences": sequences }))
+                }
+            };
+            let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
+            if round > 0 {
+                outcome.here.push(ours.as_secs_f64());
+                outcome.peer.extend(theirs);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn decode(&self, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Duration {
+        let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
+        let seed = |i: usize| round << 32 | i as u64;
+        let requests: Vec<Request<'_>> =
+            (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
+        let start = Instant::now();
+        let answers = self.model.sample(&requests, &[], batch);
+        let took = start.elapsed();
+        debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
+        took
+    }
+
+    fn train(&mut self, sequences: &[Vec<u32>]) -> Duration {
+        let batch: Vec<Sequence<'_>> =
+            sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
+        let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
+        let manner = Manner { temperature: 1.0, recompute: false };
+        let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
+        let start = Instant::now();
+        self.model.learn(&batch, manner, |_, thoughts| vec![-1.0 / all; thoughts.len()]);
+        self.model.step(&optimizer, 1e-6);
+        start.elapsed()
+    }
+}
+
+impl Work {
+    /// The longest sequence, in tokens.
+    pub fn longest(self) -> usize {
+        match self {
+            Self::Decode { prompt, tokens, .. } => prompt + tokens,
+            Self::Train { tokens, .. } => tokens,
+        }
+    }
+
+    /// Tokens that are made or learned from.
+    fn tokens(self) -> usize {
+        match self {
+            Self::Decode { batch, tokens, .. } => batch * tokens,
+            Self::Train { batch, tokens } => batch * (tokens - 1),
+        }
+    }
+}
+
+impl Outcome {
+    /// Tokens a second here: the median of the rounds.
+    pub fn here(&self) -> f64 {
+        self.tokens_a_round as f64 / median(&self.here)
+    }
+
+    /// And in the peer.
+    pub fn peer(&self) -> Option<f64> {
+        (!self.peer.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.peer))
+    }
+
+    /// How many times as fast it is here: the median of the rounds, the lowest and the highest.
+    pub fn ratio(&self) -> Option<(f64, f64, f64)> {
+        let ratios: Vec<f64> = self.here.iter().zip(&self.peer).map(|(here, peer)| peer / here).collect();
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        (!ratios.is_empty()).then(|| (median(&ratios), low, high))
+    }
+}
+
+fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 { f64::NAN } else { f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]) }
+}

@@ -1,0 +1,134 @@
+//! `allot bench`: how fast this machine samples and learns here, and in a peer.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Verdict;
+use crate::bench::{self, Outcome, Peer, Work};
+use crate::models;
+use crate::screen::Screen;
+use crate::trouble::{Result, Trouble};
+
+/// Measure sampling and learning, here and in a peer, by turns
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Answers to one prompt, sampled together
+    Decode {
+        #[command(flatten)]
+        common: Common,
+        /// Answers; several numbers for several measurements
+        #[arg(long, value_delimiter = ',', default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
+        batch: Vec<u16>,
+        /// The prompt's tokens
+        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+        prompt: u16,
+        /// Each answer's tokens
+        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..))]
+        tokens: u16,
+    },
+    /// One update: forward, backward, a step of AdamW
+    Train {
+        #[command(flatten)]
+        common: Common,
+        /// Sequences; several numbers for several measurements
+        #[arg(long, value_delimiter = ',', default_value = "8", value_parser = clap::value_parser!(u16).range(1..))]
+        batch: Vec<u16>,
+        /// Each sequence's tokens
+        #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..))]
+        tokens: u16,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The model: one that ships, a folder, a GGUF file
+    #[arg(long, default_value = "tiny-sums")]
+    model: String,
+    /// A peer's Python, with transformers; see benches/peers
+    #[arg(long, value_name = "PYTHON")]
+    peer: Option<PathBuf>,
+    /// Threads, here and in the peer [default: all cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Rounds that count
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// All rounds as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let (common, works): (&Common, Vec<Work>) = match &command.what {
+        What::Decode { common, batch, prompt, tokens } => {
+            let (prompt, tokens) = (usize::from(*prompt), usize::from(*tokens));
+            (common, batch.iter().map(|n| Work::Decode { batch: usize::from(*n), prompt, tokens }).collect())
+        }
+        What::Train { common, batch, tokens } => {
+            let tokens = usize::from(*tokens);
+            (common, batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens }).collect())
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = common.threads.map_or(cores, usize::from);
+    let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
+    let path = models::find(&common.model)?;
+    let shape = models::shape(&path)?;
+    if longest > shape.context {
+        let what = format!("{longest} tokens are more than the model's context has, {}", shape.context);
+        return Err(Trouble::new(what));
+    }
+    let mut model = bench::Bench::load(&path, threads, longest)?;
+    let folder = tempfile::tempdir().map_err(|e| Trouble::file("make", &std::env::temp_dir(), &e))?;
+    let mut peer = match &common.peer {
+        None => None,
+        Some(python) => {
+            let exported = folder.path().join("model");
+            model.export(&exported)?;
+            let peer = Peer::start(python, &exported, threads)?;
+            screen.tell(format_args!("beside {}, on {threads} threads each", peer.versions));
+            Some(peer)
+        }
+    };
+    let mut outcomes = Vec::new();
+    for work in works {
+        screen.draw(format_args!("{work:?}"));
+        outcomes.push(model.rounds(work, usize::from(common.rounds), peer.as_mut())?);
+        screen.draw("");
+    }
+    if common.json {
+        let versions = peer.as_ref().map(|peer| peer.versions.as_str());
+        screen.say(serde_json::json!({
+            "model": common.model, "parameters": shape.parameters(), "threads": threads,
+            "allot": env!("CARGO_PKG_VERSION"), "peer": versions, "measured": outcomes,
+        }));
+    } else {
+        show(&outcomes, screen);
+    }
+    Ok(Verdict::Good)
+}
+
+fn show(outcomes: &[Outcome], screen: &mut Screen<'_>) {
+    screen.say(format_args!("{:<28}{:>14}{:>14}  times as fast", "", "tokens/s here", "in the peer"));
+    for outcome in outcomes {
+        let what = match outcome.work {
+            Work::Decode { batch, prompt, tokens } => format!("decode {batch} × {tokens}, after {prompt}"),
+            Work::Train { batch, tokens } => format!("train {batch} × {tokens}"),
+        };
+        let peer = outcome.peer().map_or_else(|| "–".to_owned(), |peer| format!("{peer:.0}"));
+        let ratio = outcome.ratio().map(|(median, low, high)| format!("{median:.2} ({low:.2}–{high:.2})"));
+        screen.say(format_args!(
+            "{what:<28}{:>14.0}{peer:>14}  {}",
+            outcome.here(),
+            ratio.unwrap_or_default()
+        ));
+    }
+}
