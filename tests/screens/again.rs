@@ -222,16 +222,16 @@ fn a_bench_tells_every_round() {
         let told = String::from_utf8_lossy(&done.stderr).into_owned();
         (serde_json::from_slice::<serde_json::Value>(&done.stdout), told)
     };
-    for (work, shape, tokens) in
-        [("decode", ["--tokens", "4", "--prompt", "2"], [4, 12]), ("train", ["--tokens", "5", "--json"], [4, 12])]
+    for args in
+        [&["decode", "--json", "--tokens", "4", "--prompt", "2"][..], &["train", "--json", "--tokens", "5"]]
     {
-        let json: &[&str] = if work == "decode" { &["--json"] } else { &[] };
-        let told = bench(&[&[work], &shape[..], json].concat()).0.unwrap();
+        let told = bench(args).0.unwrap();
         let measured = told["measured"].as_array().unwrap();
         assert_eq!(measured.len(), 2, "{told}");
-        for (one, tokens) in measured.iter().zip(tokens) {
-            assert_eq!((&one["work"], &one["tokens_a_round"]), (&work.into(), &tokens.into()));
-            let seconds: Vec<f64> = one["here"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
+        for (one, tokens) in measured.iter().zip([4, 12]) {
+            assert_eq!((&one["work"], &one["tokens_a_round"]), (&args[0].into(), &tokens.into()));
+            let seconds: Vec<f64> =
+                one["here"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
             assert!(seconds.len() == 2 && seconds.iter().all(|s| *s > 0.0), "{one}");
             assert_eq!(one["peer"], serde_json::json!([]));
         }

@@ -44,10 +44,10 @@ fn a_dry_run_says_what_would_run() {
                           ranks = 1
     budget                4000 rollouts, at most 6 steps
     answers               up to 8 tokens
-    memory                about 69.4 MiB
+    memory                about 70.0 MiB
       weights             0.6 MiB
       optimizer           2.3 MiB
-      sampling            0.8 MiB
+      sampling            1.4 MiB
       activations         64.0 MiB
       saving              1.7 MiB
     threads               2

@@ -40,7 +40,7 @@ impl Peer {
         };
         let mut peer = Self { child, to, from: BufReader::new(from), versions: String::new() };
         let about = peer.line(&json!({ "model": model, "threads": threads }))?;
-        peer.versions = about["versions"].as_str().unwrap_or_default().to_owned();
+        about["versions"].as_str().unwrap_or_default().clone_into(&mut peer.versions);
         Ok(peer)
     }
 
