@@ -73,9 +73,11 @@ fn cores() -> [Kind; 3] {
         exact: true,
         log_prob: 5e-5,
         gradient: 2e-4,
-        sampled: 1e-4,
+        // To the last bit: every sum is made in one way, a token at a time or many at once.
+        sampled: 0.0,
     };
-    let tensors_f32 = Kind { name: "tensors", make: |c, setup| tensors(c, setup, Precision::F32), ..exact };
+    let make: fn(&Checkpoint, Setup) -> Box<dyn Core> = |c, setup| tensors(c, setup, Precision::F32);
+    let tensors_f32 = Kind { name: "tensors", make, sampled: 1e-4, ..exact };
     let tensors_bf16 = Kind {
         name: "tensors in bf16",
         make: |c, setup| tensors(c, setup, Precision::Bf16),
@@ -326,17 +328,17 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
                     worst = worst.max((log_prob - thought.log_prob).abs());
                 }
                 let entropy = thoughts.iter().map(|t| t.entropy).sum::<f32>() / thoughts.len() as f32;
-                assert!((answer.entropy - entropy).abs() < kind.sampled);
+                assert!((answer.entropy - entropy).abs() < kind.sampled + 1e-6);
             }
             println!("{:<28} {:<16} {worst:.1e}", name(&folder), kind.name);
-            assert!(worst < kind.sampled, "{}, {}: {worst:e}", name(&folder), kind.name);
+            assert!(worst <= kind.sampled, "{}, {}: {worst:e}", name(&folder), kind.name);
         }
     }
 }
 
-/// Sequences of many lengths, and a number for each token of their answers.
+/// Sequences of many lengths, some of one prompt, and a number for each token of their answers.
 fn ragged(prompts: &[Vec<u32>]) -> Vec<(Vec<u32>, usize)> {
-    (0..9).map(|i| ([&prompts[i][..], &prompts[12 - i][..]].concat(), prompts[i].len())).collect()
+    (0..9).map(|i| ([&prompts[i / 2][..], &prompts[12 - i][..]].concat(), prompts[i / 2].len())).collect()
 }
 
 fn coefficient(i: usize, t: usize) -> f32 {

@@ -118,6 +118,11 @@ impl Sequence<'_> {
         self.tokens.len() - self.prompt
     }
 
+    /// Whether another one has the same prompt.
+    pub fn shares_prompt(&self, other: &Sequence<'_>) -> bool {
+        self.tokens[..self.prompt] == other.tokens[..other.prompt]
+    }
+
     /// Tokens that the model reads: the last one is only foretold.
     pub fn read(&self) -> usize {
         self.tokens.len() - 1

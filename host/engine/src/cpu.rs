@@ -13,13 +13,14 @@ mod lora;
 mod memory;
 mod panels;
 mod pass;
+mod past;
+mod product;
 mod saved;
 
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use gemm::Parallelism;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -36,7 +37,8 @@ pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
 use crate::core::{Core, Loss};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, Rotations, Weights};
-use decode::{Decode, Laid};
+use decode::Decode;
+use panels::Laid;
 use pass::{How, Pass};
 
 /// Bytes that the gradients of all threads together may take; past that, threads share one.
@@ -50,7 +52,7 @@ pub struct Cpu {
     /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
     reference: Option<Vec<f32>>,
     rotations: Rotations,
-    /// The weights as sampling reads them, until they change.
+    /// The weights as products read them, until they change.
     laid: OnceLock<Laid>,
     moments: Moments,
     /// One for each slice of a batch.
@@ -128,6 +130,7 @@ impl Cpu {
         let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
         self.pool.install(|| {
             let laid = self.laid.get_or_init(|| Laid::of(weights));
+            let weights = Weights { laid: Some(laid), ..weights };
             Decode { weights, laid, rotations, stops, rows, threads }.run(requests)
         })
     }
@@ -141,13 +144,16 @@ impl Cpu {
     ) -> Vec<Vec<Thought>> {
         let slices = self.slices();
         self.passes.resize_with(slices, Pass::default);
-        let Self { arena, base, adapters, reference: frozen, rotations, passes, pool, threads, .. } = self;
+        let Self { arena, base, adapters, reference: frozen, rotations, laid, passes, pool, threads, .. } =
+            self;
         let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
         let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
-        let weights = Weights { arena, base, adapters };
+        let mut weights = Weights { arena, base, adapters, laid: None };
         let threads = inner(*threads, slices);
-        let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
         pool.install(|| {
+            // Those of a reference are used too seldom to be kept.
+            weights.laid = (!reference).then(|| laid.get_or_init(|| Laid::of(weights)));
+            let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut());
             work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
@@ -162,19 +168,21 @@ impl Cpu {
         manner: Manner,
         loss: impl Fn(usize, &[Thought]) -> Vec<f32> + Sync,
     ) {
-        // The weights are about to change, and this takes room for them all.
-        self.laid.take();
         let slices = self.slices();
         let trained = self.trained().len();
         self.passes.resize_with(slices, Pass::default);
         self.gradients.resize_with(slices, || vec![0.0; trained]);
-        let Self { arena, base, adapters, rotations, gradients, passes, pool, threads, .. } = self;
+        if sequences.is_empty() {
+            return;
+        }
+        let Self { arena, base, adapters, rotations, laid, gradients, passes, pool, threads, .. } = self;
         let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let weights = Weights { arena, base, adapters };
+        let mut weights = Weights { arena, base, adapters, laid: None };
         let (temperature, recompute) = (manner.temperature, manner.recompute);
-        let how = How { weights, rotations, temperature, recompute, threads: inner(*threads, slices) };
-        let loss = &loss;
+        let (threads, loss) = (inner(*threads, slices), &loss);
         pool.install(|| {
+            weights.laid = Some(laid.get_or_init(|| Laid::of(weights)));
+            let how = How { weights, rotations, temperature, recompute, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
             work.for_each(|((part, pass), gradients)| {
@@ -251,7 +259,7 @@ impl Cpu {
 
     fn view(&self) -> Weights<'_> {
         let adapters = self.adapters.as_ref().map(|(a, n)| (a, n.as_slice()));
-        Weights { arena: &self.arena, base: &self.base, adapters }
+        Weights { arena: &self.arena, base: &self.base, adapters, laid: None }
     }
 
     /// Slices that a batch is cut into: one a thread, while their gradients fit.
@@ -331,19 +339,22 @@ impl Core for Cpu {
 }
 
 /// Threads of each matrix product inside a slice.
-fn inner(threads: usize, slices: usize) -> Parallelism {
-    if slices >= threads { Parallelism::None } else { Parallelism::Rayon(threads / slices) }
+fn inner(threads: usize, slices: usize) -> usize {
+    (threads / slices).max(1)
 }
 
 /// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences
 /// and the number of slices alone, so that sums come out the same each time.
 fn split(sequences: &[Sequence<'_>], slices: usize) -> Vec<std::ops::Range<usize>> {
-    let total: usize = sequences.iter().map(Sequence::read).sum();
+    let shares = |i: usize| i > 0 && sequences[i].shares_prompt(&sequences[i - 1]);
+    let prompt = |i: usize| if shares(i) { 0 } else { sequences[i].prompt };
+    let cost = |i: usize| prompt(i) + sequences[i].answer();
+    let total: usize = (0..sequences.len()).map(cost).sum();
     let (mut parts, mut from, mut seen) = (Vec::with_capacity(slices), 0, 0);
     for slice in 1..=slices {
         let mut to = from;
         while to < sequences.len() && (slice == slices || seen * slices < total * slice) {
-            seen += sequences[to].read();
+            seen += cost(to);
             to += 1;
         }
         if to > from {

@@ -28,11 +28,6 @@ impl Draft {
         }
     }
 
-    /// How it is drawn.
-    pub fn sampling(&self) -> Sampling {
-        self.sampling
-    }
-
     /// Tokens so far.
     pub fn len(&self) -> usize {
         self.answer.tokens.len()

@@ -1,4 +1,4 @@
-//! One block of the decoder over a packed batch of whole sequences: forward, keeping what the backward
+//! One block of the decoder over a packed batch of prompts and their answers: forward, keeping what the backward
 //! pass needs, and backward, written by hand. The plain twin is [`crate::model::Decoder`].
 //!
 //! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value, F
@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use gemm::Parallelism;
-
 use super::arena::{Arena, Linear};
-use super::attention::{Heads, attend, attend_back};
-use super::kernels::{Mat, norm, norm_back, product, rotate, rotate_back, swiglu, swiglu_back, wide};
+use super::attention::{Heads, Mixed, Span, attend, attend_back};
+use super::kernels::{norm, norm_back, rotate, rotate_back, swiglu, swiglu_back, wide};
 use super::lora::{Adapters, Place};
+use super::panels::Laid;
+use super::product::{Mat, product};
 
 /// The numbers that a model computes with.
 #[derive(Clone, Copy)]
@@ -22,6 +22,8 @@ pub struct Weights<'a> {
     pub base: &'a [f32],
     /// Adapters beside them, if any.
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
+    /// The same numbers laid out for products, adapters merged, where somebody has them.
+    pub laid: Option<&'a Laid>,
 }
 
 /// Gradients of what is trained: of all weights, or of the adapters alone.
@@ -71,18 +73,21 @@ impl<'a> Weights<'a> {
         x: &[f32],
         y: &mut [f32],
         add: bool,
-        threads: Parallelism,
+        threads: usize,
     ) {
         let (rows, cols) = (linear.rows, linear.cols);
-        let n = x.len() / cols;
-        let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-        product(y, rows, add, Mat::of(x, n, cols), weight.t(), threads);
+        if let Some(laid) = self.laid {
+            laid.of_block(layer, place).spread(x, y, add, threads);
+        } else {
+            let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
+            product(y, rows, add, Mat::of(x, x.len() / cols, cols), weight.t(), threads);
+            if let Some((adapters, numbers)) = self.adapters {
+                adapters.add(numbers, layer, place, linear, x, y);
+            }
+        }
         if let Some(bias) = &linear.bias {
             let bias = &self.base[bias.clone()];
             y.chunks_exact_mut(rows).for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
-        }
-        if let Some((adapters, numbers)) = self.adapters {
-            adapters.add(numbers, layer, place, linear, x, y);
         }
     }
 
@@ -94,7 +99,7 @@ impl<'a> Weights<'a> {
         (layer, place, linear): (usize, Place, &Linear),
         (x, dy, dx): (&[f32], &[f32], &mut [f32]),
         add: bool,
-        threads: Parallelism,
+        threads: usize,
     ) {
         let (rows, cols) = (linear.rows, linear.cols);
         let n = x.len() / cols;
@@ -147,7 +152,7 @@ pub struct Kept {
 /// Room for what a pass needs between two lines.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    scores: Vec<f32>,
+    scores: [Vec<f32>; 2],
     d_width: Vec<f32>,
     q_width: Vec<f32>,
     w_width: Vec<f32>,
@@ -155,7 +160,7 @@ pub struct Scratch {
     f2_width: Vec<f32>,
 }
 
-/// A block of a model, over sequences at these places of the packed batch.
+/// A block of a model, over spans of a packed batch.
 pub struct Block<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
@@ -163,10 +168,10 @@ pub struct Block<'a> {
     pub layer: usize,
     /// Rotations for every position.
     pub rotations: &'a Rotations,
-    /// The sequences' places.
-    pub sequences: &'a [Range<usize>],
+    /// Prompts, and answers to them.
+    pub spans: &'a [Span],
     /// Threads of each matrix product.
-    pub threads: Parallelism,
+    pub threads: usize,
 }
 
 impl Block<'_> {
@@ -201,14 +206,11 @@ impl Block<'_> {
         let q_width = heads.query * heads.width;
         let mixed = sized(&mut kept.mixed, n * q_width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
-        for s in self.sequences {
-            attend(
-                heads,
-                &qkv[s.start * heads.row()..s.end * heads.row()],
-                &mut mixed[s.start * q_width..s.end * q_width],
-                &mut log_sums[s.start * heads.query..s.end * heads.query],
-                &mut scratch.scores,
-            );
+        for span in self.spans {
+            let (own, [scores, _]) = (&span.own, &mut scratch.scores);
+            let mixed = &mut mixed[own.start * q_width..own.end * q_width];
+            let log_sums = &mut log_sums[own.start * heads.query..own.end * heads.query];
+            attend(heads, qkv, span, mixed, log_sums, scores);
         }
         w.linear((self.layer, Place::Out, &block.out), mixed, x, true, self.threads);
 
@@ -253,15 +255,14 @@ impl Block<'_> {
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
         let q_width = heads.query * heads.width;
-        for s in self.sequences {
-            attend_back(
-                heads,
-                &kept.qkv[s.start * heads.row()..s.end * heads.row()],
-                &kept.mixed[s.start * q_width..s.end * q_width],
-                &kept.log_sums[s.start * heads.query..s.end * heads.query],
-                &dmixed[s.start * q_width..s.end * q_width],
-                &mut dqkv[s.start * heads.row()..s.end * heads.row()],
-            );
+        for span in self.spans {
+            let own = span.own.start * q_width..span.own.end * q_width;
+            let mixed = Mixed {
+                values: &kept.mixed[own.clone()],
+                log_sums: &kept.log_sums[span.own.start * heads.query..span.own.end * heads.query],
+                gradient: &dmixed[own],
+            };
+            attend_back(heads, &kept.qkv, span, mixed, dqkv, &mut scratch.scores);
         }
         self.turn(dqkv, rotate_back);
         if let Some((query, key)) = &block.head_norms {
@@ -293,8 +294,8 @@ impl Block<'_> {
         wide(
             #[inline(always)]
             || {
-                for sequence in self.sequences {
-                    for (position, token) in sequence.clone().enumerate() {
+                for span in self.spans {
+                    for (position, token) in (span.position()..).zip(span.own.clone()) {
                         let (cos, sin) = self.rotations.at(position);
                         turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
                     }

@@ -10,14 +10,14 @@
 
 use std::sync::Arc;
 
-use gemm::Parallelism;
 use rayon::prelude::*;
 
-use super::arena::{BlockPlaces, Linear};
-use super::attention::attend_one;
+use super::attention::Span;
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu};
-use super::panels::Panels;
+use super::lora::Place;
+use super::panels::{Laid, Panels};
+use super::past::{Past, attend_one};
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
 
@@ -28,51 +28,20 @@ const SHARED: usize = 256;
 /// Bytes of weights that stay in a core's cache.
 const NEAR: usize = 4 << 20;
 
-/// The model's weights as sampling reads them.
-pub struct Laid {
-    /// Of each block: query, key and value; output; gate and up; down.
-    blocks: Vec<[Panels; 4]>,
-    head: Panels,
-}
-
-impl Laid {
-    /// Lays them out, adapters merged.
-    pub fn of(weights: Weights<'_>) -> Self {
-        let arena = weights.arena;
-        let merged = weights.adapters.map(|(adapters, numbers)| {
-            let mut merged = weights.base.to_vec();
-            adapters.merge(numbers, arena, &mut merged);
-            merged
-        });
-        let numbers = merged.as_deref().unwrap_or(weights.base);
-        let linear = |l: &Linear| Panels::of(&numbers[l.weight.clone()], l.rows, l.cols);
-        let block = |b: &BlockPlaces| [&b.qkv, &b.out, &b.gate_up, &b.down].map(linear);
-        Self {
-            blocks: arena.blocks.iter().map(block).collect(),
-            head: Panels::of(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden),
-        }
-    }
-}
-
 /// What was read of a prompt.
 struct Prefix {
-    /// Keys and values of each block, `[T, KV]` each.
-    blocks: Vec<(Vec<f32>, Vec<f32>)>,
+    past: Past,
     tokens: usize,
     /// Logits after the prompt's last token, `[V]`.
     logits: Vec<f32>,
 }
 
-/// Keys and values of an answer, `[blocks, room, KV]` each.
-type Caches = (Vec<f32>, Vec<f32>);
-
 /// A row of a tile: an answer on its way.
 struct Row {
     number: usize,
     prefix: Arc<Prefix>,
-    /// Keys and values of the answer so far, `[blocks, room, KV]` each.
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    /// The answer so far.
+    past: Past,
     draft: Draft,
 }
 
@@ -113,7 +82,7 @@ impl Decode<'_> {
     pub fn run(&self, requests: &[Request<'_>]) -> Vec<Answered> {
         let mut answers = vec![Answered::default(); requests.len()];
         let mut rows: Vec<Row> = Vec::new();
-        let mut free: Vec<Caches> = Vec::new();
+        let mut free: Vec<Past> = Vec::new();
         let mut next = 0;
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
         let mut rooms: Vec<Room> = Vec::new();
@@ -132,12 +101,12 @@ impl Decode<'_> {
         }
     }
 
-    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Caches>) {
+    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Past>) {
         let mut at = 0;
         while at < rows.len() {
             if rows[at].draft.done() {
                 let row = rows.swap_remove(at);
-                free.push((row.keys, row.values));
+                free.push(row.past);
                 answers[row.number] = row.draft.finish();
             } else {
                 at += 1;
@@ -151,7 +120,7 @@ impl Decode<'_> {
         requests: &[Request<'r>],
         first: usize,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
-        free: &mut Vec<Caches>,
+        free: &mut Vec<Past>,
     ) -> Vec<Row> {
         // One read for each run of one prompt; the last prompt may go on from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
@@ -166,8 +135,8 @@ impl Decode<'_> {
         let known = shared.take();
         // Where there are fewer prompts than threads, those share each product, to the same last bit.
         let each = match prompts.len() {
-            n if n < self.threads => Parallelism::Rayon(self.threads / n.max(1)),
-            _ => Parallelism::None,
+            n if n < self.threads => self.threads / n.max(1),
+            _ => 1,
         };
         let read: Vec<Arc<Prefix>> = prompts
             .par_iter()
@@ -184,18 +153,11 @@ impl Decode<'_> {
             .zip(room)
             .zip(which)
             .enumerate()
-            .map(|(i, ((request, (mut keys, mut values)), which))| {
-                let shape = &self.weights.arena.shape;
-                let own = shape.layers * request.sampling.max_tokens as usize * shape.kv_heads * shape.head;
-                sized(&mut keys, own);
-                sized(&mut values, own);
-                let mut row = Row {
-                    number: first + i,
-                    prefix: Arc::clone(&read[which]),
-                    keys,
-                    values,
-                    draft: Draft::new(request),
-                };
+            .map(|(i, ((request, mut past), which))| {
+                let blocks = self.weights.arena.blocks.len();
+                past.open(self.weights.heads(), blocks, request.sampling.max_tokens as usize);
+                let prefix = Arc::clone(&read[which]);
+                let mut row = Row { number: first + i, prefix, past, draft: Draft::new(request) };
                 let mut logits = row.prefix.logits.clone();
                 row.draft.cool(&mut logits);
                 row.draft.take(&logits, self.stops);
@@ -205,7 +167,7 @@ impl Decode<'_> {
     }
 
     /// Reads a prompt.
-    fn read(&self, prompt: &[u32], threads: Parallelism) -> Prefix {
+    fn read(&self, prompt: &[u32], threads: usize) -> Prefix {
         let arena = self.weights.arena;
         let (d, heads) = (arena.shape.hidden, self.weights.heads());
         let embedding = &self.weights.base[arena.embedding.clone()];
@@ -213,23 +175,22 @@ impl Decode<'_> {
             prompt.iter().flat_map(|t| &embedding[*t as usize * d..][..d]).copied().collect();
         let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
-        let mut blocks = Vec::with_capacity(arena.blocks.len());
+        let mut past = Past::default();
+        past.open(heads, arena.blocks.len(), prompt.len());
+        let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
         for layer in 0..arena.blocks.len() {
-            let whole: &[std::ops::Range<usize>] = &[std::ops::Range { start: 0, end: prompt.len() }];
-            let block =
-                Block { weights: self.weights, layer, rotations: self.rotations, sequences: whole, threads };
+            let block = Block { weights: self.weights, layer, rotations: self.rotations, spans, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
-            let of = |from: usize| -> Vec<f32> {
-                kept.qkv().chunks_exact(heads.row()).flat_map(|row| &row[from..from + kv]).copied().collect()
-            };
-            blocks.push((of(q), of(q + kv)));
+            for (token, row) in kept.qkv().chunks_exact(heads.row()).enumerate() {
+                past.put(layer, token, &row[q..q + kv], &row[q + kv..]);
+            }
         }
         let (mut last, mut scale) = (vec![0.0; d], [0.0]);
         let weight = &self.weights.base[arena.norm.clone()];
         norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
         let mut logits = vec![0.0; arena.shape.vocabulary];
         self.laid.head.product(&last, &mut logits, false);
-        Prefix { blocks, tokens: prompt.len(), logits }
+        Prefix { past, tokens: prompt.len(), logits }
     }
 
     /// One more token for every row.
@@ -268,12 +229,12 @@ impl Decode<'_> {
         for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
             x.copy_from_slice(&embedding[row.draft.newest() as usize * d..][..d]);
         }
-        for (layer, (block, laid)) in arena.blocks.iter().zip(&self.laid.blocks).enumerate() {
-            let [to_qkv, to_out, to_gate_up, to_down] = laid;
+        for (layer, block) in arena.blocks.iter().enumerate() {
+            let laid = |place| self.laid.of_block(layer, place);
             let (normed, scales) = (sized(normed, n * d), sized(scales, n));
             norm(x, part(&block.norm1), epsilon, normed, scales);
             let qkv = sized(qkv, n * heads.row());
-            product(to_qkv, normed, qkv, false);
+            product(laid(Place::Qkv), normed, qkv, false);
             if let Some(bias) = &block.qkv.bias {
                 let rows = qkv.chunks_exact_mut(heads.row());
                 rows.for_each(|row| row.iter_mut().zip(part(bias)).for_each(|(y, b)| *y += b));
@@ -289,13 +250,13 @@ impl Decode<'_> {
                 let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
                 rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
             }
-            product(to_out, mixed, x, true);
+            product(laid(Place::Out), mixed, x, true);
             norm(x, part(&block.norm2), epsilon, normed, scales);
             let gate_up = sized(gate_up, n * 2 * shape.intermediate);
-            product(to_gate_up, normed, gate_up, false);
+            product(laid(Place::GateUp), normed, gate_up, false);
             let activated = sized(activated, n * shape.intermediate);
             swiglu(gate_up, shape.intermediate, activated);
-            product(to_down, activated, x, true);
+            product(laid(Place::Down), activated, x, true);
         }
         let normed = sized(normed, n * d);
         norm(x, part(&arena.norm), epsilon, normed, sized(scales, n));
@@ -326,12 +287,8 @@ impl Decode<'_> {
         let before = row.draft.len() - 1;
         let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
         rotate(&mut qkv[..q + kv], cos, sin);
-        let own = layer * row.draft.sampling().max_tokens as usize * kv;
-        row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
-        row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
-        let past = own..own + (before + 1) * kv;
-        let (keys, values) = &row.prefix.blocks[layer];
-        let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
-        attend_one(heads, &qkv[..q], segments, mixed, scores);
+        row.past.put(layer, before, &qkv[q..q + kv], &qkv[q + kv..]);
+        let pasts = [(&row.prefix.past, row.prefix.tokens), (&row.past, before + 1)];
+        attend_one(heads, layer, &qkv[..q], pasts, mixed, scores);
     }
 }

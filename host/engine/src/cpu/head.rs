@@ -1,14 +1,15 @@
 //! The head: from the stream to log-probabilities of the tokens that came, and back. The vocabulary
-//! can be large, so logits are made for a few rows at a time and never kept.
+//! can be large, so logits are made for some rows at a time and never kept.
 
-use gemm::Parallelism;
+use std::ops::Range;
 
 use super::block::{Gradients, Weights, sized};
-use super::kernels::{Mat, exp, largest, product, sum, wide};
+use super::kernels::{exp, largest, sum, wide};
+use super::product::{Mat, product};
 use crate::core::Thought;
 
 /// Logits at a time: rows times vocabulary.
-const AT_ONCE: usize = 1 << 22;
+pub const AT_ONCE: usize = 1 << 24;
 
 /// The head of a model at a sampling temperature.
 #[derive(Clone, Copy)]
@@ -18,88 +19,105 @@ pub struct Head<'a> {
     /// What logits are divided by before they become probabilities.
     pub temperature: f32,
     /// Threads of each matrix product.
-    pub threads: Parallelism,
+    pub threads: usize,
 }
 
 impl Head<'_> {
     /// What the model thinks of each target, after the final norm: `x` is `[R, D]`.
-    pub fn think(&self, x: &[f32], targets: &[u32], logits: &mut Vec<f32>) -> Vec<Thought> {
+    pub fn think(&self, x: &[f32], targets: &[u32], room: &mut Vec<f32>) -> Vec<Thought> {
         let mut thoughts = Vec::with_capacity(targets.len());
-        self.each(x, targets, logits, |_, logits, target| {
-            thoughts.push(thought(logits, target));
-        });
+        for rows in pieces(0..targets.len(), self.most()) {
+            let logits = self.logits(x, rows.clone(), room);
+            thoughts.extend(self.thoughts(logits, &targets[rows]));
+        }
         thoughts
     }
 
-    /// The backward pass: from the gradient of each target's log-probability that of `x`, which is
-    /// written over, and of the head.
-    pub fn back(
+    /// The same for answers with so many targets each, and the backward pass: `loss` is given an answer's number
+    /// and what the model thinks of its targets, and answers with the gradient by each log-probability. Writes
+    /// the gradient of `x`, and adds to the head's.
+    pub fn learn(
         &self,
-        x: &[f32],
-        targets: &[u32],
-        dlog_probs: &[f32],
+        (x, targets, answers): (&[f32], &[u32], &[usize]),
+        loss: impl Fn(usize, &[Thought]) -> Vec<f32>,
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
-        logits: &mut Vec<f32>,
+        room: &mut Vec<f32>,
     ) {
-        let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
-        let place = &self.weights.arena.head;
-        let chunk = self.rows();
-        for (i, (x, targets)) in x.chunks(chunk * d).zip(targets.chunks(chunk)).enumerate() {
-            let dlog_probs = &dlog_probs[i * chunk..][..targets.len()];
-            let n = targets.len();
-            // The gradient takes the logits' place.
-            self.each(x, targets, logits, |row, logits, target| {
-                let thought = thought(logits, target);
-                let log_sum = logits[target] - thought.log_prob;
-                let scale = dlog_probs[row] / self.temperature;
-                wide(
-                    #[inline(always)]
-                    || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
-                );
-                logits[target] += scale;
-            });
-            let dlogits = Mat::of(&logits[..n * v], n, v);
-            let head = Mat::of(&self.weights.base[place.clone()], v, d);
-            product(&mut dx[i * chunk * d..], d, false, dlogits, head, self.threads);
-            if let Some(dhead) = gradients.of(place) {
-                product(dhead, d, true, dlogits.t(), Mat::of(x, n, d), self.threads);
+        let (mut first, mut start) = (0, 0);
+        while first < answers.len() {
+            // As many whole answers as there is room for: a loss may look at all of one.
+            let (mut last, mut end) = (first + 1, start + answers[first]);
+            while last < answers.len() && end + answers[last] - start <= self.most() {
+                end += answers[last];
+                last += 1;
             }
+            let whole = end - start <= self.most();
+            let thoughts = if whole {
+                self.thoughts(self.logits(x, start..end, room), &targets[start..end])
+            } else {
+                let d = self.weights.arena.shape.hidden;
+                self.think(&x[start * d..end * d], &targets[start..end], room)
+            };
+            let mut dlog_probs = Vec::with_capacity(end - start);
+            for answer in first..last {
+                let from = dlog_probs.len();
+                dlog_probs.extend(loss(answer, &thoughts[from..from + answers[answer]]));
+            }
+            for rows in pieces(start..end, self.most()) {
+                if !whole {
+                    self.logits(x, rows.clone(), room);
+                }
+                let own = rows.start - start..rows.end - start;
+                let of = (&targets[rows.clone()], &thoughts[own.clone()], &dlog_probs[own]);
+                self.back(x, rows, of, dx, gradients, room);
+            }
+            (first, start) = (last, end);
         }
     }
 
-    /// Logits of one row, divided by the temperature.
-    pub fn logits(&self, x: &[f32], logits: &mut [f32]) {
-        let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
-        let head = Mat::of(&self.weights.base[self.weights.arena.head.clone()], v, d);
-        product(logits, v, false, Mat::of(x, x.len() / d, d), head.t(), self.threads);
-        self.cool(logits);
-    }
-
-    fn rows(&self) -> usize {
-        (AT_ONCE / self.weights.arena.shape.vocabulary).clamp(1, 1024)
-    }
-
-    /// Shows each row's logits, with its number and its target.
-    fn each(
+    /// The backward pass of some rows, whose logits are in `room`: gradients take their place.
+    fn back(
         &self,
         x: &[f32],
-        targets: &[u32],
-        logits: &mut Vec<f32>,
-        mut show: impl FnMut(usize, &mut [f32], usize),
+        rows: Range<usize>,
+        (targets, thoughts, dlog_probs): (&[u32], &[Thought], &[f32]),
+        dx: &mut [f32],
+        gradients: &mut Gradients<'_>,
+        room: &mut [f32],
     ) {
-        let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
-        let chunk = self.rows();
-        for (i, (x, targets)) in x.chunks(chunk * d).zip(targets.chunks(chunk)).enumerate() {
-            let logits = sized(logits, targets.len() * v);
-            self.logits(x, logits);
-            for (j, (logits, target)) in logits.chunks_exact_mut(v).zip(targets).enumerate() {
-                show(i * chunk + j, logits, *target as usize);
-            }
+        let (v, d, n) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden, rows.len());
+        let of = targets.iter().zip(thoughts).zip(dlog_probs);
+        for (logits, ((target, thought), dlog_prob)) in room.chunks_exact_mut(v).zip(of) {
+            let target = *target as usize;
+            let log_sum = logits[target] - thought.log_prob;
+            let scale = dlog_prob / self.temperature;
+            wide(
+                #[inline(always)]
+                || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
+            );
+            logits[target] += scale;
+        }
+        let place = &self.weights.arena.head;
+        let dlogits = Mat::of(&room[..n * v], n, v);
+        let head = Mat::of(&self.weights.base[place.clone()], v, d);
+        let own = rows.start * d..rows.end * d;
+        product(&mut dx[own.clone()], d, false, dlogits, head, self.threads);
+        if let Some(dhead) = gradients.of(place) {
+            product(dhead, d, true, dlogits.t(), Mat::of(&x[own], n, d), self.threads);
         }
     }
 
-    fn cool(&self, logits: &mut [f32]) {
+    /// Logits of some rows, divided by the temperature.
+    fn logits<'r>(&self, x: &[f32], rows: Range<usize>, room: &'r mut Vec<f32>) -> &'r mut [f32] {
+        let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
+        let (x, logits) = (&x[rows.start * d..rows.end * d], sized(room, rows.len() * v));
+        if let Some(laid) = self.weights.laid {
+            laid.head.spread(x, logits, false, self.threads);
+        } else {
+            let head = Mat::of(&self.weights.base[self.weights.arena.head.clone()], v, d);
+            product(logits, v, false, Mat::of(x, rows.len(), d), head.t(), self.threads);
+        }
         if self.temperature != 1.0 {
             let scale = 1.0 / self.temperature;
             wide(
@@ -107,7 +125,23 @@ impl Head<'_> {
                 || logits.iter_mut().for_each(|l| *l *= scale),
             );
         }
+        logits
     }
+
+    fn thoughts(&self, logits: &[f32], targets: &[u32]) -> Vec<Thought> {
+        let rows = logits.chunks_exact(self.weights.arena.shape.vocabulary).zip(targets);
+        rows.map(|(logits, target)| thought(logits, *target as usize)).collect()
+    }
+
+    /// Rows whose logits there is room for.
+    fn most(&self) -> usize {
+        (AT_ONCE / self.weights.arena.shape.vocabulary).clamp(1, 4096)
+    }
+}
+
+/// Rows in pieces of at most so many.
+fn pieces(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    rows.clone().step_by(most).map(move |from| from..rows.end.min(from + most))
 }
 
 /// A token's log-probability under these logits, and their entropy.

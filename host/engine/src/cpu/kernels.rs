@@ -1,10 +1,7 @@
-//! The loops that take the time: matrix products, norms, rotations, the exponential.
+//! The loops that take the time beside the products: norms, rotations, the exponential.
 //!
-//! Matrices are rows of float32 in slices; a weight `[out, in]` lies as checkpoints have it. Loops are
-//! written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones that
-//! the machine has. The one file with `unsafe`: the call of `gemm`.
-
-use gemm::Parallelism;
+//! Loops are written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones
+//! that the machine has.
 
 /// Runs a loop compiled for the widest vectors of this machine.
 #[inline]
@@ -16,81 +13,6 @@ pub fn wide<R>(run: impl FnOnce() -> R) -> R {
 #[inline]
 pub fn wide_op<O: pulp::WithSimd>(op: O) -> O::Output {
     pulp::Arch::new().dispatch(op)
-}
-
-/// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
-#[derive(Clone, Copy)]
-pub struct Mat<'a> {
-    data: &'a [f32],
-    rows: usize,
-    cols: usize,
-    stride: usize,
-    turned: bool,
-}
-
-impl<'a> Mat<'a> {
-    /// Rows that lie one after the other.
-    pub fn of(data: &'a [f32], rows: usize, cols: usize) -> Self {
-        Self::strided(data, rows, cols, cols)
-    }
-
-    /// Rows `stride` apart.
-    pub fn strided(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
-        Self { data, rows, cols, stride, turned: false }
-    }
-
-    /// The transpose.
-    pub fn t(self) -> Self {
-        Self { turned: !self.turned, ..self }
-    }
-
-    /// Rows, columns, and the steps from one to the next of each, as the product sees them.
-    fn seen(&self) -> (usize, usize, isize, isize) {
-        let (row, col) = (self.stride as isize, 1);
-        if self.turned { (self.cols, self.rows, col, row) } else { (self.rows, self.cols, row, col) }
-    }
-}
-
-/// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
-pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: Parallelism) {
-    let (m, k, a_row, a_col) = a.seen();
-    let (k2, n, b_row, b_col) = b.seen();
-    if m == 0 || n == 0 {
-        return;
-    }
-    let fits = |len: usize, rows: usize, cols: usize, stride: usize| {
-        rows == 0 || cols == 0 || (stride >= cols && len >= (rows - 1) * stride + cols)
-    };
-    assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
-    assert!(fits(y.len(), m, n, stride), "the result of a product does not fit");
-    assert!(fits(a.data.len(), a.rows, a.cols, a.stride), "a product's left side does not fit");
-    assert!(fits(b.data.len(), b.rows, b.cols, b.stride), "a product's right side does not fit");
-    // SAFETY: the three assertions above bound every index that the product of these sizes and steps
-    // reads or writes; `y` is borrowed alone, so it overlaps neither side.
-    #[allow(unsafe_code)]
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            y.as_mut_ptr(),
-            1,
-            stride as isize,
-            add,
-            a.data.as_ptr(),
-            a_col,
-            a_row,
-            b.data.as_ptr(),
-            b_col,
-            b_row,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            threads,
-        );
-    }
 }
 
 /// `Σ a·b`, in sixteen sums.
@@ -149,14 +71,6 @@ pub fn largest(x: &[f32]) -> f32 {
         }
     }
     all.iter().copied().fold(rest, more)
-}
-
-/// `y += s · x`.
-#[inline(always)]
-pub fn add_scaled(y: &mut [f32], s: f32, x: &[f32]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += s * x;
-    }
 }
 
 /// The exponential, to about 2e-7 of its value: without a branch, so that it can be made of vectors.
@@ -316,22 +230,6 @@ mod tests {
         let near = (-1000..1000)
             .map(|i| (f64::from(exp(i as f32 / 100.0)) / (f64::from(i) / 100.0).exp() - 1.0).abs());
         assert!(near.fold(0.0, f64::max) < 2e-6);
-    }
-
-    #[test]
-    fn a_product_is_the_plain_one() {
-        let (m, k, n) = (5, 7, 3);
-        let a: Vec<f32> = (0..m * k).map(|i| (i as f32).sin()).collect();
-        let b: Vec<f32> = (0..n * k).map(|i| (i as f32 * 0.7).cos()).collect();
-        let mut y = vec![1.0; m * 4];
-        product(&mut y, 4, true, Mat::of(&a, m, k), Mat::of(&b, n, k).t(), Parallelism::None);
-        for i in 0..m {
-            for j in 0..n {
-                let plain: f32 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum::<f32>() + 1.0;
-                assert!((y[i * 4 + j] - plain).abs() < 1e-5);
-            }
-            assert_eq!(y[i * 4 + n], 1.0, "nothing is written past a row");
-        }
     }
 
     #[test]

@@ -9,8 +9,7 @@ use allot_allocation::seed;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, Linear};
-use super::kernels::{Mat, product};
-use gemm::Parallelism;
+use super::product::{Mat, product};
 
 /// The adapters' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,14 +128,7 @@ impl Adapters {
         for pair in &self.blocks[layer][place as usize] {
             let h = self.inner(all, pair, linear, x, n);
             let b = Mat::of(&all[pair.b.clone()], pair.rows.len(), self.rank);
-            product(
-                &mut y[pair.rows.start..],
-                linear.rows,
-                true,
-                Mat::of(&h, n, self.rank),
-                b.t(),
-                Parallelism::None,
-            );
+            product(&mut y[pair.rows.start..], linear.rows, true, Mat::of(&h, n, self.rank), b.t(), 1);
         }
     }
 
@@ -144,7 +136,7 @@ impl Adapters {
     fn inner(&self, all: &[f32], pair: &Pair, linear: &Linear, x: &[f32], n: usize) -> Vec<f32> {
         let mut h = vec![0.0; n * self.rank];
         let a = Mat::of(&all[pair.a.clone()], self.rank, linear.cols);
-        product(&mut h, self.rank, false, Mat::of(x, n, linear.cols), a.t(), Parallelism::None);
+        product(&mut h, self.rank, false, Mat::of(x, n, linear.cols), a.t(), 1);
         for h in &mut h {
             *h *= self.scale;
         }
@@ -163,7 +155,7 @@ impl Adapters {
         for pair in &self.blocks[layer][place as usize] {
             let h = self.inner(all, pair, linear, x, n);
             let dy = Mat::strided(&dy[pair.rows.start..], n, pair.rows.len(), linear.rows);
-            let none = Parallelism::None;
+            let none = 1;
             product(&mut gradients[pair.b.clone()], r, true, dy.t(), Mat::of(&h, n, r), none);
             let mut dh = vec![0.0; n * r];
             product(&mut dh, r, false, dy, Mat::of(&all[pair.b.clone()], pair.rows.len(), r), none);
@@ -197,7 +189,7 @@ impl Adapters {
                         true,
                         Mat::of(&b, pair.rows.len(), self.rank),
                         Mat::of(&all[pair.a.clone()], self.rank, linear.cols),
-                        Parallelism::None,
+                        1,
                     );
                 }
             }

@@ -1,16 +1,51 @@
-//! Weights laid out for products with a few rows: what a token of every answer is multiplied with.
+//! Weights laid out for products: what is multiplied with the tokens of every answer.
 //!
 //! A general product lays out one of its sides anew in each call, which is most of the work where there are
 //! few rows. Here the weights lie in panels that were made once: some outputs side by side, an input after
 //! the other, so that a panel is read from its start to its end by the widest vectors there are.
 //!
-//! Each number that comes out is a sum over the inputs in their order, one fused multiply and add after the
-//! other: the same to the last bit for any number of rows, whichever else they are, and any number of threads.
+//! The tiles are those of every [`product`](super::product), to the same last bit.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::arena::{BlockPlaces, Linear};
+use super::block::Weights;
 use super::kernels::wide_op;
+use super::lora::Place;
+use super::product::{INNER, LINE, ROWS, Side, Tile, start, turn, vectors};
+
+/// A model's weights in panels, adapters merged.
+pub struct Laid {
+    /// Of each block: query, key and value; output; gate and up; down.
+    blocks: Vec<[Panels; 4]>,
+    /// The head.
+    pub head: Panels,
+}
+
+impl Laid {
+    /// Lays them out.
+    pub fn of(weights: Weights<'_>) -> Self {
+        let arena = weights.arena;
+        let merged = weights.adapters.map(|(adapters, numbers)| {
+            let mut merged = weights.base.to_vec();
+            adapters.merge(numbers, arena, &mut merged);
+            merged
+        });
+        let numbers = merged.as_deref().unwrap_or(weights.base);
+        let linear = |l: &Linear| Panels::of(&numbers[l.weight.clone()], l.rows, l.cols);
+        let block = |b: &BlockPlaces| [&b.qkv, &b.out, &b.gate_up, &b.down].map(linear);
+        Self {
+            blocks: arena.blocks.iter().map(block).collect(),
+            head: Panels::of(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden),
+        }
+    }
+
+    /// A matrix of a block.
+    pub fn of_block(&self, layer: usize, place: Place) -> &Panels {
+        &self.blocks[layer][place as usize]
+    }
+}
 
 /// A matrix `[outputs, inputs]` in panels.
 #[derive(Clone, Debug, Default)]
@@ -24,31 +59,16 @@ pub struct Panels {
     width: usize,
 }
 
-/// Numbers of a line of the cache.
-const LINE: usize = 16;
-/// Rows that are multiplied with a vector of weights while it is in a register.
-const ROWS: usize = 6;
-/// The most outputs that a panel has.
-const WIDEST: usize = 64;
-
 impl Panels {
     /// Of a matrix whose rows lie one after the other.
     pub fn of(weights: &[f32], outputs: usize, inputs: usize) -> Self {
         let width = wide_op(Width);
         let panels = outputs.div_ceil(width);
         let mut numbers = vec![0.0; panels * width * inputs + LINE];
-        let start = numbers.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
+        let start = start(&numbers);
         let places = numbers[start..].par_chunks_exact_mut((width * inputs).max(1));
         places.zip(weights.par_chunks((width * inputs).max(1))).for_each(|(panel, rows)| {
-            // A few inputs at a time, so that both sides stay in the cache.
-            for from in (0..inputs).step_by(LINE) {
-                let to = inputs.min(from + LINE);
-                for (column, row) in rows.chunks_exact(inputs).enumerate() {
-                    for input in from..to {
-                        panel[input * width + column] = row[input];
-                    }
-                }
-            }
+            turn(rows, rows.len() / inputs, inputs, 0..inputs, width, panel);
         });
         Self { numbers, start, outputs, inputs, width }
     }
@@ -57,6 +77,16 @@ impl Panels {
     pub fn product(&self, x: &[f32], y: &mut [f32], add: bool) {
         let all = 0..self.outputs.div_ceil(self.width);
         wide_op(Product { panels: self, which: all, x, y, stride: self.outputs, add });
+    }
+
+    /// The same, its rows spread over `threads`.
+    pub fn spread(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize) {
+        let rows = (x.len() / self.inputs.max(1)).div_ceil(threads.max(1)).next_multiple_of(ROWS);
+        if rows * self.inputs >= x.len() {
+            return self.product(x, y, add);
+        }
+        let parts = y.par_chunks_mut(rows * self.outputs).zip(x.par_chunks(rows * self.inputs));
+        parts.for_each(|(y, x)| self.product(x, y, add));
     }
 
     /// The same, its panels spread over `threads`, each with room of its own.
@@ -72,20 +102,22 @@ impl Panels {
         let span = |part: usize| part * each..panels.min((part + 1) * each);
         let columns =
             |part: usize| part * each * self.width..self.outputs.min((part + 1) * each * self.width);
+        let before = &*y;
         rooms[..parts].par_iter_mut().enumerate().for_each(|(part, room)| {
             let stride = columns(part).len();
-            room.resize(rows * stride, 0.0);
-            wide_op(Product { panels: self, which: span(part), x, y: room, stride, add: false });
+            room.clear();
+            if add {
+                let own = columns(part);
+                before.chunks_exact(self.outputs).for_each(|row| room.extend_from_slice(&row[own.clone()]));
+            } else {
+                room.resize(rows * stride, 0.0);
+            }
+            wide_op(Product { panels: self, which: span(part), x, y: room, stride, add });
         });
         for (part, room) in rooms[..parts].iter().enumerate() {
             let columns = columns(part);
             for (y, room) in y.chunks_exact_mut(self.outputs).zip(room.chunks_exact(columns.len())) {
-                let y = &mut y[columns.clone()];
-                if add {
-                    y.iter_mut().zip(room).for_each(|(y, r)| *y += r);
-                } else {
-                    y.copy_from_slice(room);
-                }
+                y[columns.clone()].copy_from_slice(room);
             }
         }
     }
@@ -104,14 +136,8 @@ impl WithSimd for Width {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        (vectors::<S>() * S::F32_LANES).min(WIDEST)
+        vectors::<S>() * S::F32_LANES
     }
-}
-
-/// Vectors of a panel's width: 24 sums of 32 registers, or 12 of 16.
-#[inline(always)]
-fn vectors<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
 /// A product with some panels. `y` has their outputs alone, `stride` a row.
@@ -135,63 +161,23 @@ impl WithSimd for Product<'_> {
 
 impl Product<'_> {
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, simd: S) {
+    fn run<S: Simd, const P: usize>(self, simd: S) {
         let Self { panels, which, x, y, stride, add } = self;
         let (inputs, width) = (panels.inputs, panels.width);
         let rows = x.len() / inputs.max(1);
         let first = which.start * width;
         for number in which {
-            let (weights, _) = S::as_simd_f32s(panels.panel(number));
+            let panel = panels.panel(number);
             let at = number * width - first;
             let used = width.min(panels.outputs - number * width);
-            let mut row = 0;
-            while row < rows {
-                let x = &x[row * inputs..];
-                let y = &mut y[row * stride + at..];
-                let taken = ROWS.min(rows - row);
-                match taken {
-                    6 => block::<S, 6, V>(simd, x, weights, y, (inputs, stride, used, add)),
-                    5 => block::<S, 5, V>(simd, x, weights, y, (inputs, stride, used, add)),
-                    4 => block::<S, 4, V>(simd, x, weights, y, (inputs, stride, used, add)),
-                    3 => block::<S, 3, V>(simd, x, weights, y, (inputs, stride, used, add)),
-                    2 => block::<S, 2, V>(simd, x, weights, y, (inputs, stride, used, add)),
-                    _ => block::<S, 1, V>(simd, x, weights, y, (inputs, stride, used, add)),
+            for (run, panel) in panel.chunks(INNER * width).enumerate() {
+                let add = add || run > 0;
+                for row in (0..rows).step_by(ROWS) {
+                    let side = Side::Rows(&x[row * inputs + run * INNER..], inputs);
+                    let tile = Tile { side, taken: ROWS.min(rows - row), panel, used, stride, add };
+                    tile.run::<S, P>(simd, &mut y[row * stride + at..]);
                 }
-                row += taken;
             }
-        }
-    }
-}
-
-/// `R` rows by one panel.
-#[inline(always)]
-fn block<S: Simd, const R: usize, const V: usize>(
-    simd: S,
-    x: &[f32],
-    weights: &[S::f32s],
-    y: &mut [f32],
-    (inputs, stride, used, add): (usize, usize, usize, bool),
-) {
-    let rows: [&[f32]; R] = std::array::from_fn(|r| &x[r * inputs..][..inputs]);
-    let mut sums = [[simd.splat_f32s(0.0); V]; R];
-    for (i, weights) in weights[..inputs * V].chunks_exact(V).enumerate() {
-        let weights: [S::f32s; V] = std::array::from_fn(|v| weights[v]);
-        for (sums, row) in sums.iter_mut().zip(&rows) {
-            let x = simd.splat_f32s(row[i]);
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum = simd.mul_add_e_f32s(x, weight, *sum);
-            }
-        }
-    }
-    for (r, sums) in sums.iter().enumerate() {
-        let y = &mut y[r * stride..][..used];
-        let mut whole = [0.0; WIDEST];
-        let (places, _) = S::as_mut_simd_f32s(&mut whole);
-        places.iter_mut().zip(sums).for_each(|(place, sum)| *place = *sum);
-        if add {
-            y.iter_mut().zip(&whole).for_each(|(y, sum)| *y += sum);
-        } else {
-            y.copy_from_slice(&whole[..used]);
         }
     }
 }
@@ -215,9 +201,9 @@ mod tests {
                 for (i, y) in y.iter().enumerate() {
                     let (row, output) = (i / outputs, i % outputs);
                     let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
-                    let plain: f64 = x.iter().zip(w).map(|(x, w)| f64::from(x * w)).sum();
-                    let plain = plain + f64::from(u8::from(add));
-                    assert!((f64::from(*y) - plain).abs() < 1e-4, "{rows} {outputs} {inputs}: {y} {plain}");
+                    let from = f32::from(u8::from(add));
+                    let plain = x.iter().zip(w).fold(from, |sum, (x, w)| x.mul_add(*w, sum));
+                    assert_eq!(*y, plain, "{rows} {outputs} {inputs}");
                 }
             }
         }
@@ -234,6 +220,9 @@ mod tests {
             for threads in [1, 2, 3, 16] {
                 let mut y = vec![0.5; rows * outputs];
                 panels.shared(&x[..rows * inputs], &mut y, true, threads, &mut Vec::new());
+                assert_eq!(y, whole[..rows * outputs], "{rows} rows, {threads} threads");
+                let mut y = vec![0.5; rows * outputs];
+                panels.spread(&x[..rows * inputs], &mut y, true, threads);
                 assert_eq!(y, whole[..rows * outputs], "{rows} rows, {threads} threads");
             }
         }

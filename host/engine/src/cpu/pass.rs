@@ -1,10 +1,9 @@
-//! A pass over whole sequences: embeddings, blocks, head; forward alone to score, or forward and
-//! backward to learn. Sequences are packed one after the other, without padding.
+//! A pass over prompts and answers: embeddings, blocks, head; forward alone to score, or forward and backward to
+//! learn. They are packed one after the other, without padding, and a prompt is read once for all answers to it
+//! that follow each other: in groups of sixteen that is most of the tokens where prompts are long (as Prefix
+//! Grouper has it, Liu et al. 2025, arXiv 2506.05433).
 
-use std::ops::Range;
-
-use gemm::Parallelism;
-
+use super::attention::Span;
 use super::block::{Block, Gradients, Kept, Rotations, Scratch, Weights, sized};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
@@ -23,7 +22,7 @@ pub struct How<'a> {
     /// for a third more work.
     pub recompute: bool,
     /// Threads of each matrix product.
-    pub threads: Parallelism,
+    pub threads: usize,
 }
 
 /// Room for a pass, kept from one to the next.
@@ -46,9 +45,10 @@ pub struct Pass {
 impl Pass {
     /// What the model thinks of each answer's tokens.
     pub fn score(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<Thought>> {
-        let places = places(sequences);
-        self.forward(how, sequences, &places, false);
-        self.think(how, sequences)
+        let packed = Packed::of(sequences);
+        self.forward(how, &packed, false);
+        let mut all = head(how).think(&self.normed, &packed.targets, &mut self.logits).into_iter();
+        packed.counts.iter().map(|n| all.by_ref().take(*n).collect()).collect()
     }
 
     /// The same, and then the backward pass: `loss` is given each sequence's number and what the model
@@ -61,24 +61,20 @@ impl Pass {
         loss: impl Fn(usize, &[Thought]) -> Vec<f32>,
         gradients: &mut Gradients<'_>,
     ) {
-        let places = places(sequences);
-        self.forward(how, sequences, &places, true);
-        let thoughts = self.think(how, sequences);
-        let mut dlog_probs = Vec::new();
-        for (i, thoughts) in thoughts.iter().enumerate() {
-            dlog_probs.extend(loss(i, thoughts));
-        }
-        self.backward(how, sequences, &places, &dlog_probs, gradients);
+        let packed = Packed::of(sequences);
+        self.forward(how, &packed, true);
+        let dnormed = sized(&mut self.dnormed, self.normed.len());
+        let of = (&self.normed[..], &packed.targets[..], &packed.counts[..]);
+        head(how).learn(of, loss, dnormed, gradients, &mut self.logits);
+        self.backward(how, &packed, gradients);
     }
 
-    fn forward(&mut self, how: How<'_>, sequences: &[Sequence<'_>], places: &[Range<usize>], keep: bool) {
+    fn forward(&mut self, how: How<'_>, packed: &Packed, keep: bool) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
         let embedding = &how.weights.base[arena.embedding.clone()];
-        let n = places.last().map_or(0, |p| p.end);
-        let x = sized(&mut self.x, n * d);
-        let read = sequences.iter().flat_map(|s| &s.tokens[..s.read()]);
-        for (x, token) in x.chunks_exact_mut(d).zip(read) {
+        let x = sized(&mut self.x, packed.tokens.len() * d);
+        for (x, token) in x.chunks_exact_mut(d).zip(&packed.tokens) {
             x.copy_from_slice(&embedding[*token as usize * d..][..d]);
         }
         let whole = keep && !how.recompute;
@@ -90,54 +86,33 @@ impl Pass {
                 input.extend_from_slice(x);
             }
             let kept = &mut self.kept[if whole { layer } else { 0 }];
-            block(how, layer, places).forward(x, kept, &mut self.scratch);
+            block(how, layer, &packed.spans).forward(x, kept, &mut self.scratch);
         }
         self.last.clear();
-        for (sequence, place) in sequences.iter().zip(places) {
-            self.last.extend_from_slice(&x[(place.start + sequence.prompt - 1) * d..place.end * d]);
+        for row in &packed.foretell {
+            self.last.extend_from_slice(&x[row * d..(row + 1) * d]);
         }
-        let rows = self.last.len() / d;
+        let rows = packed.foretell.len();
         let weight = &how.weights.base[arena.norm.clone()];
         let normed = sized(&mut self.normed, rows * d);
         norm(&self.last, weight, arena.shape.epsilon as f32, normed, sized(&mut self.scales, rows));
     }
 
-    fn think(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<Thought>> {
-        let targets = targets(sequences);
-        let mut all = head(how).think(&self.normed, &targets, &mut self.logits).into_iter();
-        sequences.iter().map(|s| all.by_ref().take(s.answer()).collect()).collect()
-    }
-
-    fn backward(
-        &mut self,
-        how: How<'_>,
-        sequences: &[Sequence<'_>],
-        places: &[Range<usize>],
-        dlog_probs: &[f32],
-        gradients: &mut Gradients<'_>,
-    ) {
+    fn backward(&mut self, how: How<'_>, packed: &Packed, gradients: &mut Gradients<'_>) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
-        let n = places.last().map_or(0, |p| p.end);
-        let dnormed = sized(&mut self.dnormed, self.normed.len());
-        let targets = targets(sequences);
-        head(how).back(&self.normed, &targets, dlog_probs, dnormed, gradients, &mut self.logits);
         let dlast = sized(&mut self.dlast, self.last.len());
         dlast.fill(0.0);
         let weight = &how.weights.base[arena.norm.clone()];
-        norm_back(&self.last, weight, &self.scales, dnormed, dlast, gradients.of(&arena.norm));
+        norm_back(&self.last, weight, &self.scales, &self.dnormed, dlast, gradients.of(&arena.norm));
 
-        let dx = sized(&mut self.dx, n * d);
+        let dx = sized(&mut self.dx, packed.tokens.len() * d);
         dx.fill(0.0);
-        let mut from = 0;
-        for (sequence, place) in sequences.iter().zip(places) {
-            let rows = sequence.answer() * d;
-            let first = (place.start + sequence.prompt - 1) * d;
-            dx[first..first + rows].copy_from_slice(&dlast[from..from + rows]);
-            from += rows;
+        for (row, dlast) in packed.foretell.iter().zip(dlast.chunks_exact(d)) {
+            dx[row * d..(row + 1) * d].iter_mut().zip(dlast).for_each(|(x, l)| *x += l);
         }
         for layer in (0..arena.blocks.len()).rev() {
-            let block = block(how, layer, places);
+            let block = block(how, layer, &packed.spans);
             let kept = if how.recompute {
                 let kept = &mut self.kept[0];
                 self.x.clone_from(&self.inputs[layer]);
@@ -149,8 +124,7 @@ impl Pass {
             block.backward(dx, kept, gradients, &mut self.scratch);
         }
         if let Some(dembedding) = gradients.of(&arena.embedding) {
-            let read = sequences.iter().flat_map(|s| &s.tokens[..s.read()]);
-            for (dx, token) in dx.chunks_exact(d).zip(read) {
+            for (dx, token) in dx.chunks_exact(d).zip(&packed.tokens) {
                 let place = &mut dembedding[*token as usize * d..][..d];
                 place.iter_mut().zip(dx).for_each(|(g, d)| *g += d);
             }
@@ -158,22 +132,44 @@ impl Pass {
     }
 }
 
-/// Where each sequence lies in the packed batch.
-fn places(sequences: &[Sequence<'_>]) -> Vec<Range<usize>> {
-    let mut end = 0;
-    let place = |s: &Sequence<'_>| {
-        end += s.read();
-        end - s.read()..end
-    };
-    sequences.iter().map(place).collect()
+/// A batch as it lies in its rows.
+struct Packed {
+    spans: Vec<Span>,
+    /// The token of each row.
+    tokens: Vec<u32>,
+    /// The rows that foretell each answer's tokens, and those tokens; an answer after the other.
+    foretell: Vec<usize>,
+    targets: Vec<u32>,
+    /// How many each answer has.
+    counts: Vec<usize>,
 }
 
-fn targets(sequences: &[Sequence<'_>]) -> Vec<u32> {
-    sequences.iter().flat_map(|s| &s.tokens[s.prompt..]).copied().collect()
+impl Packed {
+    fn of(sequences: &[Sequence<'_>]) -> Self {
+        let (mut spans, mut tokens, mut foretell) = (Vec::new(), Vec::new(), Vec::new());
+        let mut prompt = 0..0;
+        for (i, sequence) in sequences.iter().enumerate() {
+            if i == 0 || !sequence.shares_prompt(&sequences[i - 1]) {
+                prompt = tokens.len()..tokens.len() + sequence.prompt;
+                tokens.extend_from_slice(&sequence.tokens[..sequence.prompt]);
+                spans.push(Span { prompt: 0..0, own: prompt.clone() });
+            }
+            // The last token is only foretold.
+            let Some(read) = sequence.answer().checked_sub(1) else { continue };
+            let own = tokens.len()..tokens.len() + read;
+            tokens.extend_from_slice(&sequence.tokens[sequence.prompt..sequence.read()]);
+            foretell.push(prompt.end - 1);
+            foretell.extend(own.clone());
+            spans.push(Span { prompt: prompt.clone(), own });
+        }
+        let targets = sequences.iter().flat_map(|s| &s.tokens[s.prompt..]).copied().collect();
+        let counts = sequences.iter().map(Sequence::answer).collect();
+        Self { spans, tokens, foretell, targets, counts }
+    }
 }
 
-fn block<'a>(how: How<'a>, layer: usize, sequences: &'a [Range<usize>]) -> Block<'a> {
-    Block { weights: how.weights, layer, rotations: how.rotations, sequences, threads: how.threads }
+fn block<'a>(how: How<'a>, layer: usize, spans: &'a [Span]) -> Block<'a> {
+    Block { weights: how.weights, layer, rotations: how.rotations, spans, threads: how.threads }
 }
 
 fn head(how: How<'_>) -> Head<'_> {

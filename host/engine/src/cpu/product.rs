@@ -1,0 +1,414 @@
+//! Matrix products, of any strides and of weights that were laid out before ([`Panels`](super::panels::Panels)).
+//!
+//! Both multiply tiles: some rows of the left side by a panel of the right one, some columns side by side, an
+//! inner index after the other, so that a tile's sums stay in registers and the panel is read from its start
+//! to its end by the widest vectors there are.
+//!
+//! Each number that comes out is made in one way: runs of [`INNER`] inner indices, each a chain of fused
+//! multiplies and adds from zero in their order, added to what was there one after the other. So it is the same
+//! to the last bit whichever other rows and columns there are, however they lie and however many threads there
+//! are; and a sum of thousands keeps its precision.
+
+use std::cell::RefCell;
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::kernels::wide_op;
+
+/// Numbers of a line of the cache.
+pub const LINE: usize = 16;
+/// Rows of a tile.
+pub const ROWS: usize = 6;
+/// The most columns that a tile has.
+const WIDEST: usize = 64;
+/// Inner indices of a run: a tile's rows stay in the nearest cache.
+pub const INNER: usize = 512;
+/// Numbers of the right side at a time: they stay in a core's own cache.
+const NEAR: usize = 1 << 18;
+
+/// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
+#[derive(Clone, Copy)]
+pub struct Mat<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    stride: usize,
+    turned: bool,
+}
+
+impl<'a> Mat<'a> {
+    /// Rows that lie one after the other.
+    pub fn of(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// Rows `stride` apart.
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
+        Self { data, rows, cols, stride, turned: false }
+    }
+
+    /// The transpose.
+    pub fn t(self) -> Self {
+        Self { turned: !self.turned, ..self }
+    }
+
+    /// Rows and columns, as the product sees them.
+    fn seen(&self) -> (usize, usize) {
+        if self.turned { (self.cols, self.rows) } else { (self.rows, self.cols) }
+    }
+
+    fn fits(&self) -> bool {
+        fits(self.data.len(), self.rows, self.cols, self.stride)
+    }
+}
+
+fn fits(len: usize, rows: usize, cols: usize, stride: usize) -> bool {
+    rows == 0 || cols == 0 || (stride >= cols && len >= (rows - 1) * stride + cols)
+}
+
+/// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
+pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: usize) {
+    let ((m, k), (k2, n)) = (a.seen(), b.seen());
+    assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
+    assert!(a.fits() && b.fits() && fits(y.len(), m, n, stride), "a product's numbers do not fit");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if !add {
+            y.chunks_mut(stride).take(m).for_each(|row| row[..n].fill(0.0));
+        }
+        return;
+    }
+    let rows = m.div_ceil(threads.max(1)).next_multiple_of(ROWS);
+    if rows >= m {
+        return wide_op(Product { y, stride, add, a, b, from: 0, rows: m });
+    }
+    y.par_chunks_mut(rows * stride).take(m.div_ceil(rows)).enumerate().for_each(|(part, y)| {
+        let from = part * rows;
+        wide_op(Product { y, stride, add, a, b, from, rows: rows.min(m - from) });
+    });
+}
+
+thread_local! {
+    /// Room for the parts of both sides that are worked on.
+    static ROOM: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// Some rows of a product, on one thread.
+struct Product<'a> {
+    /// From the first of these rows on.
+    y: &'a mut [f32],
+    stride: usize,
+    add: bool,
+    a: Mat<'a>,
+    b: Mat<'a>,
+    from: usize,
+    rows: usize,
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        ROOM.with_borrow_mut(|(left, right)| {
+            if vectors::<S>() == 4 {
+                self.run::<S, 4>(simd, left, right);
+            } else {
+                self.run::<S, 2>(simd, left, right);
+            }
+        });
+    }
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const P: usize>(self, simd: S, left: &mut Vec<f32>, right: &mut Vec<f32>) {
+        let Self { y, stride, add, a, b, from, rows } = self;
+        let ((_, k), (_, n)) = (a.seen(), b.seen());
+        let width = P * S::F32_LANES;
+        let panels = n.div_ceil(width);
+        let inner = k.min(INNER);
+        // As even as can be: what is laid out of the left side is used for many panels.
+        let most = (NEAR / (inner * width)).max(1);
+        let group = panels.div_ceil(panels.div_ceil(most));
+        let right = aligned(right, group * inner * width);
+        for first in (0..panels).step_by(group) {
+            let columns = first * width..n.min((first + group) * width);
+            for k0 in (0..k).step_by(inner) {
+                let k1 = k.min(k0 + inner);
+                let size = (k1 - k0) * width;
+                for (column, right) in columns.clone().step_by(width).zip(right.chunks_exact_mut(size)) {
+                    let narrow = vectors_of::<S>(columns.end - column).min(P) * S::F32_LANES;
+                    lay(&b, k0..k1, column, narrow, &mut right[..narrow * (k1 - k0)]);
+                }
+                for row in (0..rows).step_by(ROWS) {
+                    let taken = ROWS.min(rows - row);
+                    let side = Side::of(&a, from + row, taken, k0..k1, left);
+                    let y = &mut y[row * stride + columns.start..];
+                    let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
+                    for (panel, column) in panels {
+                        let used = width.min(columns.len() - column);
+                        let tile = Tile { side, taken, panel, used, stride, add: add || k0 > 0 };
+                        let y = &mut y[column..];
+                        match vectors_of::<S>(used) {
+                            1 => tile.first(k1 - k0, S::F32_LANES).run::<S, 1>(simd, y),
+                            2 => tile.first(k1 - k0, 2 * S::F32_LANES).run::<S, 2>(simd, y),
+                            _ => tile.run::<S, P>(simd, y),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Room for so many numbers, from a line of the cache on.
+fn aligned(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if room.len() < len + LINE {
+        room.resize(len + LINE, 0.0);
+    }
+    let start = start(room);
+    &mut room[start..start + len]
+}
+
+/// The first number that begins a line of the cache.
+pub fn start(numbers: &[f32]) -> usize {
+    numbers.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE)
+}
+
+/// Lays out a panel of the right side: so many columns from this one on, zeros past the last.
+#[inline(always)]
+fn lay(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [f32]) {
+    let used = width.min(b.seen().1 - column);
+    if b.turned {
+        return turn(&b.data[column * b.stride..], used, b.stride, inner, width, panel);
+    }
+    for (k, panel) in inner.zip(panel.chunks_exact_mut(width)) {
+        let (numbers, rest) = panel.split_at_mut(used);
+        numbers.copy_from_slice(&b.data[k * b.stride + column..][..used]);
+        rest.fill(0.0);
+    }
+}
+
+/// Rows become columns of a panel.
+#[inline(always)]
+pub fn turn(
+    rows: &[f32],
+    used: usize,
+    stride: usize,
+    inner: std::ops::Range<usize>,
+    width: usize,
+    panel: &mut [f32],
+) {
+    let len = inner.len();
+    if used < width {
+        panel.fill(0.0);
+    }
+    // A few at a time, so that both sides stay in the cache.
+    for from in (0..len).step_by(LINE) {
+        let to = len.min(from + LINE);
+        for column in 0..used {
+            let row = &rows[column * stride + inner.start..][from..to];
+            for (number, place) in row.iter().zip(panel[from * width + column..].iter_mut().step_by(width)) {
+                *place = *number;
+            }
+        }
+    }
+}
+
+/// The left side of a tile.
+#[derive(Clone, Copy)]
+pub enum Side<'a> {
+    /// Rows as they lie, so far apart.
+    Rows(&'a [f32], usize),
+    /// An inner index after the other.
+    Laid(&'a [f32]),
+}
+
+impl<'a> Side<'a> {
+    #[inline(always)]
+    fn of(
+        a: &Mat<'a>,
+        row: usize,
+        taken: usize,
+        inner: std::ops::Range<usize>,
+        room: &'a mut Vec<f32>,
+    ) -> Self {
+        if !a.turned {
+            return Self::Rows(&a.data[row * a.stride + inner.start..], a.stride);
+        }
+        room.clear();
+        for k in inner {
+            room.extend_from_slice(&a.data[k * a.stride + row..][..taken]);
+        }
+        Self::Laid(room)
+    }
+}
+
+/// A few rows by a panel.
+#[derive(Clone, Copy)]
+pub struct Tile<'a> {
+    /// The rows.
+    pub side: Side<'a>,
+    /// How many they are, at most [`ROWS`].
+    pub taken: usize,
+    /// The panel, `[inner, width]`.
+    pub panel: &'a [f32],
+    /// Columns that count.
+    pub used: usize,
+    /// From a row of the result to the next.
+    pub stride: usize,
+    /// Whether sums are added to what is there.
+    pub add: bool,
+}
+
+impl Tile<'_> {
+    /// With a panel of this size, at the front of the one that there was room for.
+    #[inline(always)]
+    fn first(self, inner: usize, width: usize) -> Self {
+        Self { panel: &self.panel[..inner * width], ..self }
+    }
+
+    /// Multiplies; the panel is `P` vectors wide.
+    #[inline(always)]
+    pub fn run<S: Simd, const P: usize>(self, simd: S, y: &mut [f32]) {
+        match vectors_of::<S>(self.used) {
+            1 => self.rows::<S, P, 1>(simd, y),
+            2 => self.rows::<S, P, 2>(simd, y),
+            _ => self.rows::<S, P, P>(simd, y),
+        }
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd, const P: usize, const V: usize>(self, simd: S, y: &mut [f32]) {
+        match self.taken {
+            6 => self.sums::<S, P, V, 6>(simd, y),
+            5 => self.sums::<S, P, V, 5>(simd, y),
+            4 => self.sums::<S, P, V, 4>(simd, y),
+            3 => self.sums::<S, P, V, 3>(simd, y),
+            2 => self.sums::<S, P, V, 2>(simd, y),
+            _ => self.sums::<S, P, V, 1>(simd, y),
+        }
+    }
+
+    #[inline(always)]
+    fn sums<S: Simd, const P: usize, const V: usize, const R: usize>(self, simd: S, y: &mut [f32]) {
+        let (panel, _) = S::as_simd_f32s(self.panel);
+        let inner = panel.len() / P;
+        let mut sums = [[simd.splat_f32s(0.0); V]; R];
+        match self.side {
+            Side::Rows(a, stride) => {
+                let rows: [&[f32]; R] = std::array::from_fn(|r| &a[r * stride..][..inner]);
+                for (i, panel) in panel.chunks_exact(P).enumerate() {
+                    let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
+                    for (sums, row) in sums.iter_mut().zip(&rows) {
+                        let a = simd.splat_f32s(row[i]);
+                        for (sum, b) in sums.iter_mut().zip(panel) {
+                            *sum = simd.mul_add_e_f32s(a, b, *sum);
+                        }
+                    }
+                }
+            }
+            Side::Laid(a) => {
+                for (a, panel) in a.chunks_exact(R).zip(panel.chunks_exact(P)) {
+                    let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
+                    for (sums, a) in sums.iter_mut().zip(a) {
+                        let a = simd.splat_f32s(*a);
+                        for (sum, b) in sums.iter_mut().zip(panel) {
+                            *sum = simd.mul_add_e_f32s(a, b, *sum);
+                        }
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let y = &mut y[r * self.stride..][..self.used];
+            if self.used == V * S::F32_LANES {
+                let (places, _) = S::as_mut_simd_f32s(y);
+                for (place, sum) in places.iter_mut().zip(sums) {
+                    *place = if self.add { simd.add_f32s(*place, *sum) } else { *sum };
+                }
+            } else {
+                let mut whole = [0.0; WIDEST];
+                let (places, _) = S::as_mut_simd_f32s(&mut whole);
+                places.iter_mut().zip(sums).for_each(|(place, sum)| *place = *sum);
+                if self.add {
+                    y.iter_mut().zip(&whole).for_each(|(y, sum)| *y += sum);
+                } else {
+                    y.copy_from_slice(&whole[..self.used]);
+                }
+            }
+        }
+    }
+}
+
+/// Vectors that hold so many columns, as tiles have them: one, two, or a whole panel's.
+#[inline(always)]
+pub fn vectors_of<S: Simd>(columns: usize) -> usize {
+    match columns.div_ceil(S::F32_LANES) {
+        n @ 0..=2 => n.max(1),
+        _ => vectors::<S>(),
+    }
+}
+
+/// Vectors of a panel's width: with [`ROWS`] rows 24 sums of 32 registers, or 12 of 16.
+#[inline(always)]
+pub fn vectors<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(n: usize, step: f32) -> Vec<f32> {
+        (0..n).map(|i| (i as f32 * step).sin()).collect()
+    }
+
+    #[test]
+    fn a_product_is_the_plain_one_whatever_lies_how() {
+        for (m, k, n) in [(1, 1, 1), (5, 7, 3), (6, 64, 64), (13, 33, 130), (20, 1100, 65), (9, 2, 600)] {
+            let (a, b) = (numbers(m * (k + 2), 0.7), numbers(k * (n + 3), 0.3));
+            let turn = |x: &[f32], rows: usize, cols: usize, stride: usize| -> Vec<f32> {
+                (0..cols).flat_map(|c| (0..rows).map(move |r| x[r * stride + c])).collect()
+            };
+            let (at, bt) = (turn(&a, m, k, k + 2), turn(&b, k, n, n + 3));
+            let plain = |i: usize, j: usize, from: f32| {
+                let (a, b) = (|l: usize| a[i * (k + 2) + l], |l: usize| b[l * (n + 3) + j]);
+                (0..k).step_by(INNER).fold(from, |sum, first| {
+                    let run = first..k.min(first + INNER);
+                    sum + run.fold(0.0, |sum, l| a(l).mul_add(b(l), sum))
+                })
+            };
+            for (add, threads) in [(false, 1), (true, 1), (true, 3)] {
+                for (a, b) in [
+                    (Mat::strided(&a, m, k, k + 2), Mat::strided(&b, k, n, n + 3)),
+                    (Mat::of(&at, k, m).t(), Mat::strided(&b, k, n, n + 3)),
+                    (Mat::strided(&a, m, k, k + 2), Mat::of(&bt, n, k).t()),
+                    (Mat::of(&at, k, m).t(), Mat::of(&bt, n, k).t()),
+                ] {
+                    let mut y = vec![0.5; m * (n + 1)];
+                    product(&mut y, n + 1, add, a, b, threads);
+                    for i in 0..m {
+                        for j in 0..n {
+                            // To the last bit: what is stated above, and more than a tolerance would.
+                            let plain = plain(i, j, if add { 0.5 } else { 0.0 });
+                            assert_eq!(y[i * (n + 1) + j], plain, "{m} {k} {n}: {i}, {j}");
+                        }
+                        assert_eq!(y[i * (n + 1) + n], 0.5, "nothing is written past a row");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_over_nothing_is_zero() {
+        let mut y = vec![1.0; 6];
+        product(&mut y, 3, false, Mat::of(&[], 2, 0), Mat::of(&[], 0, 3), 1);
+        assert_eq!(y, [0.0; 6]);
+    }
+}
