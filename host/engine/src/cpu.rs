@@ -13,7 +13,6 @@ mod lora;
 mod memory;
 mod panels;
 mod pass;
-mod past;
 mod product;
 mod saved;
 

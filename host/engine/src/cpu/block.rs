@@ -152,7 +152,7 @@ pub struct Kept {
 /// Room for what a pass needs between two lines.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    scores: [Vec<f32>; 2],
+    scores: Vec<f32>,
     d_width: Vec<f32>,
     q_width: Vec<f32>,
     w_width: Vec<f32>,
@@ -207,10 +207,7 @@ impl Block<'_> {
         let mixed = sized(&mut kept.mixed, n * q_width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
         for span in self.spans {
-            let (own, [scores, _]) = (&span.own, &mut scratch.scores);
-            let mixed = &mut mixed[own.start * q_width..own.end * q_width];
-            let log_sums = &mut log_sums[own.start * heads.query..own.end * heads.query];
-            attend(heads, qkv, span, mixed, log_sums, scores);
+            attend(heads, qkv, span, mixed, log_sums, &mut scratch.scores);
         }
         w.linear((self.layer, Place::Out, &block.out), mixed, x, true, self.threads);
 
@@ -255,14 +252,9 @@ impl Block<'_> {
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
         let q_width = heads.query * heads.width;
+        let mixed = Mixed { values: &kept.mixed, log_sums: &kept.log_sums, gradient: dmixed };
         for span in self.spans {
-            let own = span.own.start * q_width..span.own.end * q_width;
-            let mixed = Mixed {
-                values: &kept.mixed[own.clone()],
-                log_sums: &kept.log_sums[span.own.start * heads.query..span.own.end * heads.query],
-                gradient: &dmixed[own],
-            };
-            attend_back(heads, &kept.qkv, span, mixed, dqkv, &mut scratch.scores);
+            attend_back(heads, &kept.qkv, span, mixed, dqkv);
         }
         self.turn(dqkv, rotate_back);
         if let Some((query, key)) = &block.head_norms {
@@ -295,7 +287,7 @@ impl Block<'_> {
             #[inline(always)]
             || {
                 for span in self.spans {
-                    for (position, token) in (span.position()..).zip(span.own.clone()) {
+                    for (position, token) in (span.prompt.len()..).zip(span.own.clone()) {
                         let (cos, sin) = self.rotations.at(position);
                         turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
                     }

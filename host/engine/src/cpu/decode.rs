@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::attention::Span;
+use super::attention::{Span, attend_one};
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu};
 use super::lora::Place;
 use super::panels::{Laid, Panels};
-use super::past::{Past, attend_one};
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
 
@@ -30,18 +29,25 @@ const NEAR: usize = 4 << 20;
 
 /// What was read of a prompt.
 struct Prefix {
-    past: Past,
+    /// Keys and values of each block, `[T, KV]` each.
+    blocks: Vec<(Vec<f32>, Vec<f32>)>,
     tokens: usize,
     /// Logits after the prompt's last token, `[V]`.
     logits: Vec<f32>,
 }
 
+/// Keys and values of an answer, `[blocks, room, KV]` each.
+type Caches = (Vec<f32>, Vec<f32>);
+
 /// A row of a tile: an answer on its way.
 struct Row {
     number: usize,
     prefix: Arc<Prefix>,
-    /// The answer so far.
-    past: Past,
+    /// Keys and values of the answer so far, `[blocks, room, KV]` each.
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    /// Tokens that there is room for.
+    room: usize,
     draft: Draft,
 }
 
@@ -82,7 +88,7 @@ impl Decode<'_> {
     pub fn run(&self, requests: &[Request<'_>]) -> Vec<Answered> {
         let mut answers = vec![Answered::default(); requests.len()];
         let mut rows: Vec<Row> = Vec::new();
-        let mut free: Vec<Past> = Vec::new();
+        let mut free: Vec<Caches> = Vec::new();
         let mut next = 0;
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
         let mut rooms: Vec<Room> = Vec::new();
@@ -101,12 +107,12 @@ impl Decode<'_> {
         }
     }
 
-    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Past>) {
+    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Caches>) {
         let mut at = 0;
         while at < rows.len() {
             if rows[at].draft.done() {
                 let row = rows.swap_remove(at);
-                free.push(row.past);
+                free.push((row.keys, row.values));
                 answers[row.number] = row.draft.finish();
             } else {
                 at += 1;
@@ -120,7 +126,7 @@ impl Decode<'_> {
         requests: &[Request<'r>],
         first: usize,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
-        free: &mut Vec<Past>,
+        free: &mut Vec<Caches>,
     ) -> Vec<Row> {
         // One read for each run of one prompt; the last prompt may go on from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
@@ -153,11 +159,20 @@ impl Decode<'_> {
             .zip(room)
             .zip(which)
             .enumerate()
-            .map(|(i, ((request, mut past), which))| {
-                let blocks = self.weights.arena.blocks.len();
-                past.open(self.weights.heads(), blocks, request.sampling.max_tokens as usize);
-                let prefix = Arc::clone(&read[which]);
-                let mut row = Row { number: first + i, prefix, past, draft: Draft::new(request) };
+            .map(|(i, ((request, (mut keys, mut values)), which))| {
+                let shape = &self.weights.arena.shape;
+                let room = request.sampling.max_tokens as usize;
+                let own = shape.layers * room * shape.kv_heads * shape.head;
+                sized(&mut keys, own);
+                sized(&mut values, own);
+                let mut row = Row {
+                    number: first + i,
+                    prefix: Arc::clone(&read[which]),
+                    keys,
+                    values,
+                    room,
+                    draft: Draft::new(request),
+                };
                 let mut logits = row.prefix.logits.clone();
                 row.draft.cool(&mut logits);
                 row.draft.take(&logits, self.stops);
@@ -175,22 +190,22 @@ impl Decode<'_> {
             prompt.iter().flat_map(|t| &embedding[*t as usize * d..][..d]).copied().collect();
         let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
-        let mut past = Past::default();
-        past.open(heads, arena.blocks.len(), prompt.len());
-        let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
+        let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
+            let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
             let block = Block { weights: self.weights, layer, rotations: self.rotations, spans, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
-            for (token, row) in kept.qkv().chunks_exact(heads.row()).enumerate() {
-                past.put(layer, token, &row[q..q + kv], &row[q + kv..]);
-            }
+            let of = |from: usize| -> Vec<f32> {
+                kept.qkv().chunks_exact(heads.row()).flat_map(|row| &row[from..from + kv]).copied().collect()
+            };
+            blocks.push((of(q), of(q + kv)));
         }
         let (mut last, mut scale) = (vec![0.0; d], [0.0]);
         let weight = &self.weights.base[arena.norm.clone()];
         norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
         let mut logits = vec![0.0; arena.shape.vocabulary];
         self.laid.head.product(&last, &mut logits, false);
-        Prefix { past, tokens: prompt.len(), logits }
+        Prefix { blocks, tokens: prompt.len(), logits }
     }
 
     /// One more token for every row.
@@ -287,8 +302,12 @@ impl Decode<'_> {
         let before = row.draft.len() - 1;
         let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
         rotate(&mut qkv[..q + kv], cos, sin);
-        row.past.put(layer, before, &qkv[q..q + kv], &qkv[q + kv..]);
-        let pasts = [(&row.prefix.past, row.prefix.tokens), (&row.past, before + 1)];
-        attend_one(heads, layer, &qkv[..q], pasts, mixed, scores);
+        let own = layer * row.room * kv;
+        row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
+        row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
+        let past = own..own + (before + 1) * kv;
+        let (keys, values) = &row.prefix.blocks[layer];
+        let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
+        attend_one(heads, &qkv[..q], segments, mixed, scores);
     }
 }

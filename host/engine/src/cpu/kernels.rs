@@ -73,6 +73,14 @@ pub fn largest(x: &[f32]) -> f32 {
     all.iter().copied().fold(rest, more)
 }
 
+/// `y += s · x`.
+#[inline(always)]
+pub fn add_scaled(y: &mut [f32], s: f32, x: &[f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += s * x;
+    }
+}
+
 /// The exponential, to about 2e-7 of its value: without a branch, so that it can be made of vectors.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {

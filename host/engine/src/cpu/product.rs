@@ -9,7 +9,7 @@
 //! to the last bit whichever other rows and columns there are, however they lie and however many threads there
 //! are; and a sum of thousands keeps its precision.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -24,6 +24,8 @@ pub const ROWS: usize = 6;
 const WIDEST: usize = 64;
 /// Inner indices of a run: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;
+/// Tiles whose rows are laid out at a time: three lines of the cache.
+const GROUP: usize = 8;
 /// Numbers of the right side at a time: they stay in a core's own cache.
 const NEAR: usize = 1 << 18;
 
@@ -82,18 +84,26 @@ pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, 
         return;
     }
     let rows = m.div_ceil(threads.max(1)).next_multiple_of(ROWS);
+    let some = |y: &mut [f32], from: usize| {
+        // Taken out and put back: what is called inside of a closure of another crate's is not compiled for
+        // the widest vectors.
+        let mut room = ROOM.take();
+        let rows = rows.min(m - from);
+        wide_op(Product { y, stride, add, a, b, from, rows, room: &mut room });
+        ROOM.set(room);
+    };
     if rows >= m {
-        return wide_op(Product { y, stride, add, a, b, from: 0, rows: m });
+        return some(y, 0);
     }
-    y.par_chunks_mut(rows * stride).take(m.div_ceil(rows)).enumerate().for_each(|(part, y)| {
-        let from = part * rows;
-        wide_op(Product { y, stride, add, a, b, from, rows: rows.min(m - from) });
-    });
+    let parts = y.par_chunks_mut(rows * stride).take(m.div_ceil(rows)).enumerate();
+    parts.for_each(|(part, y)| some(y, part * rows));
 }
 
+/// Room for the parts of both sides that are worked on.
+type Room = (Vec<f32>, Vec<f32>);
+
 thread_local! {
-    /// Room for the parts of both sides that are worked on.
-    static ROOM: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static ROOM: Cell<Room> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
 /// Some rows of a product, on one thread.
@@ -106,6 +116,7 @@ struct Product<'a> {
     b: Mat<'a>,
     from: usize,
     rows: usize,
+    room: &'a mut Room,
 }
 
 impl WithSimd for Product<'_> {
@@ -113,20 +124,14 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        ROOM.with_borrow_mut(|(left, right)| {
-            if vectors::<S>() == 4 {
-                self.run::<S, 4>(simd, left, right);
-            } else {
-                self.run::<S, 2>(simd, left, right);
-            }
-        });
+        if vectors::<S>() == 4 { self.run::<S, 4>(simd) } else { self.run::<S, 2>(simd) }
     }
 }
 
 impl Product<'_> {
     #[inline(always)]
-    fn run<S: Simd, const P: usize>(self, simd: S, left: &mut Vec<f32>, right: &mut Vec<f32>) {
-        let Self { y, stride, add, a, b, from, rows } = self;
+    fn run<S: Simd, const P: usize>(self, simd: S) {
+        let Self { y, stride, add, a, b, from, rows, room: (left, right) } = self;
         let ((_, k), (_, n)) = (a.seen(), b.seen());
         let width = P * S::F32_LANES;
         let panels = n.div_ceil(width);
@@ -141,26 +146,67 @@ impl Product<'_> {
                 let k1 = k.min(k0 + inner);
                 let size = (k1 - k0) * width;
                 for (column, right) in columns.clone().step_by(width).zip(right.chunks_exact_mut(size)) {
-                    let narrow = vectors_of::<S>(columns.end - column).min(P) * S::F32_LANES;
-                    lay(&b, k0..k1, column, narrow, &mut right[..narrow * (k1 - k0)]);
+                    lay(&b, k0..k1, column, width, right);
                 }
-                for row in (0..rows).step_by(ROWS) {
-                    let taken = ROWS.min(rows - row);
-                    let side = Side::of(&a, from + row, taken, k0..k1, left);
-                    let y = &mut y[row * stride + columns.start..];
-                    let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
-                    for (panel, column) in panels {
-                        let used = width.min(columns.len() - column);
-                        let tile = Tile { side, taken, panel, used, stride, add: add || k0 > 0 };
-                        let y = &mut y[column..];
-                        match vectors_of::<S>(used) {
-                            1 => tile.first(k1 - k0, S::F32_LANES).run::<S, 1>(simd, y),
-                            2 => tile.first(k1 - k0, 2 * S::F32_LANES).run::<S, 2>(simd, y),
-                            _ => tile.run::<S, P>(simd, y),
+                for some in (0..rows).step_by(GROUP * ROWS) {
+                    let tiles = GROUP.min((rows - some).div_ceil(ROWS));
+                    let group = Group::of(&a, from + some, tiles, k0..k1, left);
+                    for (i, row) in (some..rows.min(some + GROUP * ROWS)).step_by(ROWS).enumerate() {
+                        let (side, taken) = (group.side(i), ROWS.min(rows - row));
+                        let y = &mut y[row * stride + columns.start..];
+                        let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
+                        for (panel, column) in panels {
+                            let used = width.min(columns.len() - column);
+                            let tile = Tile { side, taken, panel, used, stride, add: add || k0 > 0 };
+                            tile.run::<S, P>(simd, &mut y[column..]);
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+/// The left side of some tiles, [`ROWS`] of its rows each.
+struct Group<'a> {
+    data: &'a [f32],
+    stride: usize,
+    /// From one tile's to the next, where the rows were laid out anew.
+    tile: Option<usize>,
+}
+
+impl<'a> Group<'a> {
+    #[inline(always)]
+    fn of(
+        a: &Mat<'a>,
+        row: usize,
+        tiles: usize,
+        inner: std::ops::Range<usize>,
+        room: &'a mut Vec<f32>,
+    ) -> Self {
+        if !a.turned {
+            return Self { data: &a.data[row * a.stride + inner.start..], stride: a.stride, tile: None };
+        }
+        // Whole lines of the cache are read, and tiles find their rows side by side.
+        let (size, rows) = (inner.len() * ROWS, (tiles * ROWS).min(a.cols - row));
+        room.resize(tiles * size, 0.0);
+        for (i, k) in inner.enumerate() {
+            let parts = a.data[k * a.stride + row..][..rows].chunks_exact(ROWS);
+            let rest = parts.remainder();
+            let last = rows / ROWS * size + i * ROWS;
+            for (part, place) in parts.zip(room[i * ROWS..].chunks_mut(size)) {
+                place[..ROWS].copy_from_slice(part);
+            }
+            room[last.min(tiles * size)..][..rest.len()].copy_from_slice(rest);
+        }
+        Self { data: room, stride: ROWS, tile: Some(size) }
+    }
+
+    #[inline(always)]
+    fn side(&self, tile: usize) -> Side<'_> {
+        match self.tile {
+            None => Side::Rows(&self.data[tile * ROWS * self.stride..], self.stride),
+            Some(size) => Side::Turned(&self.data[tile * size..][..size], ROWS),
         }
     }
 }
@@ -224,28 +270,8 @@ pub fn turn(
 pub enum Side<'a> {
     /// Rows as they lie, so far apart.
     Rows(&'a [f32], usize),
-    /// An inner index after the other.
-    Laid(&'a [f32]),
-}
-
-impl<'a> Side<'a> {
-    #[inline(always)]
-    fn of(
-        a: &Mat<'a>,
-        row: usize,
-        taken: usize,
-        inner: std::ops::Range<usize>,
-        room: &'a mut Vec<f32>,
-    ) -> Self {
-        if !a.turned {
-            return Self::Rows(&a.data[row * a.stride + inner.start..], a.stride);
-        }
-        room.clear();
-        for k in inner {
-            room.extend_from_slice(&a.data[k * a.stride + row..][..taken]);
-        }
-        Self::Laid(room)
-    }
+    /// An inner index after the other, so far apart.
+    Turned(&'a [f32], usize),
 }
 
 /// A few rows by a panel.
@@ -266,18 +292,13 @@ pub struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// With a panel of this size, at the front of the one that there was room for.
-    #[inline(always)]
-    fn first(self, inner: usize, width: usize) -> Self {
-        Self { panel: &self.panel[..inner * width], ..self }
-    }
-
     /// Multiplies; the panel is `P` vectors wide.
     #[inline(always)]
     pub fn run<S: Simd, const P: usize>(self, simd: S, y: &mut [f32]) {
-        match vectors_of::<S>(self.used) {
+        match self.used.div_ceil(S::F32_LANES) {
             1 => self.rows::<S, P, 1>(simd, y),
             2 => self.rows::<S, P, 2>(simd, y),
+            3 => self.rows::<S, P, 3>(simd, y),
             _ => self.rows::<S, P, P>(simd, y),
         }
     }
@@ -298,10 +319,11 @@ impl Tile<'_> {
     fn sums<S: Simd, const P: usize, const V: usize, const R: usize>(self, simd: S, y: &mut [f32]) {
         let (panel, _) = S::as_simd_f32s(self.panel);
         let inner = panel.len() / P;
-        let mut sums = [[simd.splat_f32s(0.0); V]; R];
-        match self.side {
+        // Sums of each side's own, or they would be written to memory at every step.
+        let sums = match self.side {
             Side::Rows(a, stride) => {
                 let rows: [&[f32]; R] = std::array::from_fn(|r| &a[r * stride..][..inner]);
+                let mut sums = [[simd.splat_f32s(0.0); V]; R];
                 for (i, panel) in panel.chunks_exact(P).enumerate() {
                     let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
                     for (sums, row) in sums.iter_mut().zip(&rows) {
@@ -311,19 +333,23 @@ impl Tile<'_> {
                         }
                     }
                 }
+                sums
             }
-            Side::Laid(a) => {
-                for (a, panel) in a.chunks_exact(R).zip(panel.chunks_exact(P)) {
+            Side::Turned(a, stride) => {
+                let mut sums = [[simd.splat_f32s(0.0); V]; R];
+                for (i, panel) in panel.chunks_exact(P).enumerate() {
+                    let a: [f32; R] = std::array::from_fn(|r| a[i * stride..][..R][r]);
                     let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
                     for (sums, a) in sums.iter_mut().zip(a) {
-                        let a = simd.splat_f32s(*a);
+                        let a = simd.splat_f32s(a);
                         for (sum, b) in sums.iter_mut().zip(panel) {
                             *sum = simd.mul_add_e_f32s(a, b, *sum);
                         }
                     }
                 }
+                sums
             }
-        }
+        };
         for (r, sums) in sums.iter().enumerate() {
             let y = &mut y[r * self.stride..][..self.used];
             if self.used == V * S::F32_LANES {
@@ -342,15 +368,6 @@ impl Tile<'_> {
                 }
             }
         }
-    }
-}
-
-/// Vectors that hold so many columns, as tiles have them: one, two, or a whole panel's.
-#[inline(always)]
-pub fn vectors_of<S: Simd>(columns: usize) -> usize {
-    match columns.div_ceil(S::F32_LANES) {
-        n @ 0..=2 => n.max(1),
-        _ => vectors::<S>(),
     }
 }
 
