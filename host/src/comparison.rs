@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use allot_engine::tensors::DeviceName;
 use allot_report::Axis;
 use toml::Table;
 
@@ -61,6 +62,8 @@ pub struct Comparison {
     pub budget: BudgetConfig,
     /// Threads that each run takes.
     pub threads: usize,
+    /// Whether its runs train on a GPU.
+    pub gpu: bool,
     /// The configs of its runs, as text, in the order of the runs.
     texts: Vec<String>,
     /// The config that it was made from.
@@ -71,21 +74,23 @@ pub struct Comparison {
 const CONFIG: &str = "compare.toml";
 
 impl Comparison {
-    /// Checks a config, every policy and every setting in it. `jobs` runs are to share this machine.
-    pub fn new(path: &Path, folder: &Path, jobs: Option<usize>) -> Result<Self> {
+    /// Checks a config, every policy and every setting in it. `threads` is what each run takes where the config
+    /// does not say it; none where the config has to.
+    pub fn new(path: &Path, folder: &Path, threads: Option<usize>) -> Result<Self> {
         let text = config::read(path)?;
         let name = path.display().to_string();
         let whole: Table = config::parse(&text, &name)?;
         let kind = if whole.contains_key("world") { Kind::Simulate } else { Kind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
-        let (section, first, steps, budget) = match kind {
+        let (section, first, steps, budget, gpu) = match kind {
             Kind::Train => {
                 let config = TrainConfig::parse(&text, &name)?;
-                (config.compare, config.run.seed, config.run.steps, config.budget)
+                let gpu = config.model.device != DeviceName::Cpu;
+                (config.compare, config.run.seed, config.run.steps, config.budget, gpu)
             }
             Kind::Simulate => {
                 let config = SimulateConfig::parse(&text, &name)?;
-                (config.compare, config.run.seed, config.run.steps, config.budget)
+                (config.compare, config.run.seed, config.run.steps, config.budget, false)
             }
         };
         let Some(section) = section else {
@@ -98,17 +103,20 @@ impl Comparison {
             return Err(Trouble::new(what));
         }
         let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = match kind {
             Kind::Simulate => 1,
             // As it was decided when the comparison began: weights depend on it, to the last bit.
             Kind::Train => {
                 let first = arms.first().zip(seeds.first());
-                let kept = first.and_then(|(arm, seed)| threads(&config_of(folder, &arm.name, *seed)));
+                let kept = first.and_then(|(arm, seed)| threads_of(&config_of(folder, &arm.name, *seed)));
                 let given =
                     whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
                 let given = given.map(|n| n.max(1) as usize);
-                kept.or(given).unwrap_or_else(|| (cores / jobs.unwrap_or(1)).max(1))
+                kept.or(given).or(threads).ok_or_else(|| {
+                    let what = format!("`{name}` does not say how many threads a run takes on a node");
+                    Trouble::new(what)
+                        .hint("set `model.threads`: the cores of this machine are not a cluster's")
+                })?
             }
         };
         let (mut runs, mut texts) = (Vec::new(), Vec::new());
@@ -128,17 +136,17 @@ impl Comparison {
         }
         let arms = arms.into_iter().map(|arm| arm.shown).collect();
         let folder = folder.to_owned();
-        Ok(Self { folder, kind, section, arms, seeds, runs, steps, budget, threads, texts, text })
+        Ok(Self { folder, kind, section, arms, seeds, runs, steps, budget, threads, gpu, texts, text })
     }
 
     /// The comparison of a folder that has one.
-    pub fn open(folder: &Path, jobs: Option<usize>) -> Result<Self> {
+    pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self> {
         let path = folder.join(CONFIG);
         if !path.exists() {
             let trouble = Trouble::new(format!("there is no comparison in `{}`", folder.display()));
             return Err(trouble.hint("--resume takes the folder of a comparison"));
         }
-        let comparison = Self::new(&path, folder, jobs)?;
+        let comparison = Self::new(&path, folder, threads)?;
         if let Some(missing) = comparison.runs.iter().find(|run| !run.config.exists()) {
             let what = format!(
                 "`{}` asks for a run that has no config, `{}`",
@@ -212,7 +220,7 @@ fn config_of(folder: &Path, arm: &str, seed: u64) -> PathBuf {
 }
 
 /// The threads that a run's config says.
-fn threads(config: &Path) -> Option<usize> {
+fn threads_of(config: &Path) -> Option<usize> {
     let text = std::fs::read_to_string(config).ok()?;
     TrainConfig::parse(&text, "").ok()?.model.threads
 }

@@ -1,11 +1,12 @@
-//! A wish to stop: Ctrl-C, or the end of standard input where another process holds it.
+//! A wish to stop: Ctrl-C, the signal by which a cluster ends a job, or the end of standard input where
+//! another process holds it.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Waits for Ctrl-C on a thread of its own. The first one makes the flag true, and says `words`; a second
-/// one ends the program.
+/// one ends the program. A SIGTERM is as the first, however often it comes: queues send it more than once.
 pub fn listen(words: &'static str) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
@@ -13,15 +14,35 @@ pub fn listen(words: &'static str) -> Arc<AtomicBool> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                if asked.swap(true, Ordering::SeqCst) {
-                    std::process::exit(130);
+            #[cfg(unix)]
+            let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+            loop {
+                #[cfg(unix)]
+                let pressed = tokio::select! {
+                    pressed = tokio::signal::ctrl_c() => pressed.is_ok().then_some(true),
+                    Some(()) = next(&mut ended) => Some(false),
+                };
+                #[cfg(not(unix))]
+                let pressed = tokio::signal::ctrl_c().await.is_ok().then_some(true);
+                let Some(pressed) = pressed else { return };
+                match (asked.swap(true, Ordering::SeqCst), pressed) {
+                    (true, true) => std::process::exit(130),
+                    (true, false) => {}
+                    (false, _) => _ = writeln!(std::io::stderr(), "\n{words}"),
                 }
-                let _ = writeln!(std::io::stderr(), "\n{words}");
             }
         });
     });
     stop
+}
+
+/// The next of a signal that may not be had.
+#[cfg(unix)]
+async fn next(signal: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Ends the program when standard input does, for one that has nothing to save.

@@ -1,16 +1,17 @@
-//! The runs of a comparison as processes, some at a time: each is this program with `train` or `simulate`,
-//! so that one that fails or is killed takes no other with it.
+//! The runs of a comparison and how they stand: each is this program with `train` or `simulate`, started by
+//! an executor. What a run came to is read from its folder, wherever it was made.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
 
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
 use crate::comparison::{Comparison, Kind, Planned};
 use crate::config::train::TrainConfig;
+use crate::executor::{Executor, Exit, News, Task};
 use crate::folder::{self, free};
 use crate::meter::Measured;
 use crate::resume;
@@ -21,8 +22,10 @@ use crate::trouble::{Result, Trouble};
 pub enum State {
     /// Its turn has not come.
     Waiting,
+    /// Its executor has it, and has not begun it.
+    Queued,
     /// It is under way.
-    Running(Child),
+    Running,
     /// It came to a normal end, with this accuracy.
     Finished(f64),
     /// It failed, for this reason.
@@ -47,71 +50,83 @@ pub struct Job {
 /// All runs of a comparison.
 pub struct Jobs<'c> {
     comparison: &'c Comparison,
+    executor: Box<dyn Executor>,
     /// The runs, in the order in which their turns come.
     pub all: Vec<Job>,
 }
 
+/// What happened to the runs.
+#[derive(Default)]
+pub struct Happened {
+    /// Those that ended.
+    pub ended: Vec<usize>,
+    /// What their executor has to say.
+    pub words: Vec<String>,
+}
+
 impl<'c> Jobs<'c> {
-    /// The runs as they were left.
-    pub fn of(comparison: &'c Comparison) -> Self {
-        let job = |planned: &Planned| {
-            let done = over(comparison.kind, planned);
+    /// The runs as they were left; those that an earlier process left under way with this executor still are.
+    pub fn of(comparison: &'c Comparison, mut executor: Box<dyn Executor>) -> Result<Self> {
+        let adopted = executor.adopt()?;
+        let job = |(i, planned): (usize, &Planned)| {
+            let adopted = adopted.contains(&i);
+            let done = if adopted { None } else { over(comparison.kind, planned) };
             let (share, accuracy) = (if done.is_some() { 1.0 } else { 0.0 }, done);
-            let state = done.map_or(State::Waiting, State::Finished);
+            let state = if adopted { State::Queued } else { done.map_or(State::Waiting, State::Finished) };
             Job { planned: planned.clone(), state, share, accuracy, follower: None }
         };
-        Self { comparison, all: comparison.runs.iter().map(job).collect() }
+        let all = comparison.runs.iter().enumerate().map(job).collect();
+        Ok(Self { comparison, executor, all })
     }
 
-    /// Takes in what happened since: which runs ended, and how. Gives those that did. A run that a signal ends
-    /// while all are `stopping` has paused: what was not saved is done again.
-    pub fn poll(&mut self, stopping: bool) -> Result<Vec<usize>> {
-        let mut ended = Vec::new();
-        for (i, job) in self.all.iter_mut().enumerate() {
-            let State::Running(child) = &mut job.state else { continue };
-            let status =
-                child.try_wait().map_err(|e| Trouble::new(format!("a run can't be waited for: {e}")))?;
-            let Some(status) = status else { continue };
-            job.state = match status.code() {
-                Some(0) => match end(&job.planned.folder) {
-                    Some(End { normal: true, accuracy, .. }) => State::Finished(accuracy.unwrap_or(0.0)),
-                    _ => State::Failed("it left a record without an end".to_owned()),
-                },
-                Some(1) => State::Paused,
-                None | Some(130) if stopping => State::Paused,
-                _ => State::Failed(reason(&job.planned.log, &status.to_string())),
-            };
-            if let State::Finished(accuracy) = job.state {
-                (job.share, job.accuracy) = (1.0, Some(accuracy));
+    /// Takes in what happened since: which runs ended, and how. A run that a signal ends while all are
+    /// `stopping` has paused: what was not saved is done again.
+    pub fn poll(&mut self, stopping: bool) -> Result<Happened> {
+        let mut happened = Happened::default();
+        for news in self.executor.poll()? {
+            match news {
+                News::Word(words) => happened.words.push(words),
+                News::Began(i) => self.all[i].state = State::Running,
+                News::Ended(i, exit, more) => {
+                    let job = &mut self.all[i];
+                    job.state = ended(&job.planned, exit, more, stopping);
+                    if let State::Finished(accuracy) = job.state {
+                        (job.share, job.accuracy) = (1.0, Some(accuracy));
+                    }
+                    job.follower = None;
+                    happened.ended.push(i);
+                }
             }
-            job.follower = None;
-            ended.push(i);
         }
-        Ok(ended)
+        Ok(happened)
     }
 
-    /// Starts runs whose turn has come, until so many are under way. Gives those it started.
-    pub fn start(&mut self, at_once: usize) -> Result<Vec<usize>> {
-        let mut started = Vec::new();
-        let running = self.running();
-        for i in 0..self.all.len() {
-            if running + started.len() >= at_once {
-                break;
-            }
-            // One that a process is still saving, of a comparison that was killed, waits for it.
-            let waits = matches!(self.all[i].state, State::Waiting) && free(&self.all[i].planned.folder);
-            if waits {
-                self.all[i].state = State::Running(self.spawn(&self.all[i].planned)?);
-                started.push(i);
-            }
+    /// Starts runs whose turn has come, as many as their executor takes.
+    pub fn start(&mut self) -> Result<()> {
+        // One that a process is still saving, of a comparison that was killed, waits for it.
+        let waits = |i: &usize| {
+            let job = &self.all[*i];
+            matches!(job.state, State::Waiting) && free(&job.planned.folder)
+        };
+        let ready: Vec<usize> = (0..self.all.len()).filter(waits).take(self.executor.room()).collect();
+        if ready.is_empty() {
+            return Ok(());
         }
-        Ok(started)
+        for i in &ready {
+            cleared(self.comparison.kind, &self.all[*i].planned)?;
+        }
+        let tasks: Vec<Task> = ready.iter().map(|i| self.task(*i)).collect();
+        self.executor.start(&tasks)?;
+        for i in ready {
+            self.all[i].state = State::Queued;
+        }
+        Ok(())
     }
 
     /// Looks how far the runs under way have come.
     pub fn look(&mut self) {
         let (steps, budget) = (f64::from(self.comparison.steps), self.comparison.budget);
-        for job in self.all.iter_mut().filter(|job| matches!(job.state, State::Running(_))) {
+        for job in self.all.iter_mut().filter(|job| matches!(job.state, State::Running)) {
             if job.follower.is_none() {
                 job.follower = Follower::open(&job.planned.folder).ok();
             }
@@ -131,13 +146,9 @@ impl<'c> Jobs<'c> {
         }
     }
 
-    /// Asks the runs under way to pause: to finish their step, and save.
-    pub fn pause(&mut self) {
-        for job in &mut self.all {
-            if let State::Running(child) = &mut job.state {
-                drop(child.stdin.take());
-            }
-        }
+    /// Asks the runs to pause: those under way to finish their step, and save.
+    pub fn pause(&mut self) -> Result<()> {
+        self.executor.pause()
     }
 
     /// What the arms are called.
@@ -155,9 +166,9 @@ impl<'c> Jobs<'c> {
         &self.comparison.seeds
     }
 
-    /// How many are under way.
-    pub fn running(&self) -> usize {
-        self.count(|state| matches!(state, State::Running(_)))
+    /// How many their executor has.
+    pub fn with_executor(&self) -> usize {
+        self.count(|state| matches!(state, State::Queued | State::Running))
     }
 
     /// How many stand so.
@@ -165,30 +176,49 @@ impl<'c> Jobs<'c> {
         self.all.iter().filter(|job| so(&job.state)).count()
     }
 
-    fn spawn(&self, planned: &Planned) -> Result<Child> {
-        let program = std::env::current_exe().map_err(|e| Trouble::new(format!("no program to run: {e}")))?;
-        let log = OpenOptions::new().create(true).write(true).truncate(true).open(&planned.log);
-        let log = log.map_err(|e| Trouble::file("write", &planned.log, &e))?;
-        let mut command = Command::new(program);
-        match self.comparison.kind {
+    /// What there is to do for a run.
+    fn task(&self, run: usize) -> Task {
+        let planned = &self.all[run].planned;
+        let (config, folder): (OsString, OsString) = ((&planned.config).into(), (&planned.folder).into());
+        let word = |word: &str| OsString::from(word);
+        let arguments = match self.comparison.kind {
             Kind::Train if planned.folder.join("resolved.toml").exists() => {
-                command.arg("train").arg("--resume").arg(&planned.folder).arg("--tied");
+                vec![word("train"), word("--resume"), folder]
             }
-            Kind::Train => {
-                command.arg("train").arg(&planned.config).arg("--out").arg(&planned.folder).arg("--tied");
-            }
-            Kind::Simulate => {
-                for name in ["record.jsonl", "resolved.toml"] {
-                    let path = planned.folder.join(name);
-                    if path.exists() {
-                        std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
-                    }
-                }
-                command.arg("simulate").arg(&planned.config).arg("--out").arg(&planned.folder).arg("--tied");
-            }
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
-        command.spawn().map_err(|e| Trouble::new(format!("a run could not be started: {e}")))
+            Kind::Train => vec![word("train"), config, word("--out"), folder],
+            Kind::Simulate => vec![word("simulate"), config, word("--out"), folder],
+        };
+        Task { run, arguments, log: planned.log.clone() }
+    }
+}
+
+/// Makes room for a run that is begun anew.
+fn cleared(kind: Kind, planned: &Planned) -> Result<()> {
+    let old = ["record.jsonl", "resolved.toml"].into_iter().filter(|_| kind == Kind::Simulate);
+    for path in old.map(|name| planned.folder.join(name)).filter(|path| path.exists()) {
+        std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
+    }
+    Ok(())
+}
+
+/// How a run that ended stands.
+fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -> State {
+    let words = match exit {
+        Exit::Over => match end(&planned.folder) {
+            Some(End { normal: true, accuracy, .. }) => return State::Finished(accuracy.unwrap_or(0.0)),
+            _ => "it left a record without an end".to_owned(),
+        },
+        Exit::Paused => return State::Paused,
+        Exit::Killed(_) | Exit::Cut(_) if stopping => return State::Paused,
+        Exit::Killed(words) | Exit::Failed(words) => reason(&planned.log, &words),
+        Exit::Cut(words) => words,
+    };
+    // Its own log, or where that has nothing, what was said around it.
+    let empty = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len()) == 0;
+    let told = |more: PathBuf| [planned.log.clone(), more].into_iter().find(|path| !empty(path));
+    match more.and_then(told) {
+        Some(log) => State::Failed(format!("{words}; its log is {}", log.display())),
+        None => State::Failed(words),
     }
 }
 
@@ -223,12 +253,12 @@ fn end(run: &Path) -> Option<End> {
 }
 
 /// Why a run failed: the last error that it told.
-fn reason(log: &Path, status: &str) -> String {
+fn reason(log: &Path, words: &str) -> String {
     let text =
         std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     match text.lines().rev().find_map(|line| line.strip_prefix("error: ")) {
         Some(error) => error.to_owned(),
         // Killed by a signal, by lack of memory, say.
-        None => format!("its process ended with {status}"),
+        None => words.to_owned(),
     }
 }

@@ -14,6 +14,7 @@ pub mod component;
 pub mod config;
 pub mod diff;
 pub mod evaluation;
+pub mod executor;
 pub mod find;
 pub mod folder;
 pub mod gather;

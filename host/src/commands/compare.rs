@@ -7,10 +7,11 @@ use clap::Args;
 
 use super::{Verdict, report};
 use crate::comparison::Comparison;
+use crate::executor::{Setup, Where};
 use crate::folder;
 use crate::gather;
 use crate::interrupt;
-use crate::jobs::{Jobs, State};
+use crate::jobs::{Happened, Jobs, State};
 use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, count};
 
@@ -26,9 +27,15 @@ pub struct Compare {
     /// Go on with the comparison in this folder
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
-    /// Runs at a time [default: as many as there are cores for their threads]
+    /// Runs at a time [default: as many as there are cores for their threads; with slurm, no limit]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// Where the runs are made
+    #[arg(long, value_enum, default_value_t = Where::Local)]
+    executor: Where,
+    /// Options for sbatch, as in "--partition=short --time=2:00:00"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    slurm_options: Option<String>,
     /// Check every policy and setting, say what would run, and stop
     #[arg(long)]
     dry_run: bool,
@@ -39,13 +46,24 @@ pub struct Compare {
 
 /// Runs it.
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let here = command.executor == Where::Local;
+    if command.slurm_options.is_some() && command.executor != Where::Slurm {
+        let trouble = Trouble::new("--slurm-options is for runs that Slurm makes");
+        return Err(trouble.hint("leave it out, or say --executor slurm"));
+    }
     let jobs = command.jobs.map(usize::from);
-    let comparison = open(command, jobs, screen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let at_once = jobs.unwrap_or((cores / comparison.threads).max(1)).min(comparison.runs.len());
+    let comparison = open(command, here.then(|| (cores / jobs.unwrap_or(1)).max(1)), screen)?;
+    let of_cores = here.then(|| (cores / comparison.threads).max(1));
+    let at_once = jobs.or(of_cores).map(|n| n.min(comparison.runs.len()));
+    let pace = match (at_once, command.executor) {
+        (Some(n), Where::Local) => format!("{n} at a time"),
+        (Some(n), place) => format!("{n} at a time with {}", place.name()),
+        (None, place) => format!("as many at a time as {} has room for", place.name()),
+    };
     if command.dry_run {
         comparison.check(screen)?;
-        show(&comparison, at_once, screen);
+        show(&comparison, &pace, screen);
         return Ok(Verdict::Good);
     }
     if !Comparison::exists(&comparison.folder) && command.out.is_some() {
@@ -54,7 +72,14 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     comparison.keep()?;
     let _held = folder::lock(&comparison.folder)?;
     let shown = comparison.folder.display().to_string();
-    let mut jobs = Jobs::of(&comparison);
+    let setup = Setup {
+        folder: &comparison.folder,
+        at_once,
+        threads: comparison.threads,
+        gpu: comparison.gpu,
+        slurm: command.slurm_options.as_deref(),
+    };
+    let mut jobs = Jobs::of(&comparison, command.executor.open(&setup)?)?;
     let done = jobs.count(|state| matches!(state, State::Finished(_)));
     let policies = match comparison.arms.len() {
         1 => "1 policy".to_owned(),
@@ -62,9 +87,11 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     };
     let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
     let before = if done > 0 { format!("; {done} are over already") } else { String::new() };
-    screen.tell(format_args!("{policies} × {seeds}: {all}, {at_once} at a time, in {shown}{before}"));
-    let go_on = format!("allot compare --resume {shown}");
-    if !all_over(&mut jobs, at_once, screen)? {
+    screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{before}"));
+    let place = if here { String::new() } else { format!(" --executor {}", command.executor.key()) };
+    let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
+    let go_on = format!("allot compare --resume {shown}{place}{}", options.unwrap_or_default());
+    if !all_over(&mut jobs, screen)? {
         screen.tell(format_args!("paused; to go on: {go_on}"));
         return Ok(Verdict::Bad);
     }
@@ -102,36 +129,43 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
 }
 
 /// The comparison that is meant.
-fn open(command: &Compare, jobs: Option<usize>, screen: &mut Screen<'_>) -> Result<Comparison> {
+fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> Result<Comparison> {
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
             let trouble = Trouble::new("--resume takes no config");
             return Err(trouble.hint("leave the config out: a comparison goes on with its own"));
         }
-        return Comparison::open(folder, jobs);
+        return Comparison::open(folder, threads);
     }
     let config = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
     if let Some(out) = &command.out {
-        return Comparison::new(config, out, jobs);
+        return Comparison::new(config, out, threads);
     }
     // A folder is made for what can run; whatever is wrong with it is told before.
-    let nowhere = Comparison::new(config, std::path::Path::new("runs"), jobs)?;
+    let nowhere = Comparison::new(config, std::path::Path::new("runs"), threads)?;
     if command.dry_run {
         return Ok(nowhere);
     }
     nowhere.check(screen)?;
-    Comparison::new(config, &folder::new(None, config)?, jobs)
+    Comparison::new(config, &folder::new(None, config)?, threads)
 }
 
 /// Runs what is left to run. False where somebody wanted it to stop.
-fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Result<bool> {
+fn all_over(jobs: &mut Jobs<'_>, screen: &mut Screen<'_>) -> Result<bool> {
     let stop = interrupt::listen("runs under way finish their step first, and save; again to stop at once");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
     let (began, mut told, mut paused) = (Instant::now(), false, false);
     loop {
         let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
-        let ended = jobs.poll(stopping)?;
+        let Happened { ended, words } = jobs.poll(stopping)?;
+        if !words.is_empty() {
+            // As below a table that was drawn: it is drawn anew under it.
+            for words in &words {
+                screen.tell(words);
+            }
+            table.lines = 0;
+        }
         for (n, i) in ended.iter().enumerate() {
             Table::ended(jobs, *i, ended.len() - 1 - n, screen);
         }
@@ -141,17 +175,17 @@ fn all_over(jobs: &mut Jobs<'_>, at_once: usize, screen: &mut Screen<'_>) -> Res
                 table.lines = 0;
                 paused = true;
             }
-            jobs.pause();
+            jobs.pause()?;
         } else {
-            jobs.start(at_once)?;
+            jobs.start()?;
         }
         let open = jobs.count(|state| matches!(state, State::Waiting));
-        if jobs.running() == 0 && (stopping || open == 0) {
+        if jobs.with_executor() == 0 && (stopping || open == 0) {
             table.draw(jobs, screen);
             // A run that paused was stopped by somebody, too.
             return Ok(!stopping && jobs.count(|state| matches!(state, State::Paused)) == 0);
         }
-        if jobs.running() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
+        if jobs.with_executor() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
             screen.tell(
                 "waiting for a process that is still at work on a run, as of a comparison that was killed",
             );
@@ -188,7 +222,7 @@ impl Table {
             State::Finished(accuracy) => format!("accuracy {accuracy:.4}"),
             State::Failed(reason) => format!("failed: {reason}"),
             State::Paused => "paused".to_owned(),
-            State::Waiting | State::Running(_) => return,
+            State::Waiting | State::Queued | State::Running => return,
         };
         if !screen.live {
             let all = jobs.all.len();
@@ -227,8 +261,8 @@ impl Table {
             let cell = |seed: &u64| {
                 let job = jobs.all.iter().find(|j| j.planned.arm == arm && j.planned.seed == *seed);
                 job.map_or_else(String::new, |job| match &job.state {
-                    State::Waiting => format!("{:>6}", "·"),
-                    State::Running(_) => format!("{:>5.0}%", 100.0 * job.share),
+                    State::Waiting | State::Queued => format!("{:>6}", "·"),
+                    State::Running => format!("{:>5.0}%", 100.0 * job.share),
                     State::Finished(accuracy) => format!("{accuracy:>6.3}"),
                     State::Failed(_) => format!("{:>6}", "failed"),
                     State::Paused => format!("{:>6}", "paused"),
@@ -242,7 +276,12 @@ impl Table {
         let left = jobs.all.len() as f64 - self.before - done;
         let seconds = self.began.elapsed().as_secs_f64();
         let time = if done > 0.05 { about(seconds / done * left) } else { String::new() };
-        lines.push(format!("{over} of {} runs are over, {} under way{time}", jobs.all.len(), jobs.running()));
+        let (all, running) = (jobs.all.len(), jobs.count(|s| matches!(s, State::Running)));
+        let queued = match jobs.count(|s| matches!(s, State::Queued)) {
+            0 => String::new(),
+            n => format!(", {n} queued"),
+        };
+        lines.push(format!("{over} of {all} runs are over, {running} under way{queued}{time}"));
         lines
     }
 }
@@ -256,7 +295,7 @@ fn about(seconds: f64) -> String {
 }
 
 /// Says what would run.
-fn show(comparison: &Comparison, at_once: usize, screen: &mut Screen<'_>) {
+fn show(comparison: &Comparison, pace: &str, screen: &mut Screen<'_>) {
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     for (i, name) in comparison.arms.iter().enumerate() {
         row(if i == 0 { "policies" } else { "" }, name.clone());
@@ -265,11 +304,7 @@ fn show(comparison: &Comparison, at_once: usize, screen: &mut Screen<'_>) {
     row("seeds", seeds.join(", "));
     row(
         "runs",
-        format!(
-            "{}, {at_once} at a time, {} each",
-            comparison.runs.len(),
-            count(comparison.threads as u64, "thread")
-        ),
+        format!("{}, {pace}, {} each", comparison.runs.len(), count(comparison.threads as u64, "thread")),
     );
     row(
         "budget of each",
