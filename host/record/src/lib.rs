@@ -25,7 +25,7 @@ pub type Result<T> = std::result::Result<T, RecordError>;
 
 /// Where a run's lines go.
 pub struct Record {
-    to: Option<(BufWriter<Box<dyn Write>>, PathBuf)>,
+    to: Option<(BufWriter<Box<dyn Write + Send + Sync>>, PathBuf)>,
     bytes: u64,
 }
 
@@ -47,7 +47,7 @@ impl Record {
     }
 
     /// A record written to `writer`; `path` is what it is called where it fails.
-    pub fn to(writer: Box<dyn Write>, path: &Path) -> Self {
+    pub fn to(writer: Box<dyn Write + Send + Sync>, path: &Path) -> Self {
         Self { to: Some((BufWriter::with_capacity(1 << 16, writer), path.to_owned())), bytes: 0 }
     }
 

@@ -24,7 +24,18 @@ impl Sandbox {
     /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs
     /// time, never correctness: it is left out.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
+        Self::of(Config::new(), caps, cache)
+    }
+
+    /// A sandbox within a program whose signals are not ours: where another library handles them, a guest's trap
+    /// would end the process. Guests check by themselves what a signal tells else, and are a little slower.
+    pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
         let mut config = Config::new();
+        config.signals_based_traps(false);
+        Self::of(config, caps, cache)
+    }
+
+    fn of(mut config: Config, caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
         // What a policy's answer may depend on is fixed here, for every machine.
         config
             .wasm_component_model(true)

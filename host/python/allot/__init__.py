@@ -1,0 +1,30 @@
+"""Rollout allocation for group-based RL post-training: what to sample, how often, and what to train on.
+
+A policy is a WebAssembly component, the same file that the program `allot` runs. `Policy` asks one;
+`Allocator` is a whole run without its sampling and learning, which are the trainer's. `allot.trl` and
+`allot.verl` are trainers that have it.
+"""
+
+from ._allot import CONTRACT, VERSION, Policy, calls, shipped
+from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Train
+from .errors import BrokenRule, Error, LoadError, PolicyFault
+
+__version__ = VERSION
+
+__all__ = [
+    "CONTRACT",
+    "Allocator",
+    "BrokenRule",
+    "Draw",
+    "Error",
+    "Learn",
+    "LoadError",
+    "Over",
+    "Policy",
+    "PolicyFault",
+    "Rollout",
+    "Sample",
+    "Train",
+    "calls",
+    "shipped",
+]

@@ -1,0 +1,250 @@
+"""A run without its sampling and learning: pool, shelf, books, policy, rules, advantages and record.
+
+    for order in allocator:
+        match order:
+            case Sample(draws=draws):
+                allocator.sampled([...])  # a Rollout for each that was granted, in order
+            case Train(rollouts=batch):
+                ...                       # an update on their answers, with these advantages
+                allocator.trained()
+
+It knows nothing of any trainer: an answer is whatever the trainer hands in with a rollout, kept while that
+is on hand and handed back in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import Any
+
+from . import _allot
+from .errors import Error
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rollouts of one prompt to sample."""
+
+    prompt: int
+    count: int
+    #: A seed for each, by prompt, weights and position: two runs of one seed that use them are paired.
+    seeds: list[int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sample these, and hand them in with `Allocator.sampled`."""
+
+    step: int
+    round: int
+    draws: list[Draw]
+
+    @property
+    def count(self) -> int:
+        """Rollouts in all."""
+        return sum(draw.count for draw in self.draws)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A sampled rollout. Without a reward it could not be scored: it is paid for, and no policy sees it."""
+
+    reward: float | None
+    tokens: int
+    correct: bool
+    truncated: bool = False
+    signals: Mapping[str, float] = field(default_factory=dict)
+    answer: Any = None
+
+
+@dataclass(frozen=True)
+class Learn:
+    """A rollout to train on."""
+
+    id: int
+    prompt: int
+    #: Model updates made since it was sampled.
+    age: int
+    advantage: float
+    answer: Any
+
+
+@dataclass(frozen=True)
+class Train:
+    """Update the model on these, and tell `Allocator.trained`. None at all: a step without an update."""
+
+    step: int
+    round: int
+    rollouts: list[Learn]
+    #: Prompts whose other rollouts stay on hand, to be trained on at later weights.
+    hold: list[int]
+
+
+@dataclass(frozen=True)
+class Over:
+    """The run is over."""
+
+    reason: str
+
+
+class Allocator:
+    """A run that its trainer drives."""
+
+    def __init__(
+        self,
+        policy: str | _allot.Policy,
+        lengths: Sequence[int],
+        *,
+        steps: int,
+        groups: int,
+        rollouts: int,
+        longest: int,
+        seed: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        budget: Mapping[str, int] | None = None,
+        advantage: Mapping[str, Any] | None = None,
+        pool: int | None = None,
+        max_age: int = 5,
+        order: str = "shuffled",
+        signals: Sequence[str] = (),
+        record: str | PathLike[str] | None = None,
+        engine: str = "python",
+        training: Any = None,
+        name: str | None = None,
+    ):
+        """A run over prompts of these lengths, in tokens, with answers of `longest` tokens at most.
+
+        The other names and their defaults are those of a config's [run], [budget] and [advantage].
+        `record` is the run's folder. `signals` are what the trainer measures beside each rollout.
+        """
+        self.policy = (
+            policy if isinstance(policy, _allot.Policy) else _allot.Policy(policy, dict(settings or {}))
+        )
+        if settings is not None and self.policy is policy:
+            raise Error("`settings` are given beside a policy that has its own", "give them to Policy(…)")
+        #: The longest that an answer gets, in tokens.
+        self.longest = longest
+        #: What the policy wants to see beside each rollout.
+        self.signals: list[str] = self.policy.describe()["signals"]
+        self._answers: dict[int, Any] = {}
+        self._picked: list[Learn] = []
+        self._native = _allot.Allocator(
+            self.policy,
+            {
+                "name": name,
+                "seed": seed,
+                "steps": steps,
+                "groups": groups,
+                "rollouts": rollouts,
+                "pool": pool,
+                "max_age": max_age,
+                "order": order,
+                "lengths": [int(length) for length in lengths],
+                "longest": longest,
+                "budget": dict(budget or {}),
+                "advantage": dict(advantage or {}),
+                "signals": list(signals),
+                "engine": engine,
+                "training": training,
+                "folder": None if record is None else fspath(record),
+            },
+        )
+
+    def __iter__(self) -> Iterator[Sample | Train]:
+        while not isinstance(order := self.next(), Over):
+            yield order
+
+    def next(self) -> Sample | Train | Over:
+        """What to do next. Nothing samples without it, and nothing more than it says."""
+        order = self._native.next()
+        if order["kind"] == "over":
+            return Over(order["reason"])
+        if order["kind"] == "sample":
+            return Sample(order["step"], order["round"], [Draw(**draw) for draw in order["draws"]])
+        self._picked = [Learn(**learn, answer=self._answers.get(learn["id"])) for learn in order["rollouts"]]
+        return Train(order["step"], order["round"], list(self._picked), order["hold"])
+
+    def sampled(self, rollouts: Sequence[Rollout]) -> None:
+        """Hands in what was sampled: a rollout for each that was granted, draw by draw."""
+        told = [self._told(rollout) for rollout in rollouts]
+        first, on_hand = self._native.sampled(told)
+        for i, (rollout, there) in enumerate(zip(rollouts, on_hand, strict=True)):
+            if there:
+                self._answers[first + i] = rollout.answer
+
+    def _told(self, rollout: Rollout) -> dict[str, Any]:
+        missing = [name for name in self.signals if name not in rollout.signals]
+        if missing:
+            raise Error(f"a rollout comes without the signal `{missing[0]}`, which the policy wants")
+        return {
+            "reward": None if rollout.reward is None else float(rollout.reward),
+            "correct": bool(rollout.correct),
+            "tokens": int(rollout.tokens),
+            "truncated": bool(rollout.truncated),
+            "signals": [float(rollout.signals[name]) for name in self.signals],
+        }
+
+    def trained(
+        self,
+        *,
+        updated: bool | None = None,
+        metrics: Mapping[str, float] | None = None,
+        accuracy: float | None = None,
+    ) -> dict[str, Any]:
+        """Says that the batch is done, and gives the step as the record has it.
+
+        `updated` is whether the model changed, by which rollouts age: it did, if there was a batch.
+        """
+        updated = bool(self._picked) if updated is None else updated
+        told = self._native.trained(updated, [(k, float(v)) for k, v in (metrics or {}).items()], accuracy)
+        for kind in ("trained", "released", "stale"):
+            for rollout in told["settled"][kind]:
+                self._answers.pop(rollout, None)
+        self._picked = []
+        step: dict[str, Any] = told["step"]
+        return step
+
+    def scored(self, accuracy: float) -> None:
+        """The score before the first step, for the record. Later ones go to `trained`."""
+        self._native.scored(accuracy)
+
+    def on_hand(self, prompt: int) -> dict[int, Any]:
+        """The answers on hand of a prompt, by their rollouts' numbers."""
+        return {rollout: self._answers.get(rollout) for rollout in self._native.on_hand(prompt)}
+
+    @property
+    def over(self) -> str | None:
+        """Why the run is over, or none."""
+        return self._native.over
+
+    @property
+    def steps(self) -> int:
+        """Steps finished."""
+        return self._native.steps
+
+    @property
+    def version(self) -> int:
+        """Model updates made."""
+        return self._native.version
+
+    @property
+    def spent(self) -> dict[str, int]:
+        """What was spent: run_rollouts and run_tokens, and of the step at hand rounds and step_rollouts."""
+        return self._native.spent
+
+    @property
+    def groups(self) -> list[_allot.Group]:
+        """The rollouts on hand, as the policy sees them."""
+        return self._native.groups
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, between two steps: for a checkpoint beside the model's. Answers are as handed in."""
+        return {"run": self._native.save(), "answers": dict(self._answers)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there. What the record had after it is cut off."""
+        self._native.load(state["run"])
+        self._answers = dict(state["answers"])
+        self._picked = []

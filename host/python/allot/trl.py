@@ -1,0 +1,350 @@
+"""TRL: a GRPO trainer whose rollouts a policy allots. Written for, and tested with, TRL 1.16.
+
+    allocator = allot.Allocator(policy, lengths(dataset, tokenizer), steps=…, groups=…, rollouts=…, longest=…)
+    AllocatedGRPOTrainer(model, reward_funcs=…, args=…, train_dataset=dataset, allocator=allocator).train()
+
+TRL wants the same number of rows in each batch. Sampling goes by the policy's plans, with as many rounds and
+as ragged counts as it likes; then what it picked is handed to TRL by `rollout_func`, and rows that are left
+over are filled with one masked token, which nothing is learned from. Advantages are the allocator's. So is
+the count of rollouts and tokens: TRL's own would count the filling, and not what was sampled and let go.
+
+The order of prompts is the allocator's, not the data loader's. One process only: sampling in several would
+have to be put together before a policy could see it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from .allocator import Allocator, Learn, Over, Rollout, Sample, Train
+from .errors import Error
+
+logger = logging.getLogger("allot.trl")
+
+#: What the trainer can show a policy beside each rollout: Allocator(…, signals=SIGNALS).
+SIGNALS = ("mean-log-prob", "mean-entropy")
+
+#: Losses that TRL divides by tokens: filling has none.
+BY_TOKENS = ("dapo", "cispo", "vespo")
+#: Losses that TRL divides by rows: advantages are scaled by all rows over those that are real.
+BY_ROWS = ("grpo", "sapo", "dr_grpo", "luspo")
+
+#: The file in a checkpoint's folder.
+STATE = "allot.pt"
+
+
+@dataclass
+class Answer:
+    """What TRL needs of a rollout, from its sampling until it is trained on or let go."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    #: By the sampler, where it tells: vLLM does.
+    logprobs: list[float] | None
+    #: One of each reward function, NaN for none.
+    rewards: list[float]
+    #: By the model that sampled it, where it may be trained on at later weights.
+    logps: torch.Tensor | None = None
+
+
+def lengths(dataset: Sequence[dict[str, Any]], tokenizer: Any) -> list[int]:
+    """Each prompt's length, in tokens, as an `Allocator` wants it."""
+
+    def length(prompt: Any) -> int:
+        if isinstance(prompt, str):
+            return len(tokenizer(text=prompt)["input_ids"])
+        ids = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tokenize=True, return_dict=True
+        )
+        return len(ids["input_ids"])
+
+    return [length(row["prompt"]) for row in dataset]
+
+
+class AllocatedGRPOTrainer(GRPOTrainer):
+    """TRL's GRPO trainer, with the rollouts that a policy's plans ask for."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        allocator: Allocator,
+        correct: Callable[[float], bool] = lambda reward: reward > 0.5,
+        **named: Any,
+    ):
+        """`correct` says by its reward whether an answer was right: policies are told both."""
+        super().__init__(*arguments, **named)
+        self.allocator = allocator
+        self.correct = correct
+        #: What is handed to TRL at the moment.
+        self._rows: list[Learn] | None = None
+        #: Whether TRL asked for a batch after the run's end.
+        self._past_the_end = False
+        self._check()
+        self.add_callback(_Steps(self))
+
+    def _check(self) -> None:
+        """Whether what was asked of TRL is something that this trainer does right."""
+        args, wrong = self.args, None
+        optimizer_steps = max(
+            1, args.steps_per_generation * self.num_iterations // args.gradient_accumulation_steps
+        )
+        if self.accelerator.num_processes > 1:
+            wrong = f"it runs in {self.accelerator.num_processes} processes", "run it in one"
+        elif self.tools or self.environment_factories is not None or self.rollout_func is not None:
+            wrong = "it has tools, environments or a rollout_func of its own", "leave them out"
+        elif not isinstance(self.train_dataset, Sequence) and not hasattr(self.train_dataset, "__getitem__"):
+            wrong = (
+                "its data set is a stream, and a policy asks for prompts by their place",
+                "load it as a whole",
+            )
+        elif {"image", "images"} & set(self.train_dataset[0]):
+            wrong = "its prompts have images", None
+        elif self.loss_type not in BY_TOKENS + BY_ROWS:
+            losses = ", ".join(BY_TOKENS + BY_ROWS)
+            wrong = f"its loss `{self.loss_type}` counts rows of filling", f"losses that do not: {losses}"
+        elif self.loss_type in BY_ROWS and self.beta != 0.0:
+            wrong = (
+                f"its loss `{self.loss_type}` with a KL term counts rows of filling",
+                'take loss_type="dapo"',
+            )
+        elif args.gradient_accumulation_steps > args.steps_per_generation * self.num_iterations:
+            wrong = (
+                "an optimizer step of it goes over several batches",
+                "let steps_per_generation be gradient_accumulation_steps, or a multiple",
+            )
+        elif (
+            str(args.save_strategy) in ("steps", "SaveStrategy.STEPS")
+            and args.save_steps % optimizer_steps != 0
+        ):
+            wrong = (
+                f"it saves every {args.save_steps:g} optimizer steps, and a batch has {optimizer_steps}",
+                f"let save_steps be a multiple of {optimizer_steps}",
+            )
+        elif self.max_completion_length > self.allocator.longest:
+            lengths = self.max_completion_length, self.allocator.longest
+            wrong = (
+                "its answers get {} tokens, and the allocator's {}".format(*lengths),
+                "let `longest` be max_completion_length",
+            )
+        if wrong is not None:
+            raise Error(f"this trainer can't be allotted rollouts: {wrong[0]}", wrong[1])
+
+    # === Sampling ===
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        batch = self._next_batch()
+        self._past_the_end = batch is None
+        rows = batch.rollouts if batch is not None else []
+        if len(rows) > len(inputs):
+            raise Error(
+                f"the plan of step {self.allocator.steps} trains on {len(rows)} rollouts, and TRL's batch "
+                f"has {len(inputs)} rows",
+                "raise generation_batch_size; rows that are left over cost next to nothing",
+            )
+        filling = len(inputs) - len(rows)
+        prompts = [row.prompt for row in rows] + [rows[0].prompt if rows else 0] * filling
+        inputs = [dict(self.train_dataset[prompt]) for prompt in prompts]
+
+        metrics = self._metrics["train"]
+        # TRL would count the filling; what was sampled is counted already.
+        counted = {name: list(values) for name, values in metrics.items() if _of_lengths(name)}
+        seen = self.state.num_input_tokens_seen
+        self._rows, self.rollout_func = rows, self._hand_over
+        try:
+            output = super()._generate_and_score_completions(inputs)
+        finally:
+            self._rows, self.rollout_func = None, None
+        metrics.update(counted)
+        self.state.num_input_tokens_seen = seen
+
+        scale = len(inputs) / len(rows) if rows and self.loss_type in BY_ROWS else 1.0
+        advantages = [row.advantage * scale for row in rows] + [0.0] * filling
+        output["advantages"] = torch.tensor(advantages, dtype=torch.float32, device=self.accelerator.device)
+        if any(row.age > 0 for row in rows):
+            output["old_per_token_logps"] = self._logps_of(rows, output["completion_ids"])
+        return output
+
+    def _next_batch(self) -> Train | None:
+        """Samples until there is something to train on, or the run is over."""
+        while True:
+            match self.allocator.next():
+                case Sample() as order:
+                    self.allocator.sampled(list(self._sampled(order)))
+                case Train(rollouts=[]):
+                    self.allocator.trained(updated=False)
+                case Train() as batch:
+                    # At later weights nobody knows any more what these had.
+                    held = [a for prompt in batch.hold for a in self.allocator.on_hand(prompt).values()]
+                    late = any(row.age > 0 for row in batch.rollouts)
+                    fresh = [row.answer for row in batch.rollouts] if late else []
+                    self._score([answer for answer in held + fresh if answer.logps is None])
+                    return batch
+                case Over():
+                    return None
+
+    def _sampled(self, order: Sample) -> Iterator[Rollout]:
+        """The rollouts that were granted, draw by draw."""
+        prompts = [draw.prompt for draw in order.draws for _ in range(draw.count)]
+        most = self.args.generation_batch_size
+        for start in range(0, len(prompts), most):
+            rows = [dict(self.train_dataset[prompt]) for prompt in prompts[start : start + most]]
+            texts = [row["prompt"] for row in rows]
+            # Each row for itself: TRL would take `num_generations` in a row for the same prompt.
+            several, self.num_generations = self.num_generations, 1
+            try:
+                prompt_ids, completion_ids, _, completions, logprobs, *_ = self._generate(texts)
+            finally:
+                self.num_generations = several
+            rewards = super()._calculate_rewards(rows, texts, completions, completion_ids)
+            answers = [
+                Answer(
+                    list(prompt),
+                    list(ids),
+                    None if logprobs is None else list(logprobs[i]),
+                    rewards[i].tolist(),
+                )
+                for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True))
+            ]
+            signals = self._score(answers) if self.allocator.signals else [{} for _ in answers]
+            totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
+            unscorable = torch.isnan(rewards).all(dim=1)
+            for i, answer in enumerate(answers):
+                reward = None if unscorable[i] else totals[i].item()
+                yield Rollout(
+                    reward=reward,
+                    tokens=len(answer.completion_ids),
+                    correct=reward is not None and self.correct(reward),
+                    truncated=answer.completion_ids[-1] not in self.eos_token_ids,
+                    signals=signals[i],
+                    answer=answer,
+                )
+
+    def _score(self, answers: list[Answer]) -> list[dict[str, float]]:
+        """Log-probabilities by the model as it is, put into the answers; and each one's signals."""
+        signals = []
+        size = self.args.per_device_train_batch_size
+        for start in range(0, len(answers), size):
+            chunk = answers[start : start + size]
+            prompts, prompt_mask = self._padded([a.prompt_ids for a in chunk], left=True)
+            tokens, mask = self._padded([a.completion_ids for a in chunk], left=False)
+            with torch.no_grad():
+                logps, entropies, _ = self._get_per_token_logps_and_entropies(
+                    self.model,
+                    torch.cat([prompts, tokens], dim=1),
+                    torch.cat([prompt_mask, mask], dim=1),
+                    tokens.size(1),
+                    compute_entropy=bool(self.allocator.signals),
+                )
+            for i, answer in enumerate(chunk):
+                n = len(answer.completion_ids)
+                answer.logps = logps[i, :n].float().cpu()
+                if entropies is not None:
+                    means = (answer.logps.mean().item(), entropies[i, :n].float().mean().item())
+                    signals.append(dict(zip(SIGNALS, means, strict=True)))
+        return signals
+
+    def _padded(self, lists: list[list[int]], *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids in a rectangle, and which of them are real."""
+        side = "left" if left else "right"
+        pad = torch.nn.utils.rnn.pad_sequence
+        ids = pad([torch.tensor(x) for x in lists], True, self._tokenizer.pad_token_id, side)
+        mask = pad([torch.ones(len(x), dtype=torch.long) for x in lists], True, 0, side)
+        return ids.to(self.accelerator.device), mask.to(self.accelerator.device)
+
+    # === Handing over ===
+
+    def _hand_over(self, prompts: list[Any], _trainer: GRPOTrainer) -> dict[str, Any]:
+        """TRL's `rollout_func`: the rows to train on, and filling."""
+        answers = [row.answer for row in self._rows or []]
+        filling = len(prompts) - len(answers)
+        end = [self.eos_token_ids[0]]
+        told = bool(answers) and answers[0].logprobs is not None
+        return {
+            "prompt_ids": [a.prompt_ids for a in answers] + [[*end]] * filling,
+            "completion_ids": [a.completion_ids for a in answers] + [[*end]] * filling,
+            "logprobs": [a.logprobs for a in answers] + [[0.0]] * filling if told else None,
+            "env_mask": [[1] * len(a.completion_ids) for a in answers] + [[0]] * filling,
+        }
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
+        """Rewards were given when the rollouts were sampled; none is asked for twice."""
+        if self._rows is None:
+            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        none = [float("nan")] * len(self.reward_funcs)
+        rewards = [row.answer.rewards for row in self._rows] + [none] * (len(prompts) - len(self._rows))
+        return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
+
+    def _logps_of(self, rows: list[Learn], completion_ids: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities by the weights that each row was sampled at."""
+        logps = torch.zeros(completion_ids.shape, dtype=torch.float32)
+        for i, row in enumerate(rows):
+            logps[i, : len(row.answer.logps)] = row.answer.logps
+        return logps.to(completion_ids.device)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if self._past_the_end:
+            # There was nothing to train on: without gradients the optimizer leaves the weights alone.
+            for parameter in self.model.parameters():
+                parameter.grad = None
+        return loss
+
+    # === Steps and checkpoints ===
+
+    def _at_the_end_of_a_batch(self) -> bool:
+        return self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        path = os.path.join(resume_from_checkpoint, STATE)
+        if not os.path.exists(path):
+            raise Error(f"`{resume_from_checkpoint}` has no `{STATE}`", "it is no checkpoint of this trainer")
+        with torch.serialization.safe_globals([Answer]):
+            self.allocator.load_state_dict(torch.load(path, weights_only=True))
+
+
+class _Steps(TrainerCallback):
+    """Ends the allocator's steps with TRL's, and saves its state with TRL's."""
+
+    def __init__(self, trainer: AllocatedGRPOTrainer):
+        self.trainer = trainer
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        trainer, step = self.trainer, {}
+        if not trainer._past_the_end:
+            if not trainer._at_the_end_of_a_batch():
+                return control
+            step = trainer.allocator.trained()
+        names = ("reward", "trained", "effective", "released", "flat", "held", "stale")
+        spent = trainer.allocator.spent
+        told = {"rollouts": spent["run_rollouts"], "tokens": spent["run_tokens"]}
+        told |= {name: step[name] for name in names if name in step}
+        for name, value in told.items():
+            trainer._metrics["train"][f"allot/{name}"].append(float(value))
+        control.should_training_stop |= trainer.allocator.over is not None
+        return control
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+        if not self.trainer._past_the_end and not self.trainer._at_the_end_of_a_batch():
+            logger.warning("`%s` is within a batch: it holds the model, and can't be resumed from", folder)
+            return
+        unfinished = os.path.join(folder, f"{STATE}.unfinished")
+        torch.save(self.trainer.allocator.state_dict(), unfinished)
+        os.replace(unfinished, os.path.join(folder, STATE))
+
+
+def _of_lengths(name: str) -> bool:
+    return name.startswith("completions/") or name == "num_tokens"

@@ -1,0 +1,89 @@
+//! What lives on from step to step, and the way to a checkpoint and back.
+
+use allot_allocation::{Books, Pool, Run, Shelf};
+use serde::{Deserialize, Serialize};
+
+use crate::trouble::{Result, Trouble};
+
+/// The version of this format.
+const FORMAT: u32 = 1;
+
+/// Everything of a run that changes.
+#[derive(Serialize, Deserialize)]
+pub struct Kept {
+    /// The prompts on offer.
+    pub pool: Pool,
+    /// The rollouts on hand.
+    pub shelf: Shelf,
+    /// What was spent.
+    pub books: Books,
+    /// The policy's memory.
+    pub state: Vec<u8>,
+    /// Steps finished.
+    pub steps: u32,
+    /// Model updates made.
+    pub version: u32,
+    /// Why the step at hand is the last, where it is.
+    pub last: Option<String>,
+    /// Why the run is over, where it is.
+    pub over: Option<String>,
+}
+
+/// What a checkpoint is a checkpoint of.
+#[derive(PartialEq, Serialize, Deserialize)]
+pub struct Of {
+    /// The component's hash.
+    pub policy: String,
+    /// The run's constants.
+    pub run: Run,
+    /// Its seed.
+    pub seed: u64,
+    /// Lengths of its prompts, all together: another data set is most often told by it.
+    pub tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Saved<'a> {
+    format: u32,
+    of: &'a Of,
+    /// Bytes of the record.
+    record: u64,
+    kept: &'a Kept,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    format: u32,
+    of: Of,
+    record: u64,
+    kept: Kept,
+}
+
+/// A run's state as text.
+pub fn save(of: &Of, kept: &Kept, record: u64) -> Result<String> {
+    serde_json::to_string(&Saved { format: FORMAT, of, record, kept })
+        .map_err(|e| Trouble::new(format!("the state could not be written: {e}")))
+}
+
+/// A run's state from text, and the bytes that its record had. It must be a state of this very run.
+pub fn load(text: &str, of: &Of) -> Result<(Kept, u64)> {
+    let read: Read =
+        serde_json::from_str(text).map_err(|e| Trouble::new(format!("this is no state of a run: {e}")))?;
+    if read.format != FORMAT {
+        let found = read.format;
+        return Err(Trouble::new(format!("the state has format {found}; this wheel reads format {FORMAT}")));
+    }
+    let differs = [
+        ("policy", read.of.policy != of.policy),
+        ("seed", read.of.seed != of.seed),
+        ("data set", (read.of.run.prompts, read.of.tokens) != (of.run.prompts, of.tokens)),
+        ("run", read.of.run != of.run),
+    ];
+    if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
+        let hint = "go on with what the run began with, or begin another";
+        return Err(Trouble::new(format!("the state is of a run with another {what}")).hint(hint));
+    }
+    let mut kept = read.kept;
+    kept.shelf.index();
+    Ok((kept, read.record))
+}

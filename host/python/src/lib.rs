@@ -1,0 +1,35 @@
+//! The wheel's native half: policies, and everything of a run that is neither sampling nor learning, for a
+//! trainer that is written in Python. The other half is `allot/`.
+//!
+//! It is rules, pool, shelf, books, advantages and record of the other crates, and none of its own; the
+//! order in which they are called is that of `host/src/step.rs`. It knows nothing of any trainer, of text
+//! or of tensors.
+
+mod allocator;
+mod calls;
+mod kept;
+mod policy;
+mod setup;
+mod shipped;
+mod trouble;
+
+use pyo3::prelude::*;
+
+/// The module `allot._allot`.
+#[pymodule]
+#[pyo3(name = "_allot")]
+mod module {
+    #[pymodule_export]
+    use crate::allocator::Allocator;
+    #[pymodule_export]
+    use crate::calls::calls;
+    #[pymodule_export]
+    use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::shipped::shipped;
+
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    const CONTRACT: &str = allot_sandbox::CONTRACT_VERSION;
+}

@@ -1,0 +1,295 @@
+//! A policy as Python has it: loaded, its settings checked, asked by a view.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use allot_allocation::rules::{self, Bounds};
+use allot_allocation::{Plan, Run, Value, View};
+use allot_record::{CapsStamp, PolicyStamp};
+use allot_sandbox::{Caps, Cost, Description, Level, Line, Sandbox, Setting};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pythonize::{depythonize, pythonize};
+use serde::Deserialize;
+
+use crate::shipped::{bytes, did_you_mean};
+use crate::trouble::{Result, Trouble};
+
+/// A policy: the name of one that ships, or the path of a component.
+#[pyclass(frozen, module = "allot._allot")]
+pub struct Policy {
+    loaded: Arc<Loaded>,
+    /// The run that it was begun for, where one was given.
+    run: Option<Run>,
+    state: Mutex<Vec<u8>>,
+}
+
+/// What a run has of a policy, whoever calls it.
+pub struct Loaded {
+    /// The component in its sandbox.
+    pub policy: allot_sandbox::Policy,
+    /// Its settings in force.
+    pub settings: Vec<(String, Value)>,
+    caps: Caps,
+}
+
+/// What one call may use; see [`Caps`] for the defaults.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CapsGiven {
+    fuel: Option<u64>,
+    seconds: Option<f64>,
+    memory: Option<usize>,
+}
+
+/// A run's constants without the settings.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunGiven {
+    prompts: u32,
+    steps: u32,
+    groups: u32,
+    rollouts: u32,
+    pool: Option<u32>,
+    max_age: Option<u32>,
+}
+
+#[pymethods]
+impl Policy {
+    #[new]
+    #[pyo3(signature = (source, settings=None, *, run=None, caps=None, sha256=None))]
+    fn new(
+        py: Python<'_>,
+        source: &str,
+        settings: Option<&Bound<'_, PyAny>>,
+        run: Option<&Bound<'_, PyAny>>,
+        caps: Option<&Bound<'_, PyAny>>,
+        sha256: Option<&str>,
+    ) -> Result<Self> {
+        let settings: BTreeMap<String, serde_json::Value> = given("settings", settings)?.unwrap_or_default();
+        let run: Option<RunGiven> = given("run", run)?;
+        let caps = given::<CapsGiven>("caps", caps)?.unwrap_or_default().caps()?;
+        py.detach(|| {
+            let loaded = Loaded::new(source, &settings, caps, sha256)?;
+            let run = run.map(|run| run.with(loaded.settings.clone()));
+            let state = run.as_ref().map(|run| loaded.begin(run)).transpose()?.unwrap_or_default();
+            Ok(Self { loaded: Arc::new(loaded), run, state: Mutex::new(state) })
+        })
+    }
+
+    /// What the policy says of itself, and which build of it this is.
+    fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let Description { name, version, summary, settings, signals } = self.loaded.policy.description();
+        let setting =
+            |s: &Setting| serde_json::json!({"name": s.name, "default": s.default, "summary": s.summary});
+        let all = serde_json::json!({
+            "name": name, "version": version, "summary": summary,
+            "settings": settings.iter().map(setting).collect::<Vec<_>>(), "signals": signals,
+            "contract": self.loaded.policy.contract(), "sha256": self.loaded.policy.sha256(),
+        });
+        Ok(pythonize(py, &all)?.unbind())
+    }
+
+    /// The settings in force.
+    #[getter]
+    fn settings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let settings: serde_json::Map<_, _> = self
+            .loaded
+            .settings
+            .iter()
+            .map(|(name, value)| (name.clone(), serde_json::json!(value)))
+            .collect();
+        Ok(pythonize(py, &settings)?.unbind())
+    }
+
+    /// What the policy remembers.
+    #[getter]
+    fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.remembered())
+    }
+
+    #[setter]
+    fn set_state(&self, state: Vec<u8>) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// Asks what to do next. The plan keeps the rules, or there is none.
+    fn decide(&self, py: Python<'_>, view: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let view: View = depythonize(view).map_err(|e| Trouble::new(format!("this is no view: {e}")))?;
+        let run = self.run.as_ref().ok_or_else(|| {
+            Trouble::new("a policy decides in a run, and this one was given none")
+                .hint("Policy(…, run={\"prompts\": …, \"steps\": …, \"groups\": …, \"rollouts\": …})")
+        })?;
+        let mut log = Vec::new();
+        let plan = py.detach(|| self.loaded.decide(run, &self.remembered(), &view, &mut log));
+        tell(py, log)?;
+        let plan = plan?;
+        let answer = pythonize(py, &plan)?;
+        self.set_state(plan.state);
+        Ok(answer.unbind())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.loaded.policy)
+    }
+}
+
+impl Policy {
+    /// What is shared with a run.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.clone()
+    }
+
+    fn remembered(&self) -> Vec<u8> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Loaded {
+    fn new(
+        source: &str,
+        settings: &BTreeMap<String, serde_json::Value>,
+        caps: Caps,
+        sha256: Option<&str>,
+    ) -> Result<Self> {
+        let bytes = bytes(source)?;
+        let load = || Sandbox::embedded(caps, cache().as_deref())?.load(&bytes, sha256);
+        let policy = load().map_err(|e| Trouble::load(source, &e))?;
+        let settings = in_force(policy.description(), settings)?;
+        Ok(Self { policy, settings, caps })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.policy.description().name
+    }
+
+    /// Checks the run's settings and gives the first state.
+    pub fn begin(&self, run: &Run) -> Result<Vec<u8>> {
+        let begun = self.policy.begin(run).map_err(|fault| Trouble::fault("", self.name(), &fault))?;
+        Ok(begun.0)
+    }
+
+    /// A plan that keeps the rules. `log` takes the policy's own words, whatever becomes of its plan.
+    pub fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<Line>) -> Result<Plan> {
+        let (plan, cost) = self.policy.decide(run, state, view).map_err(|fault| {
+            let place = format!("in step {}, round {} ", view.step, view.round);
+            Trouble::fault(&place, self.name(), &fault)
+        })?;
+        log.extend(Cost::words(cost));
+        rules::check(self.name(), view, &plan, Bounds::default())?;
+        Ok(plan)
+    }
+
+    /// The policy as a record has it.
+    pub fn stamp(&self) -> PolicyStamp {
+        let description = self.policy.description();
+        PolicyStamp {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            contract: self.policy.contract().to_owned(),
+            sha256: self.policy.sha256().to_owned(),
+        }
+    }
+
+    /// Its limits as a record has them.
+    pub fn caps(&self) -> CapsStamp {
+        let Caps { fuel, time, memory } = self.caps;
+        CapsStamp { fuel, seconds: time.as_secs_f64(), memory }
+    }
+}
+
+impl CapsGiven {
+    fn caps(&self) -> Result<Caps> {
+        let default = Caps::default();
+        let time = match self.seconds {
+            None => default.time,
+            Some(s) if s > 0.0 && s <= 86_400.0 => Duration::from_secs_f64(s),
+            Some(s) => {
+                let what = format!("`caps`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
+                return Err(Trouble::new(what));
+            }
+        };
+        let fuel = self.fuel.unwrap_or(default.fuel);
+        Ok(Caps { fuel, time, memory: self.memory.unwrap_or(default.memory) })
+    }
+}
+
+impl RunGiven {
+    fn with(self, settings: Vec<(String, Value)>) -> Run {
+        let Self { prompts, steps, groups, rollouts, .. } = self;
+        let pool = self.pool.unwrap_or(groups.saturating_mul(4));
+        Run { settings, prompts, steps, groups, rollouts, pool, max_age: self.max_age.unwrap_or(5) }
+    }
+}
+
+/// Something given as dictionaries, lists and numbers; `name` is the argument's.
+pub fn given<T: for<'de> Deserialize<'de>>(
+    name: &str,
+    value: Option<&Bound<'_, PyAny>>,
+) -> Result<Option<T>> {
+    let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
+    depythonize(value).map(Some).map_err(|e| Trouble::new(format!("`{name}`: {e}")))
+}
+
+/// Every setting that a policy described, with the value given or else the default.
+fn in_force(
+    description: &Description,
+    given: &BTreeMap<String, serde_json::Value>,
+) -> Result<Vec<(String, Value)>> {
+    let policy = &description.name;
+    let names: Vec<&str> = description.settings.iter().map(|s| s.name.as_str()).collect();
+    if let Some(unknown) = given.keys().find(|k| !names.contains(&k.as_str())) {
+        let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
+        return Err(trouble.hint(did_you_mean(unknown, &names)));
+    }
+    let value = |setting: &Setting| match given.get(&setting.name) {
+        None => Ok(setting.default.clone()),
+        Some(given) => fit(given, &setting.default).ok_or_else(|| {
+            let (name, kind) = (&setting.name, setting.default.kind());
+            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
+        }),
+    };
+    description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
+}
+
+/// A value of Python as a setting of the default's type. A whole number serves as a number.
+fn fit(given: &serde_json::Value, default: &Value) -> Option<Value> {
+    match default {
+        Value::Flag(_) => given.as_bool().map(Value::Flag),
+        Value::Integer(_) => given.as_i64().and_then(|v| i32::try_from(v).ok()).map(Value::Integer),
+        Value::Number(_) => given.as_f64().filter(|v| v.is_finite()).map(Value::Number),
+        Value::Text(_) => given.as_str().map(|v| Value::Text(v.to_owned())),
+    }
+}
+
+/// Hands a policy's own words to Python's logging.
+pub fn tell(py: Python<'_>, lines: Vec<Line>) -> PyResult<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let logger = py.import("logging")?.call_method1("getLogger", ("allot.policy",))?;
+    for line in lines {
+        let level = match line.level {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warning",
+            Level::Error => "error",
+        };
+        // With an argument, for the words may hold what logging would take for one.
+        logger.call_method1(level, ("%s", line.text))?;
+    }
+    Ok(())
+}
+
+/// The folder in which the program, too, keeps this user's compiled code.
+fn cache() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(own) = set("ALLOT_CACHE") {
+        return std::path::absolute(own.join("wasm")).ok();
+    }
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    base.is_absolute().then(|| base.join("allot/wasm"))
+}

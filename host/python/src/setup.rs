@@ -1,0 +1,107 @@
+//! What a run is, as its trainer tells it: checked before anything starts.
+
+use std::path::PathBuf;
+
+use allot_allocation::advantage::Scale;
+use allot_allocation::{Limits, Order, Run, Value};
+use serde::Deserialize;
+
+use crate::trouble::{Result, Trouble};
+
+/// A run to be made. The names are those of a config.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    pub name: Option<String>,
+    pub seed: u64,
+    pub steps: u32,
+    pub groups: u32,
+    pub rollouts: u32,
+    pub pool: Option<u32>,
+    pub max_age: u32,
+    pub order: Order,
+    /// Each prompt's length, in tokens.
+    pub lengths: Vec<u32>,
+    /// The longest that an answer gets, in tokens.
+    pub longest: u32,
+    pub budget: Budget,
+    pub advantage: Scale,
+    /// Signals that the trainer measures.
+    pub signals: Vec<String>,
+    /// What samples and learns, for the record.
+    pub engine: String,
+    /// What was trained on what, for the record.
+    pub training: Option<serde_json::Value>,
+    /// The run's folder, where it leaves a record.
+    pub folder: Option<PathBuf>,
+}
+
+/// What a run may spend.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Budget {
+    rollouts: Option<u64>,
+    tokens: Option<u64>,
+    step_rollouts: u32,
+    rounds: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { rollouts: None, tokens: None, step_rollouts: 1_000_000, rounds: 10 }
+    }
+}
+
+impl Setup {
+    /// Whether a run can be made of it.
+    pub fn check(&self) -> Result<()> {
+        let budget = &self.budget;
+        let positive = [
+            ("steps", u64::from(self.steps)),
+            ("groups", u64::from(self.groups)),
+            ("rollouts", u64::from(self.rollouts)),
+            ("pool", self.pool.map_or(1, u64::from)),
+            ("longest", u64::from(self.longest)),
+            ("budget.rollouts", budget.rollouts.unwrap_or(1)),
+            ("budget.tokens", budget.tokens.unwrap_or(1)),
+            ("budget.step_rollouts", u64::from(budget.step_rollouts)),
+            ("budget.rounds", u64::from(budget.rounds)),
+        ];
+        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(Trouble::new(format!("`{key}` is 0; it is at least 1")));
+        }
+        if self.lengths.is_empty() {
+            return Err(Trouble::new("`lengths` is empty: there is no prompt to sample"));
+        }
+        let epsilon = self.advantage.epsilon;
+        if !(epsilon.is_finite() && epsilon >= 0.0) {
+            let what = format!("`advantage.epsilon` is {epsilon}; it is finite and not negative");
+            return Err(Trouble::new(what));
+        }
+        Ok(())
+    }
+
+    /// The run as the policy sees it.
+    pub fn run(&self, settings: Vec<(String, Value)>) -> Run {
+        Run {
+            settings,
+            prompts: self.lengths.len() as u32,
+            steps: self.steps,
+            groups: self.groups,
+            rollouts: self.rollouts,
+            pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
+            max_age: self.max_age,
+        }
+    }
+
+    /// What the books take as limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            rounds: self.budget.rounds,
+            step_rollouts: Some(self.budget.step_rollouts),
+            run_rollouts: self.budget.rollouts,
+            run_tokens: self.budget.tokens,
+            longest: self.longest,
+        }
+    }
+}

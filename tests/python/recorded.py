@@ -1,0 +1,125 @@
+"""Runs of the program, recorded, for tests of the wheel to compare with. `ALLOT` names the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("ALLOT") or str(
+    Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "allot"
+)
+
+COIN = """
+[run]
+seed = 7
+steps = 40
+groups = 6
+rollouts = 8
+pool = 32
+max_age = 2
+
+[budget]
+rollouts = 4000
+rounds = 6
+
+[policy]
+use = "uniform"
+
+[world]
+prompts = 150
+held_out = 50
+difficulty = 1.0
+spread = 3.0
+transfer = 0.08
+memory = 0.5
+tokens = 20.0
+longest = 64
+"""
+
+MODEL = """
+[run]
+seed = 3
+steps = 12
+groups = 4
+rollouts = 8
+pool = 32
+max_age = 3
+
+[budget]
+rollouts = 2000
+rounds = 6
+
+[policy]
+use = "pilot-commit"
+
+[policy.settings]
+pilot = 2
+commit = 6
+
+[model]
+use = "tiny-sums"
+
+[rollout]
+max_tokens = 8
+
+[reward]
+grader = "exact"
+
+[optimizer]
+learning_rate = 1e-3
+
+[evaluation]
+every = 100
+rollouts = 1
+problems = 20
+
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 200
+held_out = 0.2
+levels = [{ digits = 1, count = 50 }, { digits = 2 }, { digits = 3 }]
+"""
+
+
+def allot(*arguments: str | Path) -> str:
+    """What the program says."""
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"allot {' '.join(map(str, arguments))}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run(command: str, config: str, *arguments: str) -> Path:
+    """The folder of a run."""
+    folder = Path(tempfile.mkdtemp(prefix="allot-"))
+    (folder / "run.toml").write_text(config)
+    allot(command, folder / "run.toml", "--out", folder / "run", *arguments)
+    return folder / "run"
+
+
+def lines(folder: Path, kind: str) -> list[dict]:
+    """A record's lines of a kind."""
+    all_lines = map(json.loads, (Path(folder) / "record.jsonl").read_text().splitlines())
+    return [line for line in all_lines if line["kind"] == kind]
+
+
+def rollouts(line: dict) -> list[dict]:
+    """A line's rollouts, one by one, unscorable ones last for their prompt."""
+    told = []
+    for sampled in line["sampled"]:
+        for i, reward in enumerate(sampled["rewards"]):
+            told.append(
+                {
+                    "reward": reward,
+                    "tokens": sampled["tokens"][i],
+                    "correct": sampled["correct"][i] == "1",
+                    "truncated": sampled["truncated"][i] == "1",
+                }
+            )
+        told += [{"reward": None, "tokens": 0, "correct": False}] * sampled.get("unscorable", 0)
+    return told

@@ -1,0 +1,310 @@
+"""TRL's GRPO trainer under policies, on a CPU, with a tiny model: plans, ledger, losses, checkpoints.
+
+Needs TRL 1.16; skipped without it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+warnings.simplefilter("ignore")
+
+import allot
+from recorded import ROOT, lines
+from recorded import allot as program
+
+if find_spec("trl") is None:
+    raise unittest.SkipTest("no TRL here")
+
+import torch
+import transformers
+from allot.trl import SIGNALS, AllocatedGRPOTrainer, lengths
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig
+
+transformers.utils.logging.disable_progress_bar()
+
+MODEL = ROOT / "tests/cases/models/tiny-qwen2-tied"
+PROMPTS = Dataset.from_list([{"prompt": f"{i} and {i} make", "easy": i % 5} for i in range(24)])
+
+
+class Judge:
+    """Some prompts are always right, some never, most now and then. It counts what it is shown."""
+
+    __name__ = "judge"
+
+    def __init__(self):
+        self.rollouts, self.tokens, self.wrong_prompts = 0, 0, 0
+
+    def __call__(self, prompts, completions, completion_ids, easy, **_):
+        self.rollouts += len(completions)
+        self.tokens += sum(map(len, completion_ids))
+        self.wrong_prompts += sum(
+            int(prompt.split()[0]) % 5 != e for prompt, e in zip(prompts, easy, strict=True)
+        )
+        return [float(sum(ids) % 4 < e) for ids, e in zip(completion_ids, easy, strict=True)]
+
+
+class Spy(AllocatedGRPOTrainer):
+    """Keeps the batches that TRL was given."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.batches, self.losses = [], []
+
+    def _next_batch(self):
+        self.batches.append(super()._next_batch())
+        return self.batches[-1]
+
+    def _generate_and_score_completions(self, inputs):
+        self.output = super()._generate_and_score_completions(inputs)
+        return self.output
+
+    def _compute_loss(self, model, inputs):
+        loss = super()._compute_loss(model, inputs)
+        self.losses.append(loss.item())
+        return loss
+
+
+class _Stop(TrainerCallback):
+    """A machine that goes down after so many steps."""
+
+    def __init__(self, at: int):
+        self.at = at
+
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop |= state.global_step >= self.at
+        return control
+
+
+def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, **more):
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    allocator = allocator or allot.Allocator(
+        policy,
+        lengths(PROMPTS, tokenizer),
+        **{
+            "steps": 6,
+            "groups": 3,
+            "rollouts": 4,
+            "longest": 6,
+            "seed": 1,
+            "max_age": 2,
+            "settings": {"pilot": 2, "commit": 2, "evict-at": 1.1} if policy == "pilot-commit" else {},
+            "record": f"{folder}/record",
+            "engine": "trl",
+            **(run or {}),
+        },
+    )
+    args = {
+        "output_dir": f"{folder}/trl",
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "num_generations": 4,
+        "max_completion_length": 6,
+        "max_steps": 6,
+        "learning_rate": 1e-2,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "disable_tqdm": True,
+        "seed": 1,
+        **more,
+    }
+    judge = Judge()
+    return Spy(
+        model=AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32),
+        reward_funcs=judge,
+        args=GRPOConfig(**args),
+        train_dataset=PROMPTS,
+        processing_class=tokenizer,
+        allocator=allocator,
+    ), judge
+
+
+def weights(trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.model.parameters()]
+
+
+class Trl(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def test_ragged_plans_are_the_host_s_and_the_ledger_is_right_to_the_rollout(self):
+        for policy in ("pilot-commit", "knapsack"):
+            with self.subTest(policy), tempfile.TemporaryDirectory() as folder:
+                spy, judge = trainer(folder, policy, {"steps": 12, "budget": {"rollouts": 400}}, max_steps=12)
+                before = weights(spy)
+                spy.train()
+                record = Path(folder) / "record"
+                self.assertFalse(all(torch.equal(a, b) for a, b in zip(before, weights(spy), strict=True)))
+
+                # Every rollout was judged once, with its own prompt, and paid for once.
+                spent = spy.allocator.spent
+                self.assertEqual((judge.rollouts, judge.tokens), (spent["run_rollouts"], spent["run_tokens"]))
+                self.assertEqual(judge.wrong_prompts, 0)
+                self.assertEqual(lines(record, "end")[0]["spent"], spent)
+                drawn = [
+                    s["prompt"]
+                    for line in lines(record, "rollouts")
+                    for s in line["sampled"]
+                    for _ in s["tokens"]
+                ]
+                prompts = sum(
+                    len(spy.processing_class(text=PROMPTS[p]["prompt"])["input_ids"]) for p in drawn
+                )
+                self.assertEqual(spy.state.num_input_tokens_seen, spent["run_tokens"] + prompts)
+                logged = [log for log in spy.state.log_history if "allot/rollouts" in log]
+                self.assertEqual(logged[-1]["allot/rollouts"], spent["run_rollouts"])
+
+                # The program, shown the same, plans the same.
+                program("replay", record, policy)
+                trained = [batch.rollouts for batch in spy.batches if batch]
+                steps = [step for step in lines(record, "step") if step["updated"]]
+                self.assertEqual([len(rows) for rows in trained], [step["trained"] for step in steps])
+                groups = {
+                    len([r for r in rows if r.prompt == p])
+                    for rows in trained
+                    for p in {r.prompt for r in rows}
+                }
+                if policy == "knapsack":
+                    self.assertGreater(len(groups), 1, "groups of several sizes")
+
+    def test_trl_is_handed_the_advantages_and_learns_nothing_from_filling(self):
+        # At the weights that sampled, a ratio is 1: the loss is known without a model.
+        for loss_type in ("dapo", "grpo", "dr_grpo"):
+            with self.subTest(loss_type), tempfile.TemporaryDirectory() as folder:
+                spy, _ = trainer(
+                    folder,
+                    "pilot-commit",
+                    {"steps": 1, "max_age": 0},
+                    loss_type=loss_type,
+                    max_steps=1,
+                    gradient_accumulation_steps=1,
+                    per_device_train_batch_size=20,
+                    beta=0.0,
+                )
+                spy.train()
+                rows = spy.batches[0].rollouts
+                self.assertTrue(0 < len(rows) < 20)
+                n = [len(row.answer.completion_ids) for row in rows]
+                a = [row.advantage for row in rows]
+                self.assertTrue(any(a))
+                expected = {
+                    "dapo": -sum(a * n for a, n in zip(a, n, strict=True)) / sum(n),
+                    "grpo": -sum(a) / len(rows),
+                    "dr_grpo": -sum(a * n for a, n in zip(a, n, strict=True)) / (len(rows) * 6),
+                }[loss_type]
+                self.assertAlmostEqual(spy.losses[0], expected, 5)
+                self.assertEqual(int(spy.output["num_items_in_batch"]), sum(n))
+
+    def test_rollouts_that_were_held_are_measured_from_the_weights_that_sampled_them(self):
+        spy, _ = trainer(
+            self.folder,
+            "pilot-commit",
+            {"steps": 8, "settings": {"pilot": 2, "commit": 6, "prompts": 9, "evict-at": 1.1}},
+            max_steps=8,
+            per_device_train_batch_size=16,
+            learning_rate=1e-3,
+        )
+        seen = []
+        original = Spy._generate_and_score_completions
+
+        def watched(inputs):
+            output = original(spy, inputs)
+            batch = spy.batches[-1]
+            if batch and any(row.age for row in batch.rollouts):
+                with torch.no_grad():
+                    now, _, _ = spy._get_per_token_logps_and_entropies(
+                        spy.model,
+                        torch.cat([output["prompt_ids"], output["completion_ids"]], 1),
+                        torch.cat([output["prompt_mask"], output["completion_mask"]], 1),
+                        output["completion_ids"].size(1),
+                    )
+                for i, row in enumerate(batch.rollouts):
+                    n = len(row.answer.completion_ids)
+                    gap = (now[i, :n] - output["old_per_token_logps"][i, :n]).abs().max().item()
+                    seen.append((row.age > 0, gap))
+            return output
+
+        spy._generate_and_score_completions = watched
+        spy.train()
+        self.assertTrue(any(late for late, _ in seen), "none was ever held")
+        self.assertTrue(all(gap < 1e-5 for late, gap in seen if not late))
+        self.assertTrue(all(gap > 1e-5 for late, gap in seen if late), "the weights have moved since")
+
+    def test_a_run_that_was_cut_off_goes_on_to_the_same_weights_and_the_same_record(self):
+        whole, _ = trainer(f"{self.folder}/whole", save_strategy="steps", save_steps=2)
+        whole.train()
+        cut, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2, max_steps=6)
+        cut.add_callback(_Stop(5))
+        cut.train()
+        again, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2)
+        again.train(resume_from_checkpoint=f"{self.folder}/cut/trl/checkpoint-4")
+        self.assertEqual(
+            (Path(self.folder) / "whole/record/record.jsonl").read_bytes(),
+            (Path(self.folder) / "cut/record/record.jsonl").read_bytes(),
+        )
+        for a, b in zip(weights(whole), weights(again), strict=True):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_the_end_of_the_budget_is_the_end_of_the_training(self):
+        spy, judge = trainer(self.folder, "uniform", {"budget": {"rollouts": 30}})
+        spy.train()
+        self.assertEqual((judge.rollouts, spy.allocator.over), (30, "the budget is spent"))
+        self.assertLess(spy.state.global_step, 6)
+
+    def test_nothing_is_learned_from_a_batch_after_the_end(self):
+        # Every group is flat: the policy samples until the budget ends, and never trains.
+        spy, _ = trainer(self.folder, "dapo", {"budget": {"rollouts": 60}})
+        spy.reward_funcs[0] = lambda completions, **_: [1.0] * len(completions)
+        before = weights(spy)
+        spy.train()
+        self.assertEqual(spy.allocator.over, "the budget is spent")
+        for a, b in zip(before, weights(spy), strict=True):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_signals_are_means_over_an_answer_s_tokens(self):
+        spy, _ = trainer(self.folder)
+        spy.allocator.signals = list(SIGNALS)
+        spy.model.train()
+        rollout = next(iter(spy._sampled(allot.Sample(0, 0, [allot.Draw(3, 2, [0, 0])]))))
+        self.assertAlmostEqual(rollout.signals["mean-log-prob"], rollout.answer.logps.mean().item(), 6)
+        self.assertTrue(rollout.signals["mean-log-prob"] < 0 < rollout.signals["mean-entropy"])
+
+    def test_what_can_t_be_done_right_is_refused_in_a_sentence(self):
+        for more, what in [
+            ({"loss_type": "bnpo"}, "its loss `bnpo` counts rows of filling"),
+            ({"loss_type": "grpo", "beta": 0.1}, "its loss `grpo` with a KL term counts rows of filling"),
+            ({"max_completion_length": 7}, "its answers get 7 tokens, and the allocator's 6"),
+            (
+                {"save_strategy": "steps", "save_steps": 3, "steps_per_generation": 4},
+                "it saves every 3 optimizer steps, and a batch has 2",
+            ),
+        ]:
+            with self.subTest(what), self.assertRaises(allot.Error) as raised:
+                trainer(self.folder, **more)
+            self.assertEqual(raised.exception.what, f"this trainer can't be allotted rollouts: {what}")
+        spy, _ = trainer(self.folder, "uniform", per_device_train_batch_size=4)
+        with self.assertRaises(allot.Error) as raised:
+            spy.train()
+        self.assertEqual(
+            raised.exception.what, "the plan of step 0 trains on 12 rollouts, and TRL's batch has 8 rows"
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,421 @@
+"""The wheel as a researcher meets it: policies, a run by hand, and whatever can be wrong with either."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import allot
+from recorded import ROOT, lines
+from recorded import allot as program
+
+SHIPPED = ROOT / "policies" / "prebuilt"
+RUN = {"prompts": 100, "steps": 5, "groups": 4, "rollouts": 8}
+VIEW = {
+    "step": 0,
+    "round": 0,
+    "seed": 1,
+    "budget": {"rounds": 5, "step_rollouts": 100, "run_rollouts": 1000, "run_tokens": 10**6},
+    "pool": [{"id": i, "epoch": 0, "tokens": 5} for i in range(16)],
+    "groups": [],
+}
+
+
+TAKEN_OVER = """
+import faulthandler, signal, sys
+import allot
+
+def run():
+    return allot.Allocator(sys.argv[1], [5] * 9, steps=1, groups=1, rollouts=1, longest=9)
+
+before = run()
+faulthandler.enable()
+for name in ("SIGILL", "SIGSEGV", "SIGFPE", "SIGBUS"):
+    signal.signal(getattr(signal, name), signal.SIG_DFL)
+for allocator in (before, run()):
+    try:
+        allocator.next()
+    except allot.PolicyFault as fault:
+        said = fault.what.split(":")[0]
+print(said)
+"""
+
+
+def small(policy: str | allot.Policy = "uniform", **more) -> allot.Allocator:
+    return allot.Allocator(
+        policy, [5] * 40, **{"steps": 4, "groups": 4, "rollouts": 8, "longest": 10, "seed": 1, **more}
+    )
+
+
+def flip(allocator: allot.Allocator, order: allot.Sample) -> list[allot.Rollout]:
+    """Coins, by the seeds that the run gives: the same in every run of its seed."""
+    rollouts = []
+    for draw in order.draws:
+        for seed in draw.seeds:
+            right = random.Random(seed).random() < 0.5
+            rollouts.append(allot.Rollout(float(right), 3, right, answer=f"{draw.prompt}:{seed}"))
+    return rollouts
+
+
+def guest(component: Path, decide: str) -> None:
+    """A component that decides so."""
+    text = component.with_suffix(".wat")
+    text.write_text((ROOT / "tests/guests/frame.wat").read_text().replace(";; DECIDE", decide))
+    program("build", text, "--out", component)
+
+
+def drive(allocator: allot.Allocator, stop: int | None = None) -> list[list[allot.Learn]]:
+    batches = []
+    while allocator.steps != stop and not isinstance(order := allocator.next(), allot.Over):
+        if isinstance(order, allot.Sample):
+            allocator.sampled(flip(allocator, order))
+        else:
+            batches.append(order.rollouts)
+            allocator.trained(metrics={"loss": 0.5})
+    return batches
+
+
+class Raises(unittest.TestCase):
+    def raises(
+        self, kind: type[allot.Error], what: str, hint: str | None, call, *arguments, **named
+    ) -> allot.Error:
+        with self.assertRaises(kind) as raised:
+            call(*arguments, **named)
+        error = raised.exception
+        self.assertIs(type(error), kind)
+        self.assertEqual(error.what, what)
+        if hint is None:
+            self.assertIsNone(error.hint)
+            self.assertEqual(str(error), what)
+        else:
+            self.assertIn(hint, error.hint)
+            self.assertEqual(str(error), f"{what}\n\nhint: {error.hint}")
+        return error
+
+
+class Policies(Raises):
+    def test_a_policy_by_name_and_by_path_is_the_same(self):
+        by_name = allot.Policy("greso", run=RUN)
+        by_path = allot.Policy(str(SHIPPED / "greso.wasm"), {}, run=RUN)
+        self.assertEqual(by_name.describe(), by_path.describe())
+        self.assertEqual(by_name.decide(VIEW), by_path.decide(VIEW))
+        self.assertEqual(by_name.describe()["contract"], allot.CONTRACT)
+        self.assertIn("greso", allot.shipped())
+
+    def test_what_is_asked_for_is_told_in_plain_dictionaries(self):
+        plan = allot.Policy("uniform", run=RUN).decide(VIEW)
+        self.assertEqual(plan["action"]["sample"], [{"prompt": i, "count": 8} for i in range(4)])
+
+    def test_settings_are_checked_and_in_force(self):
+        policy = allot.Policy("pilot-commit", {"pilot": 3, "evict-at": 2}, run=RUN)
+        self.assertEqual((policy.settings["pilot"], policy.settings["evict-at"]), (3, 2.0))
+        requests = policy.decide(VIEW)["action"]["sample"]
+        self.assertEqual({request["count"] for request in requests}, {3})
+        self.raises(
+            allot.Error,
+            "policy `pilot-commit` has no setting `pilott`",
+            "did you mean `pilot`?",
+            allot.Policy,
+            "pilot-commit",
+            {"pilott": 3},
+        )
+        self.raises(
+            allot.Error,
+            'policy `pilot-commit`: setting `pilot` is "three"; it must be '
+            "a whole number from -2147483648 to 2147483647",
+            None,
+            allot.Policy,
+            "pilot-commit",
+            {"pilot": "three"},
+        )
+        with self.assertRaises(allot.PolicyFault) as refused:
+            allot.Policy("pilot-commit", {"pilot": -1}, run=RUN)
+        self.assertIn("policy `pilot-commit` refused its setting `pilot`", refused.exception.what)
+
+    def test_a_name_that_does_not_ship_and_a_file_that_is_not_there(self):
+        self.raises(
+            allot.Error,
+            "no policy is called `unifrom`",
+            "did you mean `uniform`?",
+            allot.Policy,
+            "unifrom",
+        )
+        self.raises(
+            allot.Error,
+            "could not read `./nowhere.wasm`: there is no such file or folder",
+            None,
+            allot.Policy,
+            "./nowhere.wasm",
+        )
+
+    def test_a_file_that_is_no_policy_or_one_for_another_contract(self):
+        whole = (SHIPPED / "uniform.wasm").read_bytes()
+        cases = {
+            "empty": (b"", "the file is empty", None),
+            "other": (b"#!/bin/sh", "it does not begin with the Wasm magic number", None),
+            "text": (b";; a text\n(component)", "the file is Wasm text", "allot build"),
+            "module": (b"\0asm\1\0\0\0", "the file is a core Wasm module, not a component", "allot build"),
+            "cut": (
+                whole[: len(whole) // 2],
+                "the component is damaged or cut off",
+                "copy or build it again",
+            ),
+            "contract": (
+                whole.replace(b"rollout:allocation/allocator@0.1.0", b"rollout:allocation/allocator@0.2.0"),
+                "the component speaks rollout:allocation@0.2.0; this program speaks rollout:allocation@0.1",
+                "build it again with this program's wit/allocation.wit",
+            ),
+        }
+        for name, (content, what, hint) in cases.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "policy.wasm"
+                path.write_bytes(content)
+                with self.assertRaises(allot.LoadError) as raised:
+                    allot.Policy(str(path))
+                self.assertIn(f"could not load policy `{path}`: ", raised.exception.what)
+                self.assertIn(what, raised.exception.what)
+                self.assertNotIn("\n", raised.exception.what)
+                if hint:
+                    self.assertIn(hint, raised.exception.hint)
+
+    def test_another_build_than_the_one_demanded(self):
+        with self.assertRaises(allot.LoadError) as raised:
+            allot.Policy("uniform", sha256="0" * 64)
+        self.assertIn("the config demands 000", raised.exception.what)
+
+    def test_a_view_that_is_none_and_a_policy_without_a_run(self):
+        with self.assertRaises(allot.Error) as raised:
+            allot.Policy("uniform", run=RUN).decide({**VIEW, "pool": "all"})
+        self.assertIn("this is no view: ", raised.exception.what)
+        self.raises(
+            allot.Error,
+            "a policy decides in a run, and this one was given none",
+            "run=",
+            allot.Policy("uniform").decide,
+            VIEW,
+        )
+        with self.assertRaises(allot.Error) as raised:
+            allot.Policy("uniform", run={**RUN, "prompt": 3})
+        self.assertIn("`run`: unknown field `prompt`", raised.exception.what)
+
+    def test_guests_that_fail_or_break_a_rule_say_so_and_end_the_run(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, kind, what in [
+                ("traps", allot.PolicyFault, "in step 0, round 0 policy `guest` trapped"),
+                ("gives_up", allot.PolicyFault, "in step 0, round 0 policy `guest` gave up"),
+                ("asks_twice", allot.BrokenRule, "policy `guest` asked for prompt"),
+            ]:
+                with self.subTest(name):
+                    component, folder = Path(scratch) / f"{name}.wasm", Path(scratch) / name
+                    guest(component, (ROOT / f"tests/guests/{name}.wat").read_text())
+                    allocator = small(str(component), record=folder)
+                    with self.assertRaises(kind) as raised:
+                        allocator.next()
+                    self.assertIn(what, raised.exception.what)
+                    if kind is allot.BrokenRule:
+                        self.assertEqual(raised.exception.rule, "requested-twice")
+                    self.assertEqual(allocator.over, raised.exception.what)
+                    end = lines(folder, "end")[0]
+                    self.assertEqual((end["normal"], end["reason"]), (False, raised.exception.what))
+
+    def test_a_trap_is_an_exception_whoever_handles_the_process_s_signals(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            component = Path(scratch) / "traps.wasm"
+            guest(component, (ROOT / "tests/guests/traps.wat").read_text())
+            # Ray, for one, takes signals over after a policy was loaded: those of Wasm traps among them.
+            said = subprocess.run(
+                [sys.executable, "-c", TAKEN_OVER, str(component)], capture_output=True, text=True
+            )
+            self.assertEqual(said.stdout, "in step 0, round 0 policy `guest` trapped\n", said.stderr)
+
+    def test_a_policy_s_own_words_go_to_logging(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            component = Path(scratch) / "chats.wasm"
+            # It says something, and then asks for nothing: its words are heard, whatever becomes of its plan.
+            guest(component, "(call $log (i32.const 2) (i32.const 64) (i32.const 22)) (local.get $plan)")
+            with self.assertLogs("allot.policy", logging.DEBUG) as heard, self.assertRaises(allot.BrokenRule):
+                small(str(component)).next()
+            self.assertEqual(heard.output, ["WARNING:allot.policy:the words of the guest"])
+
+
+class Runs(Raises):
+    def test_a_run_keeps_its_budget_to_the_rollout(self):
+        # A rollout is granted only while the longest would fit: of 100 tokens, at 3 each, that many in turn.
+        by_tokens = 10 + 7 + 4 + 3 + 2 + 2 + 1 + 1 + 1
+        for budget, steps, spent in [
+            ({"rollouts": 50}, 4, 50),
+            ({"tokens": 100}, 30, by_tokens),
+            ({}, 4, 128),
+        ]:
+            allocator = small(budget=budget, steps=steps)
+            drive(allocator)
+            self.assertEqual(allocator.spent["run_rollouts"], spent, budget)
+            self.assertEqual(allocator.over, "the budget is spent" if budget else "all steps are done")
+            self.assertIsInstance(allocator.next(), allot.Over)
+
+    def test_answers_come_back_with_their_own_advantages(self):
+        for batch in drive(small("uniform")):
+            by_prompt: dict[int, list[allot.Learn]] = {}
+            for learn in batch:
+                self.assertTrue(learn.answer.startswith(f"{learn.prompt}:"))
+                by_prompt.setdefault(learn.prompt, []).append(learn)
+            for group in by_prompt.values():
+                self.assertEqual(len(group), 8)
+                right = [random.Random(int(learn.answer.split(":")[1])).random() < 0.5 for learn in group]
+                mean = sum(right) / 8
+                deviation = (sum((r - mean) ** 2 for r in right) / 7) ** 0.5
+                for learn, r in zip(group, right, strict=True):
+                    self.assertAlmostEqual(
+                        learn.advantage, (r - mean) / (deviation + 1e-6) if deviation else 0.0, 5
+                    )
+
+    def test_what_was_granted_is_handed_in_and_nothing_else(self):
+        allocator = small()
+        self.raises(
+            allot.Error,
+            "rollouts were handed in, and none were granted",
+            "next() says",
+            allocator.sampled,
+            [],
+        )
+        order = allocator.next()
+        rollouts = flip(allocator, order)
+        self.raises(
+            allot.Error,
+            "31 rollouts were handed in, and 32 were granted",
+            "a reward of None",
+            allocator.sampled,
+            rollouts[1:],
+        )
+        self.raises(
+            allot.Error,
+            f"a rollout of prompt `{order.draws[0].prompt}` has 11 tokens, and 10 is the longest",
+            None,
+            allocator.sampled,
+            [allot.Rollout(1.0, 11, True)] * 32,
+        )
+        self.raises(
+            allot.Error,
+            "32 rollouts were granted, and nothing was said of them",
+            "sampled(",
+            allocator.next,
+        )
+        self.raises(
+            allot.Error,
+            "a batch is said to be done, and none was given",
+            "next() gives",
+            allocator.trained,
+        )
+        self.assertEqual(allocator.spent["run_rollouts"], 0, "nothing is charged for a mistake")
+        allocator.sampled(rollouts)
+        self.assertEqual(allocator.spent["run_rollouts"], 32)
+        self.raises(
+            allot.Error,
+            "step 0 is not over",
+            "between two steps",
+            allocator.state_dict,
+        )
+
+    def test_an_update_that_is_not_finite_is_refused(self):
+        allocator = small()
+        allocator.sampled(flip(allocator, allocator.next()))
+        allocator.next()
+        with self.assertRaises(allot.Error) as raised:
+            allocator.trained(metrics={"loss": float("nan")})
+        self.assertIn("the update of step 0 was refused: loss is NaN", raised.exception.what)
+        self.assertEqual(allocator.steps, 0)
+
+    def test_an_unscorable_rollout_is_paid_for_and_never_shown(self):
+        allocator = small()
+        rollouts = flip(allocator, allocator.next())
+        for i, reward in enumerate([None, float("nan"), float("inf")]):
+            rollouts[i] = allot.Rollout(reward, 3, False)
+        allocator.sampled(rollouts)
+        self.assertEqual(allocator.spent["run_rollouts"], 32)
+        self.assertEqual(sum(len(group["rewards"]) for group in allocator.groups), 29)
+        self.assertEqual(len(allocator.next().rollouts), 29)
+
+    def test_a_state_goes_through_pickle_and_on_to_the_same_end(self):
+        for policy in ("pilot-commit", "reinforce-ada"):
+            with tempfile.TemporaryDirectory() as folder:
+                more = {"max_age": 3, "steps": 12, "budget": {"rollouts": 400}}
+                whole = drive(small(policy, record=f"{folder}/whole", **more))
+                first = small(policy, record=f"{folder}/cut", **more)
+                head = drive(first, stop=2)
+                state = pickle.loads(pickle.dumps(first.state_dict()))
+                drive(first)
+                second = small(policy, record=f"{folder}/cut", **more)
+                second.load_state_dict(state)
+                self.assertEqual(head + drive(second), whole)
+                records = [Path(f"{folder}/{name}/record.jsonl").read_bytes() for name in ("whole", "cut")]
+                self.assertEqual(*records)
+
+    def test_a_state_of_another_run_is_refused(self):
+        first = small()
+        drive(first, stop=1)
+        state = first.state_dict()
+        for other, what in [
+            (small("dapo"), "policy"),
+            (small(seed=2), "seed"),
+            (small(groups=3), "run"),
+            (
+                allot.Allocator("uniform", [6] * 40, steps=4, groups=4, rollouts=8, longest=10, seed=1),
+                "data set",
+            ),
+        ]:
+            self.raises(
+                allot.Error,
+                f"the state is of a run with another {what}",
+                "begin another",
+                other.load_state_dict,
+                state,
+            )
+        with self.assertRaises(allot.Error) as raised:
+            small().load_state_dict({"run": "{", "answers": {}})
+        self.assertIn("this is no state of a run", raised.exception.what)
+
+    def test_nobody_s_record_is_written_over(self):
+        with tempfile.TemporaryDirectory() as folder:
+            drive(small(record=folder))
+            before = (Path(folder) / "record.jsonl").read_bytes()
+            with self.assertRaises(allot.Error) as raised:
+                small(record=folder).next()
+            self.assertIn("there is a record in", raised.exception.what)
+            self.assertIn("load_state_dict", raised.exception.hint)
+            self.assertEqual((Path(folder) / "record.jsonl").read_bytes(), before)
+
+    def test_the_program_replays_and_reports_such_runs(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            for policy in ("uniform", "pilot-commit"):
+                for seed in (1, 2):
+                    allocator = small(policy, seed=seed, record=f"{scratch}/{policy}-{seed}", engine="coins")
+                    allocator.scored(0.25)
+                    while not isinstance(order := allocator.next(), allot.Over):
+                        if isinstance(order, allot.Sample):
+                            allocator.sampled(flip(allocator, order))
+                        else:
+                            allocator.trained(accuracy=0.25 + 0.1 * order.step)
+            program("replay", f"{scratch}/uniform-1", "uniform")
+            program("report", scratch, "--out", f"{scratch}/report")
+            self.assertTrue((Path(scratch) / "report" / "index.html").exists())
+
+    def test_numbers_that_make_no_run(self):
+        for more, what in [
+            ({"steps": 0}, "`steps` is 0; it is at least 1"),
+            ({"budget": {"rollouts": 0}}, "`budget.rollouts` is 0; it is at least 1"),
+            ({"advantage": {"epsilon": -1.0}}, "`advantage.epsilon` is -1; it is finite and not negative"),
+        ]:
+            self.raises(allot.Error, what, None, small, **more)
+        with self.assertRaises(allot.Error) as raised:
+            small(budget={"rollout": 5})
+        self.assertIn("unknown field `rollout`", raised.exception.what)
+
+
+if __name__ == "__main__":
+    unittest.main()
