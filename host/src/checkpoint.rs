@@ -136,7 +136,10 @@ impl Checkpoints {
                 .open(&path)
                 .and_then(|f| f.sync_all())
                 .map_err(|e| told(&path, &e))?;
-            lasting(&aside.join("model"))?;
+            // A server's weights are not here.
+            if aside.join("model").exists() {
+                lasting(&aside.join("model"))?;
+            }
             lasting(&aside)?;
             // The same step again, as at the end of a run. Until the new one has its name there is the
             // old one, under either of its names.

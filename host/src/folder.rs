@@ -108,6 +108,12 @@ pub fn free(folder: &Path) -> bool {
     lock(folder).is_ok()
 }
 
+/// Word of something that may pass.
+pub fn note(words: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "note: {words}");
+}
+
 /// A policy's own words.
 pub fn tell(line: &allot_sandbox::Line) {
     use std::io::Write as _;

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use allot_allocation::{Outcome, PromptId, RolloutId, Settled, View};
-use allot_engine::model::{Precision, SpecialIds};
-use allot_engine::{Answer, Engine as _, Native, Sample};
+use allot_engine::{Answer, Engine as _, Sample};
 
 use crate::checkpoint::{self, Checkpoints, Manifest, State};
+use crate::config::train::EngineConfig;
+use crate::engines::AnyEngine;
 use crate::evaluation::Evaluation;
 use crate::outputs::metrics::Metrics;
 use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
@@ -167,8 +168,7 @@ impl<'a, 's> Keeper<'a, 's> {
 
     /// Writes a checkpoint.
     pub fn save(&mut self, world: &Trained<'_>) -> Result<()> {
-        let core = world.engine.core();
-        if !core.finite()? {
+        if !world.engine.finite()? {
             return Err(broken(&format!("the weights after step {} are", world.steps)));
         }
         self.table.close_part()?;
@@ -182,7 +182,7 @@ impl<'a, 's> Keeper<'a, 's> {
         let state = State {
             steps: world.steps,
             version: world.engine.version(),
-            optimizer_steps: core.steps(),
+            optimizer_steps: world.engine.optimizer_steps(),
             policy: hex(&world.state),
             pool: world.pool.clone(),
             shelf: world.shelf.clone(),
@@ -201,15 +201,8 @@ impl<'a, 's> Keeper<'a, 's> {
         };
         let manifest = Manifest { steps: world.steps, ..self.manifest.clone() };
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
-        let special: &SpecialIds = tokens.special();
-        let written = self.checkpoints.write(&state, manifest, |folder| {
-            let model = folder.join("model");
-            let weights = core.checkpoint()?;
-            debug_assert_eq!(weights.shape, *shape);
-            weights.export(&model, Precision::F32, special)?;
-            tokens.write(&model)?;
-            Ok(core.save_training(folder)?)
-        })?;
+        let written =
+            self.checkpoints.write(&state, manifest, |folder| world.engine.save(folder, tokens, shape))?;
         self.saved = Some(written);
         Ok(())
     }
@@ -275,7 +268,7 @@ impl Watch<Answer> for Keeper<'_, '_> {
     }
 }
 
-impl<'p> Course<Native, Graded, Decider<'p>> for Keeper<'_, '_> {
+impl<'p> Course<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
     async fn score(&mut self, world: &mut Trained<'p>) -> std::result::Result<Scores, Stop> {
         // After a stop between a step and the run's end, or where no step came after the last score.
         if let Some((steps, scores)) = &self.scored
@@ -336,7 +329,11 @@ pub fn complete(folder: &Path, state: State) -> Result<()> {
 
 /// This machine, for the run's times.
 fn machine(prepared: &Prepared<'_>) -> Machine {
-    Machine::here(&prepared.config.model.device.to_string())
+    let device = match prepared.config.engine {
+        EngineConfig::Native => prepared.config.model.device.to_string(),
+        EngineConfig::Tinker(_) => "tinker".to_owned(),
+    };
+    Machine::here(&device)
 }
 
 /// A model whose numbers have left all bounds.

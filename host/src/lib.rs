@@ -13,6 +13,7 @@ pub mod comparison;
 pub mod component;
 pub mod config;
 pub mod diff;
+pub mod engines;
 pub mod evaluation;
 pub mod executor;
 pub mod find;

@@ -1,4 +1,4 @@
-//! A training run: the real step loop over a language model on this machine.
+//! A training run: the real step loop over a language model, on this machine or on a server.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use allot_engine::cpu::{Cpu, Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::tensors::{self, DeviceName, Tensors};
 use allot_engine::{Engine as _, Native, NativeConfig, SIGNALS};
+use allot_remote::{Remote, RemoteConfig, greet};
 use allot_sandbox::{Line as LogLine, Policy};
 use candle_core::Device;
 
@@ -18,7 +19,9 @@ use crate::checkpoint::State;
 use crate::config::reward::RewardConfig;
 use crate::config::settings;
 use crate::config::train::TrainConfig;
+use crate::engines::AnyEngine;
 use crate::evaluation::Evaluation;
+use crate::folder;
 use crate::meter::Meter;
 use crate::models;
 use crate::problems::Problems;
@@ -31,7 +34,7 @@ use crate::trouble::{Result, Trouble, listed};
 use allot_record::{FORMAT, Head, Record, hex};
 
 /// A training run's world.
-pub type Trained<'a> = World<Native, Graded, Decider<'a>>;
+pub type Trained<'a> = World<AnyEngine, Graded, Decider<'a>>;
 
 /// All that can be known before the weights are loaded.
 pub struct Prepared<'a> {
@@ -68,14 +71,20 @@ impl<'a> Prepared<'a> {
     pub fn new(config: TrainConfig, policy: &'a Policy) -> Result<Self> {
         let description = policy.description();
         let settings = settings(description, &config.policy.settings)?;
-        if let Some(missing) = description.signals.iter().find(|s| !SIGNALS.contains(&s.as_str())) {
+        let (engine, signals) = match config.engine.server() {
+            None => ("native", &SIGNALS[..]),
+            Some(_) => ("tinker", &allot_remote::SIGNALS[..]),
+        };
+        if let Some(missing) = description.signals.iter().find(|s| !signals.contains(&s.as_str())) {
             let name = &description.name;
-            let what =
-                format!("policy `{name}` wants the signal `{missing}`, which engine `native` can't measure");
-            return Err(Trouble::new(what).hint(format!("it measures {}", listed(SIGNALS))));
+            let what = format!(
+                "policy `{name}` wants the signal `{missing}`, which engine `{engine}` can't measure"
+            );
+            return Err(Trouble::new(what).hint(format!("it measures {}", listed(signals.iter().copied()))));
         }
-        // First of all: whatever else is wrong, without its device there is no run.
+        // First of all: whatever else is wrong, without its device or its server there is no run.
         let device = config.model.device.open()?;
+        config.engine.server().map_or(Ok(()), greet)?;
         let path = models::find(&config.model.source)?;
         let shape = models::shape(&path)?;
         let tokens = Tokens::read(&path)?;
@@ -153,17 +162,6 @@ impl<'a> Prepared<'a> {
     /// hash of the weights.
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
         let config = &self.config;
-        let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
-        let core: Box<dyn Core> = match config.model.device {
-            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup)?),
-            DeviceName::Cuda(_) => {
-                let dtype = config.model.dtype;
-                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype)?)
-            }
-        };
-        drop(checkpoint);
-        let fingerprint = models::fingerprint(core.arena(), &core.weights()?);
-
         let native = NativeConfig {
             seed: config.run.seed,
             sampling: config.rollout,
@@ -178,7 +176,17 @@ impl<'a> Prepared<'a> {
         let mut train = self.problems.prompts.clone();
         let held_out = train.split_off(self.problems.train);
         let lengths = train.iter().map(|p| p.len() as u32).collect();
-        let engine = Native::new(core, native, train, held_out);
+        let (engine, fingerprint) = match config.engine.server() {
+            None => {
+                let core = self.core()?;
+                let fingerprint = models::fingerprint(core.arena(), &core.weights()?);
+                (AnyEngine::Native(Box::new(Native::new(core, native, train, held_out))), fingerprint)
+            }
+            Some(server) => {
+                let remote = Remote::new(server, native, self.shape.clone(), train, held_out, folder::note)?;
+                (AnyEngine::Remote(Box::new(remote)), models::fingerprint_of_name(&server.base_model))
+            }
+        };
 
         let all = Rc::new(self.problems.all.clone());
         let longest = config.rollout.max_tokens;
@@ -205,12 +213,48 @@ impl<'a> Prepared<'a> {
         Ok((world, evaluation, fingerprint))
     }
 
+    /// The model, with its weights.
+    fn core(&self) -> Result<Box<dyn Core>> {
+        let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
+        Ok(match self.config.model.device {
+            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup)?),
+            DeviceName::Cuda(_) => {
+                let dtype = self.config.model.dtype;
+                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype)?)
+            }
+        })
+    }
+
     /// The first line of the run's record.
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &crate::run::Scores) -> Head {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
         // How answers are judged, but for where the judge lies on this machine.
         let reward = RewardConfig { judge: None, ..config.reward.clone() };
+        let mut training = serde_json::json!({
+            "weights": fingerprint,
+            "parameters": self.shape.parameters(),
+            "trained": self.memory.trained,
+            "device": config.model.device,
+            "dtype": config.model.dtype,
+            "threads": self.setup.threads,
+            "lora": config.model.lora,
+            "sampling": config.rollout,
+            "update": config.update,
+            "optimizer": config.optimizer,
+            "advantage": config.advantage,
+            "reward": reward,
+            "problems": { "train": train, "sha256": self.problems.hash(0..train) },
+            "held_out": {
+                "problems": self.problems.all.len() - train,
+                "sha256": self.problems.hash(train..self.problems.all.len()),
+                "rollouts": config.evaluation.rollouts,
+                "sampling": config.evaluation_sampling(),
+            },
+        });
+        if let Some(server) = config.engine.server() {
+            elsewhere(&mut training, server);
+        }
         Head {
             format: FORMAT,
             name: config.run.name.clone(),
@@ -228,27 +272,7 @@ impl<'a> Prepared<'a> {
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
             world: None,
-            training: Some(serde_json::json!({
-                "weights": fingerprint,
-                "parameters": self.shape.parameters(),
-                "trained": self.memory.trained,
-                "device": config.model.device,
-                "dtype": config.model.dtype,
-                "threads": self.setup.threads,
-                "lora": config.model.lora,
-                "sampling": config.rollout,
-                "update": config.update,
-                "optimizer": config.optimizer,
-                "advantage": config.advantage,
-                "reward": reward,
-                "problems": { "train": train, "sha256": self.problems.hash(0..train) },
-                "held_out": {
-                    "problems": self.problems.all.len() - train,
-                    "sha256": self.problems.hash(train..self.problems.all.len()),
-                    "rollouts": config.evaluation.rollouts,
-                    "sampling": config.evaluation_sampling(),
-                },
-            })),
+            training: Some(training),
         }
     }
 
@@ -260,8 +284,7 @@ impl<'a> Prepared<'a> {
         folder: &Path,
         state: &mut State,
     ) -> Result<()> {
-        let model = folder.join("model");
-        world.engine.restore(folder, &model, state.version, state.optimizer_steps)?;
+        world.engine.restore(folder, state)?;
         world.state = allot_record::unhex(&state.policy)
             .ok_or_else(|| Trouble::new(format!("`{}` is no state of a run", folder.display())))?;
         world.pool = state.pool.clone();
@@ -273,4 +296,19 @@ impl<'a> Prepared<'a> {
         world.steps = state.steps;
         Ok(())
     }
+}
+
+/// What a record says of a run that a server trains, in place of what it would say of this machine. Neither the
+/// server's address nor its key: a run is the same wherever its server is.
+fn elsewhere(training: &mut serde_json::Value, server: &RemoteConfig) {
+    for here in ["trained", "device", "dtype", "threads"] {
+        training[here] = serde_json::Value::Null;
+    }
+    training["server"] = serde_json::json!({
+        "kind": server.server,
+        "can": server.server.can(),
+        "base_model": server.base_model,
+        "lora_rank": server.lora_rank,
+        "samples_per_request": server.samples_per_request,
+    });
 }

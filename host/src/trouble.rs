@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::Path;
 
+use allot_engine::EngineError;
 use allot_engine::model::ModelError;
 use allot_record::RecordError;
 
@@ -65,6 +66,12 @@ impl std::error::Error for Trouble {}
 
 impl From<ModelError> for Trouble {
     fn from(error: ModelError) -> Self {
+        Self::told(error.to_string(), error.hint())
+    }
+}
+
+impl From<EngineError> for Trouble {
+    fn from(error: EngineError) -> Self {
         Self::told(error.to_string(), error.hint())
     }
 }

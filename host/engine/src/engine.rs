@@ -106,13 +106,22 @@ pub enum EngineError {
     /// The model could not be run.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// What works elsewhere does not do what it was asked.
+    #[error("{what}")]
+    Remote {
+        /// What happened, and where.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
 }
 
 impl EngineError {
     /// What to do about it, where there is something to do.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Model(error) => error.hint(),
+            Self::Remote { hint, .. } => Some(hint),
             Self::Setting { .. } | Self::NotFinite(_) => None,
         }
     }

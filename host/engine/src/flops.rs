@@ -24,7 +24,7 @@ impl Shape {
     }
 
     /// Of one pass over prompt and answer, with the head at the answer's tokens alone.
-    pub(crate) fn pass_flops(&self, sequence: &Sequence<'_>) -> f64 {
+    pub fn pass_flops(&self, sequence: &Sequence<'_>) -> f64 {
         self.blocks_flops(0..sequence.read()) + sequence.answer() as f64 * self.head_flops()
     }
 
@@ -39,7 +39,7 @@ impl Shape {
 
     /// Of attention alone, which has no weights: a token attends to itself and all before it, and each of
     /// them costs a product with its key and one with its value.
-    pub(crate) fn attention_flops(&self, positions: Range<usize>) -> f64 {
+    pub fn attention_flops(&self, positions: Range<usize>) -> f64 {
         let (tokens, before) = (positions.len() as f64, positions.start as f64);
         let seen = tokens * before + tokens * (tokens + 1.0) / 2.0;
         self.layers as f64 * 4.0 * (self.heads * self.head) as f64 * seen

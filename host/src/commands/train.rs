@@ -294,9 +294,16 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     };
     let description = prepared.policy.description();
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
+    if let Some(server) = config.engine.server() {
+        row("server", server.url.clone());
+        row("  model", server.base_model.clone());
+        row("  adapters", format!("of rank {}", server.lora_rank));
+    }
     row("model", config.model.source.clone());
     row("  parameters", prepared.shape.parameters().to_string());
-    row("  of them trained", memory.trained.to_string());
+    if config.engine.is_native() {
+        row("  of them trained", memory.trained.to_string());
+    }
     row("problems", format!("{} to train on", prepared.problems.train));
     for set in &prepared.problems.sets {
         let rollouts = config.evaluation.rollouts;
@@ -312,6 +319,9 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     row("budget", format!("{first}, at most {} steps", config.run.steps));
     budget.for_each(|words| row("", words));
     row("answers", format!("up to {} tokens", config.rollout.max_tokens));
+    if !config.engine.is_native() {
+        return;
+    }
     row("memory", format!("about {}", size(memory.total())));
     row("  weights", size(memory.weights));
     row("  optimizer", size(memory.optimizer));

@@ -7,6 +7,7 @@ use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
+use allot_remote::RemoteConfig;
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct TrainConfig {
     /// How rewards become advantages.
     #[serde(default)]
     pub advantage: Scale,
+    /// Where it is trained, if not by this program.
+    #[serde(default, skip_serializing_if = "EngineConfig::is_native")]
+    pub engine: EngineConfig,
     /// What is trained.
     pub model: ModelConfig,
     /// How rollouts are sampled.
@@ -61,6 +65,33 @@ pub struct TrainConfig {
     pub compare: Option<CompareConfig>,
 }
 
+/// What samples and learns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "use", rename_all = "lowercase", deny_unknown_fields)]
+pub enum EngineConfig {
+    /// This program, on this machine.
+    #[default]
+    Native,
+    /// A server that speaks the Tinker protocol. `[model]` is then what prompts are put in tokens with: its
+    /// weights are the server's.
+    Tinker(RemoteConfig),
+}
+
+impl EngineConfig {
+    /// Whether this program trains.
+    pub fn is_native(&self) -> bool {
+        *self == Self::Native
+    }
+
+    /// The server, if one trains.
+    pub fn server(&self) -> Option<&RemoteConfig> {
+        match self {
+            Self::Native => None,
+            Self::Tinker(server) => Some(server),
+        }
+    }
+}
+
 /// What is trained, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,7 +111,7 @@ pub struct ModelConfig {
     /// Threads; by default one a core. Results are the same to the last bit for one number of
     /// threads, so it is written down when a run starts.
     pub threads: Option<usize>,
-    /// Answers that are sampled at a time.
+    /// Answers that are sampled at a time; with a server, requests to it.
     #[serde(default = "rows")]
     pub rows: usize,
     /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
@@ -239,6 +270,7 @@ impl TrainConfig {
             }
         }
         self.reward.check(name, self.rollout.max_tokens)?;
+        self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
             let trouble = Trouble::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
             return Err(trouble.hint("leave it out, or set `model.device` to \"cuda\""));
@@ -261,6 +293,29 @@ impl TrainConfig {
         Ok(())
     }
 
+    /// What a server is asked for has to be what it can do.
+    fn check_server(&self, name: &str, server: &RemoteConfig) -> Result<()> {
+        if let Some((key, value, rule)) = server.wrong() {
+            return Err(Trouble::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
+        }
+        let here = [
+            ("lora", self.model.lora.is_some(), "the rank of the server's adapters is `engine.lora_rank`"),
+            ("device", self.model.device != DeviceName::Cpu, "leave it out"),
+            ("dtype", self.model.dtype != Precision::F32, "leave it out"),
+            ("threads", self.model.threads.is_some(), "leave it out"),
+        ];
+        if let Some((key, _, hint)) = here.into_iter().find(|(_, given, _)| *given) {
+            let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
+            return Err(Trouble::new(what).hint(hint));
+        }
+        match server.server.cannot(&self.update, &self.optimizer, &self.rollout) {
+            Some((key, value, why, hint)) => {
+                Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
     /// the same from anywhere.
     pub fn settle(&mut self) -> Result<()> {
@@ -281,8 +336,10 @@ impl TrainConfig {
         }
         self.policy.settle()?;
         self.reward.settle()?;
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.model.threads.get_or_insert(cores);
+        if self.engine.is_native() {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            self.model.threads.get_or_insert(cores);
+        }
         Ok(())
     }
 

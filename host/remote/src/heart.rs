@@ -1,0 +1,36 @@
+//! A sign of life now and then. A server lets the models of a session go that it has not heard of for some
+//! minutes, and a judge or a policy may take longer.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::line::Line;
+
+/// How often, at least. Servers wait for minutes.
+const EVERY: Duration = Duration::from_secs(20);
+
+/// Beats until it is dropped.
+pub(crate) struct Heart(#[expect(dead_code, reason = "to be dropped")] Sender<()>);
+
+impl Heart {
+    /// A heart for a session. It has a thread of its own, because the run's does not come to it while a
+    /// policy decides.
+    pub(crate) fn of(line: &Line, session: &str) -> Self {
+        let (stop, stopped) = channel();
+        let every = EVERY.min(line.config().patience() / 30);
+        let (line, body) = (line.again(), json!({ "session_id": session, "type": "session_heartbeat" }));
+        std::thread::spawn(move || {
+            let Ok(line) = line else { return };
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                // One that is lost tells of nothing that the run's next request would not.
+                let _ = runtime.block_on(line.once("session_heartbeat", Some(&body)));
+            }
+        });
+        Self(stop)
+    }
+}

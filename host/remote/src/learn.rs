@@ -1,0 +1,191 @@
+//! One update in the protocol's words: rollouts as data, advantages scaled so that the server's loss is ours,
+//! and what came back held against our own loss.
+//!
+//! A policy loss is homogeneous in its advantages: whatever mean a server takes over tokens and sequences, an
+//! advantage times the right number undoes it. Importance weights of rollouts of earlier versions are such
+//! numbers too, one for each token.
+
+use allot_engine::loss::{Over, Part, Told, part};
+use allot_engine::{LossKind, Old, OptimizerConfig, UpdateConfig};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::line::{Failure, Line};
+use crate::server::{Can, Cuts, Mean};
+
+/// A rollout to learn from.
+#[derive(Clone)]
+pub(crate) struct Lesson {
+    /// Prompt and answer.
+    pub(crate) tokens: Vec<u32>,
+    /// How many of them are the prompt.
+    pub(crate) prompt: usize,
+    /// Log-probabilities when it was sampled.
+    pub(crate) sampled: Vec<f32>,
+    /// Those that ratios are measured from.
+    pub(crate) old: Vec<f32>,
+    /// Whether those are computed anew.
+    pub(crate) anew: bool,
+    pub(crate) advantage: f32,
+}
+
+/// What a server answers to `forward` and `forward_backward`.
+#[derive(Deserialize)]
+pub(crate) struct Passed {
+    loss_fn_outputs: Vec<Map<String, Value>>,
+}
+
+/// What a server answers to `optim_step`. Not all say anything.
+#[derive(Deserialize)]
+pub(crate) struct Stepped {
+    pub(crate) metrics: Option<Map<String, Value>>,
+}
+
+impl Stepped {
+    /// The norm of the gradients, where it is told.
+    pub(crate) fn norm(&self) -> Option<f64> {
+        let metrics = self.metrics.as_ref()?;
+        let (_, value) = metrics.iter().find(|(name, _)| name.ends_with("grad_norm"))?;
+        Some(value.as_f64().unwrap_or(f64::NAN))
+    }
+}
+
+/// An optimizer step's lessons, and what their losses are measured over.
+pub(crate) struct Batch {
+    pub(crate) over: Over,
+    pub(crate) lessons: Vec<Lesson>,
+}
+
+/// The batches of one pass. Those without an advantage count in the means, and are not sent; where a batch has
+/// nothing else, one is, for the step to be made.
+pub(crate) fn batches(lessons: Vec<Lesson>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
+    let size = if update.mini_batch == 0 { lessons.len() } else { update.mini_batch };
+    let correction = if update.old_log_probs == Old::Sampling { update.correction } else { 1.0 };
+    lessons
+        .chunks(size.max(1))
+        .map(|batch| {
+            let tokens = batch.iter().map(|l| l.sampled.len()).sum();
+            let mut counting: Vec<Lesson> = batch.iter().filter(|l| l.advantage != 0.0).cloned().collect();
+            if counting.is_empty() {
+                counting.extend(batch.first().cloned());
+            }
+            Batch { over: Over { answers: batch.len(), tokens, longest, correction }, lessons: counting }
+        })
+        .collect()
+}
+
+impl Batch {
+    /// What each token's advantage is multiplied with, so that the server's mean comes to ours.
+    fn scale(&self, kind: LossKind, can: Can, lesson: &Lesson) -> f64 {
+        let (tokens, over) = (lesson.sampled.len().max(1), self.over);
+        let each = match kind {
+            LossKind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
+            LossKind::Dapo | LossKind::Cispo => 1.0 / over.tokens as f64,
+            LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (over.answers * tokens) as f64,
+        };
+        match can.loss {
+            Mean::Sum => each,
+            Mean::SequenceMean => each * (tokens * self.lessons.len()) as f64,
+        }
+    }
+
+    /// A lesson as a datum.
+    pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &Lesson) -> Value {
+        let scale = self.scale(update.loss.kind, can, lesson) * f64::from(lesson.advantage);
+        let from = |lesson: &Lesson, t: usize| {
+            if update.old_log_probs == Old::Sampling { lesson.sampled[t] } else { lesson.old[t] }
+        };
+        let advantages: Vec<f32> = (0..lesson.old.len())
+            .map(|t| {
+                let weight = (f64::from(lesson.old[t]) - f64::from(from(lesson, t))).exp();
+                (scale * weight.min(self.over.correction)) as f32
+            })
+            .collect();
+        let mut datum = bare(lesson, can.weights);
+        datum["loss_fn_inputs"]["logprobs"] = tensor(&padded(lesson, &lesson.old));
+        datum["loss_fn_inputs"]["advantages"] = tensor(&padded(lesson, &advantages));
+        datum
+    }
+
+    /// What the server's log-probabilities make of our own loss.
+    pub(crate) fn part(&self, update: &UpdateConfig, lesson: &Lesson, new: &[f32]) -> Part {
+        let sampled = if update.old_log_probs == Old::Sampling { &lesson.sampled } else { &lesson.old };
+        let advantage = f64::from(lesson.advantage);
+        part(&update.loss, Told { advantage, new, old: &lesson.old, sampled, reference: &[] }, self.over)
+    }
+}
+
+/// A lesson without what it teaches, to be looked at.
+pub(crate) fn bare(lesson: &Lesson, weights: bool) -> Value {
+    let read = lesson.tokens.len() - 1;
+    let mut inputs = json!({
+        "target_tokens": { "data": &lesson.tokens[1..], "dtype": "int64", "shape": [read] },
+    });
+    if weights {
+        inputs["weights"] = tensor(&padded(lesson, &vec![1.0; lesson.sampled.len()]));
+    }
+    json!({
+        "model_input": { "chunks": [{ "type": "encoded_text", "tokens": &lesson.tokens[..read] }] },
+        "loss_fn_inputs": inputs,
+    })
+}
+
+/// The loss's name and numbers, as the protocol has them: ratios are given by their bounds, not by distances.
+pub(crate) fn loss(update: &UpdateConfig) -> (&'static str, Value) {
+    let bounds = update.loss.bounds();
+    let name = if update.loss.kind == LossKind::Cispo { "cispo" } else { "ppo" };
+    let (low, high) = (1.0 - bounds.low, 1.0 + bounds.high);
+    (name, json!({ "clip_low_threshold": low, "clip_high_threshold": high }))
+}
+
+/// An optimizer step's numbers.
+pub(crate) fn adam(config: &OptimizerConfig, rate: f64, cuts: Cuts) -> Value {
+    let mut numbers = json!({
+        "learning_rate": rate,
+        "beta1": config.beta1,
+        "beta2": config.beta2,
+        "eps": config.epsilon,
+        "weight_decay": config.weight_decay,
+    });
+    if cuts == Cuts::AsTold {
+        numbers["grad_clip_norm"] = json!(config.max_norm);
+    }
+    numbers
+}
+
+/// The log-probabilities of each answer's tokens; none where one of them is not finite.
+pub(crate) fn log_probs(
+    line: &Line,
+    verb: &str,
+    passed: &Passed,
+    lessons: &[&Lesson],
+) -> Result<Vec<Vec<f32>>, Failure> {
+    let (came, asked) = (passed.loss_fn_outputs.len(), lessons.len());
+    if came != asked {
+        return Err(line.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
+    }
+    let one = |(output, lesson): (&Map<String, Value>, &&Lesson)| {
+        let read = lesson.tokens.len() - 1;
+        let data = output.get("logprobs").and_then(|l| l["data"].as_array());
+        let Some(data) = data.filter(|data| data.len() == read) else {
+            let came = data.map_or(0, Vec::len);
+            let what = format!("{came} log-probabilities of a sequence of {read}");
+            return Err(line.wrong(verb, &what));
+        };
+        let number = |l: &Value| l.as_f64().map(|l| l as f32).filter(|l| l.is_finite());
+        let finite: Option<Vec<f32>> = data[lesson.prompt - 1..].iter().map(number).collect();
+        finite.ok_or_else(|| line.mad(verb, "a log-probability"))
+    };
+    passed.loss_fn_outputs.iter().zip(lessons).map(one).collect()
+}
+
+/// Numbers of an answer's tokens, with zeros for the prompt's.
+fn padded(lesson: &Lesson, numbers: &[f32]) -> Vec<f32> {
+    let mut all = vec![0.0; lesson.prompt - 1];
+    all.extend_from_slice(numbers);
+    all
+}
+
+fn tensor(numbers: &[f32]) -> Value {
+    json!({ "data": numbers, "dtype": "float32", "shape": [numbers.len()] })
+}

@@ -1,0 +1,32 @@
+//! The engine on another machine: sample, score and update, spoken in the Tinker protocol to a server that
+//! holds the model. SkyRL serves it, so do others, and a hosted service.
+//!
+//! A server may be away, slow, forgetful or wrong. What keeps a run whole:
+//!
+//! - **Whatever changes a model has a number**, `seq_id`, and is asked again with the same one. A server
+//!   that has done it already answers with the promise of that time, and does nothing twice.
+//! - **The model's state is saved on the server after each update**, weights and optimizer together, and
+//!   an update counts once that is done. A server that no longer has the model, because it was started
+//!   anew or let it go, gets a new one from the last state, and the update is made again from its start:
+//!   half of one was never part of that state.
+//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the
+//!   books are charged once, when all of a grant are there.
+//! - **A run that gives up stays as it was** at its last checkpoint, which names the server's state.
+//!
+//! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
+//! at, and what does not fit ends the run in one sentence.
+
+mod config;
+mod engine;
+mod heart;
+mod learn;
+mod line;
+mod sample;
+mod server;
+mod session;
+mod sums;
+
+pub use config::RemoteConfig;
+pub use engine::{Remote, SIGNALS, State};
+pub use line::greet;
+pub use server::{Can, Cuts, Mean, Server};

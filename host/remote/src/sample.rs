@@ -1,0 +1,124 @@
+//! From a grant to requests, and from the server's answers to rollouts, each looked at before it counts.
+
+use allot_allocation::{Grant, PromptId, seed};
+use allot_engine::{Answer, Sample, Sampling};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::line::{Failure, Line};
+
+/// Some rollouts of one prompt, asked for together.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) prompt: PromptId,
+    /// The first one's position.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+/// What a server answers to `asample`.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Sampled {
+    sequences: Vec<Sequence>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Sequence {
+    stop_reason: String,
+    tokens: Vec<u32>,
+    /// `null` is how some write a number that is not finite.
+    logprobs: Option<Vec<Option<f32>>>,
+}
+
+/// What is asked for, in the order of the grant's lines.
+pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<Wanted> {
+    let mut all = Vec::new();
+    for line in grant.lines() {
+        let mut first = line.first;
+        let end = line.first + line.count;
+        while first < end {
+            let count = most.min(end - first);
+            all.push(Wanted { prompt: line.prompt, first, count });
+            first += count;
+        }
+    }
+    all
+}
+
+/// The seed of a rollout, in the bits that every server takes.
+pub fn wire_seed(run: u64, prompt: PromptId, version: u32, position: u32) -> u32 {
+    (seed::rollout(run, prompt, version, position) >> 33) as u32
+}
+
+/// A request's body.
+pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, stops: &[u32]) -> Value {
+    let top_k = if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) };
+    json!({
+        "num_samples": count,
+        "prompt": { "chunks": [{ "type": "encoded_text", "tokens": prompt }] },
+        "sampling_params": {
+            "max_tokens": sampling.max_tokens,
+            "seed": seed,
+            "stop": stops,
+            "temperature": sampling.temperature,
+            "top_k": top_k,
+            "top_p": sampling.top_p,
+        },
+    })
+}
+
+/// The rollouts of an answer, if they are what was wanted.
+pub(crate) fn rollouts(
+    line: &Line,
+    wanted: Wanted,
+    sampled: Sampled,
+    (version, vocabulary, sampling): (u32, usize, Sampling),
+    signals: usize,
+) -> Result<Vec<Sample<Answer>>, Failure> {
+    let prompt = wanted.prompt.0;
+    let wrong = |what: String| Err(line.wrong("asample", &what));
+    if sampled.sequences.len() != wanted.count as usize {
+        let (asked, came) = (wanted.count, sampled.sequences.len());
+        return wrong(format!("{came} rollouts of prompt {prompt}; {asked} were asked for"));
+    }
+    let mut all = Vec::with_capacity(sampled.sequences.len());
+    for (position, sequence) in (wanted.first..).zip(sampled.sequences) {
+        let (tokens, most) = (sequence.tokens.len(), sampling.max_tokens as usize);
+        if tokens == 0 {
+            return wrong(format!("a rollout of prompt {prompt} without tokens"));
+        }
+        if tokens > most {
+            return wrong(format!("a rollout of prompt {prompt} of {tokens} tokens; {most} are the limit"));
+        }
+        if let Some(token) = sequence.tokens.iter().find(|t| **t as usize >= vocabulary) {
+            return wrong(format!("token {token}, which is past the vocabulary of {vocabulary}"));
+        }
+        let Some(log_probs) = sequence.logprobs else {
+            return wrong(format!("a rollout of prompt {prompt} without log-probabilities"));
+        };
+        if log_probs.len() != tokens {
+            let came = log_probs.len();
+            return wrong(format!(
+                "a rollout of prompt {prompt} of {tokens} tokens and {came} log-probabilities"
+            ));
+        }
+        // A little above 0 is rounding.
+        let good = |l: &Option<f32>| l.filter(|l| l.is_finite() && *l <= 1e-3);
+        let Some(log_probs) = log_probs.iter().map(good).collect::<Option<Vec<f32>>>() else {
+            return wrong(format!("a log-probability of prompt {prompt} that is none"));
+        };
+        let log_prob: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
+        all.push(Sample {
+            prompt: wanted.prompt,
+            position,
+            version,
+            tokens: tokens as u32,
+            truncated: sequence.stop_reason == "length",
+            log_prob,
+            // There is one that can be measured.
+            signals: vec![(log_prob / tokens as f64) as f32; signals],
+            answer: Answer { tokens: sequence.tokens, log_probs },
+        });
+    }
+    Ok(all)
+}
