@@ -202,7 +202,7 @@ mod tests {
                     let (row, output) = (i / outputs, i % outputs);
                     let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
                     let from = f32::from(u8::from(add));
-                    let plain = x.iter().zip(w).fold(from, |sum, (x, w)| x.mul_add(*w, sum));
+                    let plain = from + x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum));
                     assert_eq!(*y, plain, "{rows} {outputs} {inputs}");
                 }
             }
