@@ -692,3 +692,22 @@ fn a_real_gguf_file_computes_what_transformers_does() {
     assert_eq!(row, greedy);
     assert_eq!(tokens.decode(&row[prompt.len()..]).unwrap(), told["greedy"].as_str().unwrap());
 }
+
+#[test]
+fn a_vocabulary_ends_with_its_largest_token_whatever_lies_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let ends = |vocabulary: &str, added: &str| {
+        let text = format!(
+            r#"{{"version": "1.0", "added_tokens": [{added}],
+            "model": {{"type": "WordLevel", "vocab": {vocabulary}, "unk_token": "a"}}}}"#
+        );
+        std::fs::write(folder.path().join("tokenizer.json"), text).unwrap();
+        Tokens::read(folder.path()).unwrap().vocabulary()
+    };
+    let added = r#"{"id": 3, "content": "<end>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true}"#;
+    assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 2}"#, ""), 3);
+    assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 7}"#, ""), 8);
+    assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 12}"#, added), 13);
+    assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 2}"#, added), 4);
+}

@@ -519,7 +519,7 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     let done = command.output().unwrap();
     assert_eq!(done.status.code(), Some(2));
     insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"
-    error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: I/O error: File too large (os error 27)
+    error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: File too large (os error 27)
 
     hint: all that was finished is in out/record.jsonl
     hint: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use allot_tasks::Problem;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::generate;
+use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::train::TrainConfig;
@@ -114,12 +115,14 @@ impl Problems {
         let n = problems.len();
         let wanted = n.min(most);
         let chosen: HashSet<usize> = (0..wanted).map(|i| i * n / wanted.max(1)).collect();
+        let all = problems.into_iter().enumerate();
+        let problems: Vec<Problem> = all.filter(|(i, _)| chosen.contains(i)).map(|(_, p)| p).collect();
+        // On all cores: a tenth of a millisecond each, most of what is done before weights are loaded.
+        let encoded: Vec<Result<Vec<u32>>> =
+            problems.par_iter().map(|problem| tokens.encode_ask(&problem.ask)).collect();
         let (before, mut left_out, mut longest_seen) = (self.all.len(), 0, 0);
-        for (i, problem) in problems.into_iter().enumerate() {
-            if !chosen.contains(&i) {
-                continue;
-            }
-            let prompt = tokens.encode_ask(&problem.ask)?;
+        for (problem, prompt) in problems.into_iter().zip(encoded) {
+            let prompt = prompt?;
             if prompt.is_empty() {
                 return Err(Trouble::new(format!(
                     "a problem {which} asks nothing: its prompt has no tokens"

@@ -9,7 +9,7 @@ use std::path::Path;
 use allot_engine::model::{Gguf, SpecialIds};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
-use tokenizers::Tokenizer;
+use tokenizers::{Model as _, Tokenizer};
 
 use crate::chat::ChatTemplate;
 use crate::trouble::{Result, Trouble};
@@ -173,8 +173,13 @@ impl Tokens {
 
     /// One more than the largest token that it knows.
     pub fn vocabulary(&self) -> usize {
-        let known = self.tokenizer.get_vocab(true).into_values();
-        known.chain(self.special.eos.iter().copied()).max().map_or(0, |largest| largest as usize + 1)
+        let model = self.tokenizer.get_model();
+        let size = model.get_vocab_size();
+        // As many tokens as numbers from 0 on: hardly any model has gaps. Only there its vocabulary is copied.
+        let has_no_gap = (0..size as u32).all(|id| model.id_to_token(id).is_some());
+        let known = if has_no_gap { size } else { past(model.get_vocab().into_values()) };
+        let added = self.tokenizer.get_added_tokens_decoder().into_keys();
+        known.max(past(added.chain(self.special.eos.iter().copied())))
     }
 
     /// Whether a model has all of these tokens. It may have more: vocabularies are padded to round numbers.
@@ -228,6 +233,11 @@ fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
     cut.map_err(|e| Trouble::new(format!("the tokenizer in `{source}` is broken: {e}")))?;
     tokenizer.with_padding(None);
     Ok(tokenizer)
+}
+
+/// One more than the largest of some tokens.
+fn past(ids: impl Iterator<Item = u32>) -> usize {
+    ids.max().map_or(0, |largest| largest as usize + 1)
 }
 
 /// A config's token or tokens.

@@ -19,7 +19,7 @@ pub struct Memory {
     pub rollouts: usize,
     /// Activations of a micro-batch.
     pub activations: usize,
-    /// Copies that are made where a checkpoint is written: the weights as others see them, the moments.
+    /// A copy that is made where a checkpoint is written: the weights as others see them.
     pub saving: usize,
 }
 
@@ -53,7 +53,7 @@ impl Memory {
             rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest)
                 + 4 * arena.len * (1 + usize::from(adapters > 0)),
             activations: 4 * (micro.max(setup.longest) * (blocks + scratch) + slices * logits),
-            saving: 4 * (arena.len + 2 * trained),
+            saving: 4 * arena.len,
         }
     }
 

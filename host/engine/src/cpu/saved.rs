@@ -2,9 +2,12 @@
 //! the weights themselves, as others should see them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use candle_core::{Device, Tensor, Var};
+use serde_json::json;
 
 use super::{Cpu, Moments};
 use crate::model::{Checkpoint, ModelError};
@@ -79,11 +82,27 @@ impl Cpu {
 /// Writes moments as every core keeps them: in the layout of what is trained, so that a run may be taken
 /// up again by another core.
 pub(crate) fn write_moments(folder: &Path, moments: &Moments) -> Result<(), ModelError> {
-    let whole = |name: &str, numbers: &[f32]| {
-        Ok::<_, ModelError>((name.to_owned(), Tensor::from_slice(numbers, numbers.len(), &Device::Cpu)?))
-    };
-    let moments = [whole("means", &moments.means)?, whole("squares", &moments.squares)?];
-    write(&folder.join(OPTIMIZER), moments.into_iter().collect())
+    let path = folder.join(OPTIMIZER);
+    let failed = |e: std::io::Error| ModelError::Write { path: path.clone(), reason: e.to_string() };
+    let all = [("means", &moments.means), ("squares", &moments.squares)];
+    let mut header = serde_json::Map::new();
+    let mut end = 0;
+    for (name, numbers) in all {
+        let start = end;
+        end += size_of_val(&numbers[..]);
+        let entry = json!({"dtype": "F32", "shape": [numbers.len()], "data_offsets": [start, end]});
+        header.insert(name.to_owned(), entry);
+    }
+    let mut header = serde_json::Value::Object(header).to_string();
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    // In the safetensors format, straight from where they are: a copy would be twice the model.
+    let mut file = BufWriter::with_capacity(1 << 16, File::create(&path).map_err(failed)?);
+    file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
+    file.write_all(header.as_bytes()).map_err(failed)?;
+    for number in all.into_iter().flat_map(|(_, numbers)| numbers) {
+        file.write_all(&number.to_le_bytes()).map_err(failed)?;
+    }
+    file.flush().map_err(failed)
 }
 
 /// Reads them back, after this many steps; `trained` is how many numbers are trained.

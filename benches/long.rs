@@ -1,0 +1,222 @@
+//! A run of 10,000 steps, the model and the reward faked and all else real: a policy in its sandbox, pool,
+//! shelf, books, and a run's folder with its record, times, metrics, events and table of rollouts, a part of
+//! which is closed every 50 steps as a checkpoint does. It fails where the process holds over 5 % more memory
+//! at the end than after a tenth of the run, and tells what writing the record took.
+//!
+//! `cargo bench --workspace --bench long -- [STEPS [GROUPS ROLLOUTS]]`. It needs Linux, which tells memory.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod fake;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use allot::outputs::metrics::Metrics;
+use allot::outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot::outputs::tensorboard::Events;
+use allot::shadow::Decider;
+use allot::step::{Ended, Learned, Watch, step};
+use allot::tally::Tally;
+use allot::trouble::Result;
+use allot::{config, shipped};
+use allot_allocation::{Outcome, RolloutId, Run, Settled, View};
+use allot_engine::Sample;
+use allot_record::{Line, Record, StepEnd, Time, Times};
+use allot_sandbox::{Caps, Sandbox};
+
+/// Steps between two checkpoints.
+const EVERY: u32 = 50;
+
+/// What may be on top of the memory after a tenth of the run, by when there were two checkpoints.
+const GROWTH: f64 = 0.05;
+
+fn main() -> ExitCode {
+    // Cargo says `--bench`.
+    let given: Vec<u32> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    let of = |i: usize, default| given.get(i).copied().unwrap_or(default);
+    let (steps, groups, rollouts) = (of(0, 10_000), of(1, 16), of(2, 32));
+
+    let sandbox = Sandbox::new(Caps::default(), None).unwrap();
+    let policy = sandbox.load(shipped::component("pilot-commit").unwrap(), None).unwrap();
+    let typed = [format!("pilot={}", rollouts / 4), format!("commit={}", rollouts - rollouts / 4)];
+    let settings = config::typed(&typed, "").unwrap();
+    let settings = config::settings(policy.description(), &settings).unwrap();
+    let run = Run { settings, prompts: 4000, steps, groups, rollouts, pool: 12 * groups, max_age: 5 };
+
+    let folder = tempfile::tempdir().unwrap();
+    let spent = Arc::new(Spent::default());
+    let path = folder.path().join("record.jsonl");
+    let timed = Timed { file: File::create(&path).unwrap(), spent: Arc::clone(&spent) };
+    let record = Record::to(Box::new(timed), &path);
+    let mut world = fake::world(Decider::alone(&policy), run.prompts, run.pool, record);
+    world.state = policy.begin(&run).unwrap().0;
+    let mut keeper = Keeper::new(folder.path());
+
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    println!("policy {}, {groups} groups of {rollouts}", policy.description().name);
+    println!("  steps   rollouts     record    memory");
+    let began = Instant::now();
+    let (mut early, mut late) = (0, 0);
+    for done in 1..=steps {
+        let Ended::Trained(end) = runtime.block_on(step(&run, &mut world, &mut keeper)).unwrap() else {
+            panic!("the budget has no end")
+        };
+        world.record.write(&Line::Step(end.clone())).unwrap();
+        keeper.after(&end, &world.record, world.meter.seconds);
+        if done.is_multiple_of((steps / 10).max(1)) {
+            let Some(resident) = resident() else {
+                println!("no memory in /proc/self/status");
+                return ExitCode::FAILURE;
+            };
+            let (sampled, bytes) = (world.books.spent().run_rollouts, world.record.bytes());
+            println!("{done:>7} {sampled:>10} {:>7} MB {resident:>6} kB", bytes / 1_000_000);
+            early = if early == 0 && done >= 2 * EVERY { resident } else { early };
+            late = resident;
+        }
+    }
+    let all = began.elapsed().as_secs_f64();
+    let each = |seconds: f64| seconds * 1e6 / f64::from(steps);
+    println!("a step took {:.0} µs", each(all));
+    println!("  handing the record to the system {:.1} µs", each(spent.seconds()));
+    println!("  making its lines {:.1} µs", each(made(&path)));
+
+    if early == 0 {
+        println!("too few steps to tell whether memory grows");
+        return ExitCode::FAILURE;
+    }
+    let growth = f64::from(late) / f64::from(early) - 1.0;
+    println!("memory: {:+.1} % since a tenth of the run, {:+.0} % at most", 100.0 * growth, 100.0 * GROWTH);
+    if growth > GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// What a run's keeper keeps, of a run without a model.
+struct Keeper {
+    table: Table,
+    times: Times,
+    metrics: Metrics,
+    events: Events,
+    step: Tally,
+}
+
+impl Keeper {
+    fn new(folder: &Path) -> Self {
+        Self {
+            table: Table::create(&folder.join("rollouts"), "long").unwrap(),
+            times: Times::create(&folder.join("times.jsonl")).unwrap(),
+            metrics: Metrics::create(&folder.join("metrics.jsonl")).unwrap(),
+            events: Events::create(&folder.join("tensorboard")).unwrap(),
+            step: Tally::default(),
+        }
+    }
+
+    fn after(&mut self, end: &StepEnd, record: &Record, seconds: allot_record::Seconds) {
+        let steps = end.step + 1;
+        let numbers = std::mem::take(&mut self.step).numbers(end, 1.0, end.spent.run_tokens);
+        self.times.write(&Time::Step { steps, seconds }).unwrap();
+        self.metrics.write(steps, &numbers).unwrap();
+        for (name, value) in &numbers {
+            self.events.scalar(name, steps, *value).unwrap();
+        }
+        if steps.is_multiple_of(EVERY) {
+            self.table.close_part().unwrap();
+            record.sync().unwrap();
+            self.times.sync().unwrap();
+            self.metrics.sync().unwrap();
+            self.events.sync().unwrap();
+        }
+    }
+}
+
+impl Watch<()> for Keeper {
+    fn sampled(
+        &mut self,
+        view: &View,
+        first: RolloutId,
+        samples: &[Sample<()>],
+        outcomes: &[Outcome],
+    ) -> Result<()> {
+        for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
+            self.step.add(outcome);
+            self.table.add(Row {
+                step: view.step,
+                round: Some(view.round),
+                rollout: RolloutId(first.0 + i as u64),
+                prompt: sample.prompt,
+                problem: format!("{:016x}", sample.prompt.0),
+                source: "made".to_owned(),
+                purpose: Purpose::Pilot,
+                position: sample.position,
+                version: sample.version,
+                tokens: sample.tokens,
+                truncated: sample.truncated,
+                log_prob: Some(sample.log_prob),
+                reward: outcome.reward,
+                correct: outcome.correct,
+                text: None,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
+        for l in learned {
+            self.table.settle(l.id, Fate::Trained { age: l.age, advantage: l.advantage })?;
+        }
+        settled.released.iter().try_for_each(|id| self.table.settle(*id, Fate::Released))?;
+        settled.stale.iter().try_for_each(|id| self.table.settle(*id, Fate::Stale))
+    }
+}
+
+/// A file that counts how long its writes take.
+struct Timed {
+    file: File,
+    spent: Arc<Spent>,
+}
+
+/// Nanoseconds.
+#[derive(Default)]
+struct Spent(AtomicU64);
+
+impl Spent {
+    fn seconds(&self) -> f64 {
+        self.0.load(Ordering::Relaxed) as f64 / 1e9
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        let written = self.file.write(bytes);
+        self.spent.0.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Seconds that making the lines of a record takes: all of it, once more, one line in memory at a time.
+fn made(path: &Path) -> f64 {
+    let text = io::BufRead::lines(io::BufReader::new(File::open(path).unwrap()));
+    text.map(|line| {
+        let line: Line = serde_json::from_str(&line.unwrap()).unwrap();
+        let began = Instant::now();
+        std::hint::black_box(serde_json::to_vec(&line).unwrap());
+        began.elapsed().as_secs_f64()
+    })
+    .sum()
+}
+
+/// Memory that this process holds, in kB.
+fn resident() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}
