@@ -18,7 +18,7 @@ mod saved;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -53,6 +53,8 @@ pub struct Cpu {
     rotations: Rotations,
     /// The weights as products read them, until they change.
     laid: OnceLock<Laid>,
+    /// Room for the next ones.
+    spare: Mutex<Option<Laid>>,
     moments: Moments,
     /// One for each slice of a batch.
     gradients: Vec<Vec<f32>>,
@@ -106,6 +108,7 @@ impl Cpu {
             adapters,
             reference,
             laid: OnceLock::new(),
+            spare: Mutex::default(),
             moments: Moments::default(),
             gradients: Vec::new(),
             passes: Vec::new(),
@@ -128,7 +131,7 @@ impl Cpu {
     pub fn sample(&self, requests: &[Request<'_>], stops: &[u32], rows: usize) -> Vec<Answered> {
         let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
         self.pool.install(|| {
-            let laid = self.laid.get_or_init(|| Laid::of(weights));
+            let laid = self.laid.get_or_init(|| Laid::of(weights, spare(&self.spare)));
             let weights = Weights { laid: Some(laid), ..weights };
             Decode { weights, laid, rotations, stops, rows, threads }.run(requests)
         })
@@ -143,15 +146,26 @@ impl Cpu {
     ) -> Vec<Vec<Thought>> {
         let slices = self.slices();
         self.passes.resize_with(slices, Pass::default);
-        let Self { arena, base, adapters, reference: frozen, rotations, laid, passes, pool, threads, .. } =
-            self;
+        let Self {
+            arena,
+            base,
+            adapters,
+            reference: frozen,
+            rotations,
+            laid,
+            spare: old,
+            passes,
+            pool,
+            threads,
+            ..
+        } = self;
         let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
         let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
         let mut weights = Weights { arena, base, adapters, laid: None };
         let threads = inner(*threads, slices);
         pool.install(|| {
             // Those of a reference are used too seldom to be kept.
-            weights.laid = (!reference).then(|| laid.get_or_init(|| Laid::of(weights)));
+            weights.laid = (!reference).then(|| laid.get_or_init(|| Laid::of(weights, spare(old))));
             let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut());
@@ -174,13 +188,15 @@ impl Cpu {
         if sequences.is_empty() {
             return;
         }
-        let Self { arena, base, adapters, rotations, laid, gradients, passes, pool, threads, .. } = self;
+        let Self {
+            arena, base, adapters, rotations, laid, spare: old, gradients, passes, pool, threads, ..
+        } = self;
         let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
         let mut weights = Weights { arena, base, adapters, laid: None };
         let (temperature, recompute) = (manner.temperature, manner.recompute);
         let (threads, loss) = (inner(*threads, slices), &loss);
         pool.install(|| {
-            weights.laid = Some(laid.get_or_init(|| Laid::of(weights)));
+            weights.laid = Some(laid.get_or_init(|| Laid::of(weights, spare(old))));
             let how = How { weights, rotations, temperature, recompute, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
@@ -199,7 +215,7 @@ impl Cpu {
     /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their
     /// norm before it was cut. Where that is not finite nothing changes.
     pub fn step(&mut self, config: &OptimizerConfig, rate: f64) -> f64 {
-        self.laid.take();
+        self.outdated();
         let Self { base, adapters, gradients, moments, pool, .. } = self;
         let trained = adapters.as_mut().map_or(base, |(_, numbers)| numbers);
         pool.install(|| moments.step(trained, gradients, config, rate))
@@ -212,7 +228,7 @@ impl Cpu {
 
     /// Puts back what was trained, and the optimizer's moments.
     pub fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
-        self.laid.take();
+        self.outdated();
         match &mut self.adapters {
             Some((_, numbers)) => *numbers = trained,
             None => self.base = trained,
@@ -259,6 +275,13 @@ impl Cpu {
     fn view(&self) -> Weights<'_> {
         let adapters = self.adapters.as_ref().map(|(a, n)| (a, n.as_slice()));
         Weights { arena: &self.arena, base: &self.base, adapters, laid: None }
+    }
+
+    /// The weights are about to change.
+    fn outdated(&mut self) {
+        if let (Some(laid), Ok(spare)) = (self.laid.take(), self.spare.get_mut()) {
+            *spare = Some(laid);
+        }
     }
 
     /// Slices that a batch is cut into: one a thread, while their gradients fit.
@@ -335,6 +358,11 @@ impl Core for Cpu {
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
         self.load_training(folder, model, steps)
     }
+}
+
+/// The room that is spare, if any.
+fn spare(old: &Mutex<Option<Laid>>) -> Option<Laid> {
+    old.lock().ok().and_then(|mut old| old.take())
 }
 
 /// Threads of each matrix product inside a slice.

@@ -9,13 +9,13 @@
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::arena::{BlockPlaces, Linear};
 use super::block::Weights;
 use super::kernels::wide_op;
 use super::lora::Place;
 use super::product::{INNER, LINE, ROWS, Side, Tile, start, turn, vectors};
 
 /// A model's weights in panels, adapters merged.
+#[derive(Default)]
 pub struct Laid {
     /// Of each block: query, key and value; output; gate and up; down.
     blocks: Vec<[Panels; 4]>,
@@ -24,8 +24,9 @@ pub struct Laid {
 }
 
 impl Laid {
-    /// Lays them out.
-    pub fn of(weights: Weights<'_>) -> Self {
+    /// Lays them out, in the room of some that are not needed any more: fresh pages are dear where there are
+    /// gigabytes of them in each step.
+    pub fn of(weights: Weights<'_>, old: Option<Self>) -> Self {
         let arena = weights.arena;
         let merged = weights.adapters.map(|(adapters, numbers)| {
             let mut merged = weights.base.to_vec();
@@ -33,12 +34,15 @@ impl Laid {
             merged
         });
         let numbers = merged.as_deref().unwrap_or(weights.base);
-        let linear = |l: &Linear| Panels::of(&numbers[l.weight.clone()], l.rows, l.cols);
-        let block = |b: &BlockPlaces| [&b.qkv, &b.out, &b.gate_up, &b.down].map(linear);
-        Self {
-            blocks: arena.blocks.iter().map(block).collect(),
-            head: Panels::of(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden),
+        let mut laid = old.unwrap_or_default();
+        laid.blocks.resize_with(arena.blocks.len(), Default::default);
+        for (block, panels) in arena.blocks.iter().zip(&mut laid.blocks) {
+            for (l, panels) in [&block.qkv, &block.out, &block.gate_up, &block.down].into_iter().zip(panels) {
+                panels.lay(&numbers[l.weight.clone()], l.rows, l.cols);
+            }
         }
+        laid.head.lay(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden);
+        laid
     }
 
     /// A matrix of a block.
@@ -60,17 +64,17 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Of a matrix whose rows lie one after the other.
-    pub fn of(weights: &[f32], outputs: usize, inputs: usize) -> Self {
+    /// Takes in a matrix whose rows lie one after the other.
+    pub fn lay(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
         let width = wide_op(Width);
         let panels = outputs.div_ceil(width);
-        let mut numbers = vec![0.0; panels * width * inputs + LINE];
-        let start = start(&numbers);
-        let places = numbers[start..].par_chunks_exact_mut((width * inputs).max(1));
+        self.numbers.resize(panels * width * inputs + LINE, 0.0);
+        let start = start(&self.numbers);
+        let places = self.numbers[start..].par_chunks_exact_mut((width * inputs).max(1));
         places.zip(weights.par_chunks((width * inputs).max(1))).for_each(|(panel, rows)| {
             turn(rows, rows.len() / inputs, inputs, 0..inputs, width, panel);
         });
-        Self { numbers, start, outputs, inputs, width }
+        (self.start, self.outputs, self.inputs, self.width) = (start, outputs, inputs, width);
     }
 
     /// `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inputs]`, `y` `[N, outputs]`.
@@ -194,7 +198,8 @@ mod tests {
     fn a_product_is_the_plain_one() {
         for (rows, outputs, inputs) in [(1, 1, 1), (5, 7, 3), (7, 64, 16), (13, 130, 33), (32, 65, 64)] {
             let (w, x) = (numbers(outputs * inputs, 0.7), numbers(rows * inputs, 0.3));
-            let panels = Panels::of(&w, outputs, inputs);
+            let mut panels = Panels::default();
+            panels.lay(&w, outputs, inputs);
             for add in [false, true] {
                 let mut y = vec![1.0; rows * outputs];
                 panels.product(&x, &mut y, add);
@@ -213,7 +218,8 @@ mod tests {
     fn neither_rows_nor_threads_change_a_bit() {
         let (outputs, inputs) = (150, 50);
         let (w, x) = (numbers(outputs * inputs, 0.7), numbers(40 * inputs, 0.3));
-        let panels = Panels::of(&w, outputs, inputs);
+        let mut panels = Panels::default();
+        panels.lay(&w, outputs, inputs);
         let mut whole = vec![0.5; 40 * outputs];
         panels.product(&x, &mut whole, true);
         for rows in [1, 2, 5, 6, 7, 40] {
