@@ -28,7 +28,9 @@ const SIMULATED: &str = include_str!("cases/report/compare.toml");
 
 /// Four runs that train, of some seconds each.
 fn trained() -> String {
-    let one = include_str!("cases/training/short.toml").replace("steps = 6", "steps = 60");
+    let one = include_str!("cases/training/short.toml")
+        .replace("steps = 6", "steps = 200")
+        .replace("rollouts = 4000", "rollouts = 100_000");
     format!("{one}\n[compare]\nseeds = 2\n[[compare.policies]]\nuse = \"pods\"\n")
 }
 
@@ -238,9 +240,9 @@ fn what_slurm_ends_or_refuses_is_told() {
     assert_eq!(code, 2);
     assert_eq!(slurm.left(), 0);
 
-    // One that somebody cancels, one that dies, and one whose node sees another folder.
-    let long =
-        trained().replace("steps = 60", "steps = 400").replace("rollouts = 4000", "rollouts = 4000000");
+    let long = trained()
+        .replace("steps = 200", "steps = 1000")
+        .replace("rollouts = 100_000", "rollouts = 4_000_000");
     let place = Place::slurm(&long, &slurm);
     let child = place
         .command(&compare("slurm", &["--jobs", "2"]))
@@ -331,6 +333,8 @@ fn a_comparison_on_ray_that_is_killed_or_interrupted_comes_to_the_same_end() {
     let (place, here) = (Place::ray(&trained(), &ray), local(&trained()));
     let mut child = place.started(&compare("ray", &["--jobs", "2"]));
     place.until("a run", |place| place.lines("out/runs/uniform/seed-0001/metrics.jsonl") > 1);
+    // A run may be quicker than the next one's submission.
+    place.until("another job", |_| ray.jobs().len() == 2);
     child.kill().unwrap();
     child.wait().unwrap();
     let before = ray.jobs();
