@@ -225,7 +225,7 @@ fn greedy_answers_are_transformers_own() {
             let name = format!("{}, {}", name(&folder), kind.name);
             let core = (kind.make)(&case.checkpoint, setup(2));
             let wanted = [Request { prompt: &case.ids, seed: 0, sampling }];
-            let answer = core.sample(&wanted, &[], 4).unwrap().swap_remove(0);
+            let answer = core.answers(&wanted, &[], 4).unwrap().swap_remove(0);
             let until = answer.tokens.iter().position(|t| *t == end).unwrap_or(expected.len());
             assert!(until > 0, "{name}: nothing to compare");
             assert_eq!(answer.tokens[..until], expected[..until], "{name}");
@@ -256,19 +256,19 @@ fn batch_size_order_threads_and_neighbours_change_nothing() {
         let prompts = prompts();
         let all = requests(&prompts, 7);
         let stops = [5, 9, 100];
-        let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().sample(&all, &stops, 64);
+        let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
         assert!(base.iter().any(|a| a.truncated) && base.iter().any(|a| !a.truncated), "{}", name(&folder));
         for (threads, rows) in [(1, 1), (1, 5), (2, 33), (3, 1000)] {
             let core = Cpu::new(&case.checkpoint, setup(threads)).unwrap();
-            assert!(core.sample(&all, &stops, rows) == base, "{}: {rows} rows", name(&folder));
+            assert!(core.answers(&all, &stops, rows).unwrap() == base, "{}: {rows} rows", name(&folder));
         }
         let core = Cpu::new(&case.checkpoint, setup(2)).unwrap();
         let backwards: Vec<Request<'_>> = all.iter().rev().copied().collect();
-        let mut answers = core.sample(&backwards, &stops, 16);
+        let mut answers = core.answers(&backwards, &stops, 16).unwrap();
         answers.reverse();
         assert!(answers == base, "{}: backwards", name(&folder));
         for (i, answer) in base.iter().enumerate().step_by(10) {
-            assert!(core.sample(&all[i..=i], &stops, 8)[0] == *answer, "{}: alone", name(&folder));
+            assert!(core.answers(&all[i..=i], &stops, 8).unwrap()[0] == *answer, "{}: alone", name(&folder));
         }
     }
 }
@@ -277,16 +277,35 @@ fn batch_size_order_threads_and_neighbours_change_nothing() {
 /// bits with what is sampled beside it, and once in a while another token is drawn. The seeds are the
 /// same: where no number falls between two tokens, so are the answers.
 #[test]
+fn each_answer_is_told_once_when_it_is_whole() {
+    let folder = folders().swap_remove(0);
+    let case = Case::read(&folder);
+    let prompts = prompts();
+    let mut all = requests(&prompts, 7);
+    // The first one takes longest, and is not waited for.
+    all[0].sampling.max_tokens = 40;
+    for kind in cores() {
+        let core = (kind.make)(&case.checkpoint, setup(2));
+        let mut told = Vec::new();
+        core.sample(&all, &[], 16, &mut |number, answer| told.push((number, answer))).unwrap();
+        assert!(told[0].0 != 0, "{}: the others wait for the longest", kind.name);
+        told.sort_by_key(|(number, _)| *number);
+        assert!(told.iter().map(|(number, _)| *number).eq(0..all.len()), "{}", kind.name);
+        assert!(told.iter().zip(&all).all(|((_, a), r)| a.tokens.len() == r.sampling.max_tokens as usize));
+    }
+}
+
+#[test]
 fn in_tensors_the_same_seeds_draw_the_same_answers_but_for_rounding() {
     for folder in folders() {
         let (name, case) = (name(&folder), Case::read(&folder));
         let prompts = prompts();
         let all = requests(&prompts, 7);
         let stops = [5, 9, 100];
-        let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().sample(&all, &stops, 64);
+        let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
         for rows in [1, 5, 33, 1000] {
             let core = (cores()[1].make)(&case.checkpoint, setup(1));
-            let answers = core.sample(&all, &stops, rows).unwrap();
+            let answers = core.answers(&all, &stops, rows).unwrap();
             let (mut others, mut worst) = (0, 0.0_f32);
             for (ours, theirs) in answers.iter().zip(&base) {
                 if ours.tokens != theirs.tokens {
@@ -315,7 +334,7 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
                 request.sampling.temperature = temperature;
             }
             let mut core = (kind.make)(&case.checkpoint, setup(2));
-            let answers = core.sample(&all, &[5], 16).unwrap();
+            let answers = core.answers(&all, &[5], 16).unwrap();
             let whole: Vec<Vec<u32>> =
                 all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
             let sequences: Vec<Sequence<'_>> =

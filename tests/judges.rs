@@ -58,10 +58,7 @@ fn judge(folder: &Path, script: &str) -> Judge {
 
 fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let opinions = runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()));
-    // Processes belong to the runtime that they were started in.
-    runtime.block_on(async { *pool = Pool::new(judge(Path::new("/"), "exit 1")) });
-    opinions
+    runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()))
 }
 
 fn unsure(why: &str) -> Opinion {
@@ -138,6 +135,41 @@ fn verdicts_come_in_the_order_of_the_answers_whoever_judged() {
         assert_eq!(got, expected, "{processes} processes");
     }
     assert_eq!(ask(&mut Pool::new(judge(folder.path(), PUPPET)), &[]), Ok(Vec::new()));
+}
+
+#[test]
+fn judges_answer_while_the_rest_is_still_to_be_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = PUPPET.replace("case \"$line\" in", "echo \"$line\" >>heard; case \"$line\" in");
+    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), &script) });
+    // Nobody waits for an opinion, and each question is heard all the same before the next one is put.
+    for (place, answer) in [(2, "right"), (0, "wrong"), (1, "right")] {
+        pool.begin(place, question(answer));
+        let heard = || std::fs::read_to_string(folder.path().join("heard")).unwrap_or_default();
+        let line = |text: &str| text.lines().filter(|l| l.contains(&format!(":\"{answer}\""))).count();
+        let before = if place == 1 { 2 } else { 1 };
+        while line(&heard()) < before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut opinions = runtime.block_on(pool.finish()).unwrap();
+    opinions.sort_by_key(|(place, _)| *place);
+    assert_eq!(opinions, [(0, Ok(false)), (1, Ok(true)), (2, Ok(true))]);
+    assert_eq!(runtime.block_on(pool.finish()), Ok(Vec::new()), "a round is over when it is told");
+}
+
+#[test]
+fn a_pool_that_goes_in_the_middle_of_a_round_takes_its_judges_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pool = Pool::new(judge(folder.path(), PUPPET));
+    pool.begin(0, question("hang"));
+    let pids = || std::fs::read_to_string(folder.path().join("pids")).unwrap_or_default();
+    while !pids().ends_with('\n') {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(pool);
+    assert!(pids().split_whitespace().all(gone));
 }
 
 #[test]

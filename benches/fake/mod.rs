@@ -7,7 +7,7 @@ use allot::step::{Decide, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Shelf};
-use allot_engine::{Capabilities, Engine, EngineError, Example, Report, Sample};
+use allot_engine::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
 use allot_record::Record;
 
 /// Samples and learns in no time.
@@ -26,7 +26,7 @@ impl Engine for Fake {
         self.version
     }
 
-    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<()>>, EngineError> {
+    async fn sample(&mut self, grant: Grant, whole: Whole<'_, ()>) -> Result<Vec<Sample<()>>, EngineError> {
         let one = |prompt, position| Sample {
             prompt,
             position,
@@ -37,11 +37,11 @@ impl Engine for Fake {
             log_prob: 0.0,
             signals: Vec::new(),
         };
-        Ok(grant
-            .lines()
-            .iter()
-            .flat_map(|l| (l.first..l.first + l.count).map(|i| one(l.prompt, i)))
-            .collect())
+        let lines = grant.lines().iter();
+        let samples: Vec<Sample<()>> =
+            lines.flat_map(|l| (l.first..l.first + l.count).map(|i| one(l.prompt, i))).collect();
+        samples.iter().enumerate().for_each(|(place, sample)| whole(place, sample));
+        Ok(samples)
     }
 
     async fn score(&mut self, samples: &[&Sample<()>]) -> Result<Vec<f64>, EngineError> {

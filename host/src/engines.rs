@@ -5,7 +5,7 @@ use std::path::Path;
 
 use allot_allocation::{Compute, Grant};
 use allot_engine::model::{Precision, Shape};
-use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample};
+use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
 use allot_remote::Remote;
 
 use crate::checkpoint::State;
@@ -102,10 +102,14 @@ impl Engine for AnyEngine {
         }
     }
 
-    async fn sample(&mut self, grant: Grant) -> std::result::Result<Vec<Sample<Answer>>, EngineError> {
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, Answer>,
+    ) -> std::result::Result<Vec<Sample<Answer>>, EngineError> {
         match self {
-            Self::Native(native) => native.sample(grant).await,
-            Self::Remote(remote) => remote.sample(grant).await,
+            Self::Native(native) => native.sample(grant, whole).await,
+            Self::Remote(remote) => remote.sample(grant, whole).await,
         }
     }
 

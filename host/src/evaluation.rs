@@ -86,7 +86,8 @@ impl Evaluation {
                 .collect();
             let grant = self.books.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
-            let samples = engine.sample(grant).await.map_err(failed)?;
+            let sampled = engine.sample(grant, &mut |place, sample| reward.begin(place, sample)).await;
+            let samples = sampled.map_err(failed)?;
             let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
             self.books.charge(paid).map_err(|fault| Stop::Books { step: steps, fault })?;
             let verdicts = reward.score(&samples).await.map_err(Stop::Reward)?;

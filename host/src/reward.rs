@@ -23,6 +23,10 @@ pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false };
 
 /// Something that judges rollouts.
 pub trait Reward<A> {
+    /// A rollout is whole while others are still sampled, and judging it may begin: that of this place among those
+    /// that [`Reward::score`] will be given next.
+    fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
+
     /// One verdict for each rollout, in their order. One that is missing at the end is none. An error means
     /// that nothing can be judged any more, and ends the run.
     fn score(&mut self, samples: &[Sample<A>]) -> impl Future<Output = Result<Vec<Verdict>>>;

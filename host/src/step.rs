@@ -215,7 +215,9 @@ where
                     return Ok(Ended::Spent);
                 }
                 world.pool.take(grant.lines().iter().map(|line| line.prompt));
-                let samples = world.engine.sample(grant).await.map_err(|error| world.failed(error))?;
+                let World { engine, reward, .. } = &mut *world;
+                let sampled = engine.sample(grant, &mut |place, sample| reward.begin(place, sample)).await;
+                let samples = sampled.map_err(|error| world.failed(error))?;
                 let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
                 world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
                 world.measure(Phase::Sampling);

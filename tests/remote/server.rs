@@ -423,7 +423,7 @@ impl World {
             (seed..seed + n).map(|s| if n == 1 { self.seeds.get(&s).copied().unwrap() } else { s }).collect();
         let requests: Vec<Request<'_>> =
             seeds.iter().map(|seed| Request { prompt: &prompt, seed: *seed, sampling }).collect();
-        let answers = core.sample(&requests, &stops, 8).unwrap();
+        let answers = core.answers(&requests, &stops, 8).unwrap();
         let one = |a: &allot_engine::core::Answered| {
             let stop = if a.truncated { "length" } else { "stop" };
             json!({ "stop_reason": stop, "tokens": a.tokens, "logprobs": a.log_probs })

@@ -44,10 +44,10 @@ fn a_dry_run_says_what_would_run() {
                           ranks = 1
     budget                4000 rollouts, at most 6 steps
     answers               up to 8 tokens
-    memory                about 69.4 MiB
+    memory                about 70.1 MiB
       weights             0.6 MiB
       optimizer           2.3 MiB
-      sampling            1.4 MiB
+      sampling            2.1 MiB
       activations         64.6 MiB
       saving              0.6 MiB
     threads               2

@@ -19,7 +19,7 @@
 use allot_allocation::{Compute, Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
-use crate::{Capabilities, Engine, EngineError, Example, Report, Sample};
+use crate::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
 
 /// The world's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -169,9 +169,16 @@ impl Engine for Coin {
         self.version
     }
 
-    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<bool>>, EngineError> {
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, bool>,
+    ) -> Result<Vec<Sample<bool>>, EngineError> {
         let lines = grant.lines().iter();
-        Ok(lines.flat_map(|l| (0..l.count).map(|i| self.flip(l.prompt, l.first + i))).collect())
+        let samples: Vec<Sample<bool>> =
+            lines.flat_map(|l| (0..l.count).map(|i| self.flip(l.prompt, l.first + i))).collect();
+        samples.iter().enumerate().for_each(|(place, sample)| whole(place, sample));
+        Ok(samples)
     }
 
     async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {

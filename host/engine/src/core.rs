@@ -27,13 +27,27 @@ pub trait Core {
         false
     }
 
-    /// Samples all answers, in the order of the requests; `rows` at a time.
+    /// Samples an answer to each request, `rows` at a time. `whole` gets each as soon as it is whole, with its
+    /// request's number, in any order.
     fn sample(
         &self,
         requests: &[Request<'_>],
         stops: &[u32],
         rows: usize,
-    ) -> Result<Vec<Answered>, ModelError>;
+        whole: &mut dyn FnMut(usize, Answered),
+    ) -> Result<(), ModelError>;
+
+    /// The same, for whoever needs no answer before the last: all of them, in the order of the requests.
+    fn answers(
+        &self,
+        requests: &[Request<'_>],
+        stops: &[u32],
+        rows: usize,
+    ) -> Result<Vec<Answered>, ModelError> {
+        let mut answers = vec![Answered::default(); requests.len()];
+        self.sample(requests, stops, rows, &mut |number, answer| answers[number] = answer)?;
+        Ok(answers)
+    }
 
     /// What the model thinks of each answer's tokens; under the reference if that is asked for.
     fn score(

@@ -5,6 +5,8 @@
 mod adamw;
 mod arena;
 mod attention;
+mod attention_back;
+mod attention_one;
 mod block;
 mod decode;
 mod head;
@@ -15,10 +17,11 @@ mod panels;
 mod pass;
 mod product;
 mod saved;
+mod tile;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, mpsc};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -127,14 +130,26 @@ impl Cpu {
         &self.arena
     }
 
-    /// Samples all answers, in the order of the requests; `rows` at a time.
-    pub fn sample(&self, requests: &[Request<'_>], stops: &[u32], rows: usize) -> Vec<Answered> {
+    /// Samples on the model's threads, and hands answers over on this one meanwhile.
+    fn decode(
+        &self,
+        requests: &[Request<'_>],
+        stops: &[u32],
+        rows: usize,
+        whole: &mut dyn FnMut(usize, Answered),
+    ) {
         let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
-        self.pool.install(|| {
-            let laid = self.laid.get_or_init(|| Laid::of(weights, spare(&self.spare)));
-            let weights = Weights { laid: Some(laid), ..weights };
-            Decode { weights, laid, rotations, stops, rows, threads }.run(requests)
-        })
+        let (tell, told) = mpsc::channel();
+        self.pool.in_place_scope(|scope| {
+            scope.spawn(move |_| {
+                let laid = self.laid.get_or_init(|| Laid::of(weights, spare(&self.spare)));
+                let weights = Weights { laid: Some(laid), ..weights };
+                Decode { weights, laid, rotations, stops, rows, threads, tell }.run(requests);
+            });
+            for (number, answer) in told.into_iter().flatten() {
+                whole(number, answer);
+            }
+        });
     }
 
     /// What the model thinks of each answer's tokens; under the reference if that is asked for.
@@ -304,8 +319,10 @@ impl Core for Cpu {
         requests: &[Request<'_>],
         stops: &[u32],
         rows: usize,
-    ) -> Result<Vec<Answered>, ModelError> {
-        Ok(self.sample(requests, stops, rows))
+        whole: &mut dyn FnMut(usize, Answered),
+    ) -> Result<(), ModelError> {
+        self.decode(requests, stops, rows, whole);
+        Ok(())
     }
 
     fn score(

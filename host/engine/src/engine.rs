@@ -6,6 +6,10 @@ use thiserror::Error;
 
 use crate::model::ModelError;
 
+/// Told of each rollout as soon as it is whole, while others are still sampled: its place in what
+/// [`Engine::sample`] gives, and the rollout. Once for each, in any order.
+pub type Whole<'a, A> = &'a mut dyn FnMut(usize, &Sample<A>);
+
 /// Something that samples rollouts and learns from them.
 pub trait Engine {
     /// What a rollout says: token ids, or whatever a reward can judge.
@@ -18,10 +22,11 @@ pub trait Engine {
     fn version(&self) -> u32;
 
     /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
-    /// depend on (run seed, prompt, version, position) alone.
+    /// depend on (run seed, prompt, version, position) alone. `whole` is told of each as it comes.
     fn sample(
         &mut self,
         grant: Grant,
+        whole: Whole<'_, Self::Answer>,
     ) -> impl Future<Output = Result<Vec<Sample<Self::Answer>>, EngineError>>;
 
     /// Log-probabilities of rollouts under the weights of now: for each one the sum over its

@@ -19,7 +19,7 @@ pub mod tensors;
 mod update;
 
 pub use coin::{Coin, CoinConfig};
-pub use engine::{Capabilities, Engine, EngineError, Example, Report, Sample};
+pub use engine::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
 pub use loss::{Kind as LossKind, LossConfig};
 pub use native::{Answer, Native, NativeConfig, SIGNALS};
 pub use optimizer::{OptimizerConfig, Schedule};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{Answered, Core, Manner, Request, Sequence};
 use crate::model::ModelError;
 use crate::update::{Lesson, Terms, UpdateConfig, update};
-use crate::{Capabilities, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling};
+use crate::{Capabilities, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling, Whole};
 
 /// An answer in tokens: the engine knows nothing of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,27 @@ impl Native {
         if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
     }
 
-    fn whole(&self, sample: &Sample<Answer>) -> Vec<u32> {
+    /// A rollout, of an answer to a prompt at a position.
+    fn told(&self, (prompt, position): (PromptId, u32), answered: Answered) -> Sample<Answer> {
+        let log_prob: f64 = answered.log_probs.iter().map(|l| f64::from(*l)).sum();
+        let signal = |name: &String| match name.as_str() {
+            "mean-log-prob" => (log_prob / answered.tokens.len() as f64) as f32,
+            _ => answered.entropy,
+        };
+        Sample {
+            prompt,
+            position,
+            version: self.version,
+            tokens: answered.tokens.len() as u32,
+            truncated: answered.truncated,
+            log_prob,
+            signals: self.config.signals.iter().map(signal).collect(),
+            answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs },
+        }
+    }
+
+    /// Prompt and answer.
+    fn tokens(&self, sample: &Sample<Answer>) -> Vec<u32> {
         [self.prompt(sample.prompt), &sample.answer.tokens].concat()
     }
 }
@@ -114,7 +134,11 @@ impl Engine for Native {
         self.version
     }
 
-    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<Answer>>, EngineError> {
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, Answer>,
+    ) -> Result<Vec<Sample<Answer>>, EngineError> {
         let mut places = Vec::new();
         let mut requests = Vec::new();
         for line in grant.lines() {
@@ -127,39 +151,26 @@ impl Engine for Native {
                 });
             }
         }
-        let answers = self.core.sample(&requests, &self.config.stops, self.config.rows)?;
+        let mut samples: Vec<Option<Sample<Answer>>> = vec![None; requests.len()];
+        self.core.sample(&requests, &self.config.stops, self.config.rows, &mut |number, answered| {
+            whole(number, samples[number].insert(self.told(places[number], answered)));
+        })?;
+        let samples: Vec<Sample<Answer>> = samples.into_iter().flatten().collect();
         // A prompt is read once for all the answers that a line grants.
         for line in grant.lines() {
             let prompt = self.prompts[line.prompt.0 as usize].len();
             self.computed.prompt_tokens += prompt as u64;
             self.computed.flops.prefill += self.core.shape().prefill_flops(prompt);
         }
-        for ((prompt, _), answer) in places.iter().zip(&answers) {
-            let prompt = self.prompts[prompt.0 as usize].len();
-            self.computed.flops.decode += self.core.shape().decode_flops(prompt, answer.tokens.len());
+        for sample in &samples {
+            let prompt = self.prompts[sample.prompt.0 as usize].len();
+            self.computed.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
         }
-        let sample = |((prompt, position), answer): ((PromptId, u32), Answered)| {
-            let log_prob: f64 = answer.log_probs.iter().map(|l| f64::from(*l)).sum();
-            let signal = |name: &String| match name.as_str() {
-                "mean-log-prob" => (log_prob / answer.tokens.len() as f64) as f32,
-                _ => answer.entropy,
-            };
-            Sample {
-                prompt,
-                position,
-                version: self.version,
-                tokens: answer.tokens.len() as u32,
-                truncated: answer.truncated,
-                log_prob,
-                signals: self.config.signals.iter().map(signal).collect(),
-                answer: Answer { tokens: answer.tokens, log_probs: answer.log_probs },
-            }
-        };
-        Ok(places.into_iter().zip(answers).map(sample).collect())
+        Ok(samples)
     }
 
     async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
-        let whole: Vec<Vec<u32>> = samples.iter().map(|s| self.whole(s)).collect();
+        let whole: Vec<Vec<u32>> = samples.iter().map(|s| self.tokens(s)).collect();
         let sequences: Vec<Sequence<'_>> = whole
             .iter()
             .zip(samples)
@@ -171,7 +182,7 @@ impl Engine for Native {
     }
 
     async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
-        let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.whole(e.sample)).collect();
+        let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.tokens(e.sample)).collect();
         let lessons: Vec<Lesson<'_>> = whole
             .iter()
             .zip(batch)

@@ -109,8 +109,9 @@ impl Core for Tensors {
         requests: &[Request<'_>],
         stops: &[u32],
         rows: usize,
-    ) -> Result<Vec<Answered>, ModelError> {
-        Decode { weights: self.computed(), stops, rows }.run(requests)
+        whole: &mut dyn FnMut(usize, Answered),
+    ) -> Result<(), ModelError> {
+        Decode { weights: self.computed(), stops, rows }.run(requests, whole)
     }
 
     fn score(

@@ -6,7 +6,7 @@ use allot_allocation::{Compute, Flops, Grant, PromptId};
 use allot_engine::core::Sequence;
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Engine, EngineError, Example, NativeConfig, Old, Report, Sample, Sampling,
+    Answer, Capabilities, Engine, EngineError, Example, NativeConfig, Old, Report, Sample, Sampling, Whole,
 };
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -145,9 +145,14 @@ impl Remote {
         session: &Session,
         wanted: &[sample::Wanted],
         came: &mut [Option<Vec<Sample<Answer>>>],
+        whole: Whole<'_, Answer>,
     ) -> Result<(), Failure> {
         let version = self.state.version;
         let sampler = session.sampler(&self.line, version).await?;
+        let places: Vec<usize> = wanted
+            .iter()
+            .scan(0, |next, w| Some(std::mem::replace(next, *next + w.count as usize)))
+            .collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
         let (sampler, seed) = (sampler.as_str(), self.config.seed);
         let one = |i: usize| async move {
@@ -162,6 +167,7 @@ impl Remote {
         let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(self.config.rows);
         while let Some(done) = stream.next().await {
             let (i, rollouts) = done?;
+            (places[i]..).zip(&rollouts).for_each(|(place, sample)| whole(place, sample));
             came[i] = Some(rollouts);
         }
         Ok(())
@@ -311,7 +317,11 @@ impl Engine for Remote {
         self.state.version
     }
 
-    async fn sample(&mut self, grant: Grant) -> Result<Vec<Sample<Answer>>, EngineError> {
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, Answer>,
+    ) -> Result<Vec<Sample<Answer>>, EngineError> {
         let wanted = wanted(&grant, self.line.config().samples_per_request);
         let mut came: Vec<Option<Vec<Sample<Answer>>>> = vec![None; wanted.len()];
         let mut losses = 0;
@@ -319,7 +329,7 @@ impl Engine for Remote {
             self.open().await?;
             let before = came.iter().flatten().count();
             let failure = match &self.session {
-                Some(session) => self.ask(session, &wanted, &mut came).await.err(),
+                Some(session) => self.ask(session, &wanted, &mut came, whole).await.err(),
                 None => None,
             };
             if came.iter().flatten().count() > before {

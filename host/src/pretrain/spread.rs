@@ -4,6 +4,7 @@ use std::fmt;
 
 use allot_allocation::{PromptId, seed};
 use allot_engine::Sampling;
+use allot_engine::core::Core as _;
 use allot_engine::cpu::{Answered, Cpu, Request};
 
 use super::{Alphabet, Lessons, SpreadConfig};
@@ -58,7 +59,7 @@ pub fn measure(
             let mut gold = alphabet.encode(&exercise.gold)?;
             gold.push(Alphabet::END);
             let is_right = |answer: &&Answered| answer.tokens == gold;
-            let answers = core.sample(&requests, &stops, ROWS);
+            let answers = core.answers(&requests, &stops, ROWS)?;
             let of_likeliest = answers.len() - 1;
             right.push(answers[..of_likeliest].iter().filter(is_right).count() as u32);
             greedy += answers[of_likeliest..].iter().filter(is_right).count();

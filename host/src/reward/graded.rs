@@ -1,5 +1,6 @@
 //! Answers of a language model, judged as text: by a grader of our own, or by judges that are processes.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use allot_engine::{Answer, Sample};
@@ -22,6 +23,8 @@ pub struct Graded {
     /// The length limit of an answer.
     longest: u32,
     by: By,
+    /// Of what was begun, by its place: the opinion, or none yet where a judge has the question.
+    opinions: HashMap<usize, Option<Opinion>>,
     /// Answers that could not be judged.
     pub unjudged: u64,
     /// Why an answer could not be judged, the last time that one could not.
@@ -61,7 +64,16 @@ impl Graded {
     /// A judge of answers to these problems.
     pub fn new(tokens: Rc<Tokens>, problems: Rc<Vec<Problem>>, config: RewardConfig, longest: u32) -> Self {
         let by = By::of(&config, &problems);
-        Self { tokens, problems, config, longest, by, unjudged: 0, last_trouble: None }
+        Self {
+            tokens,
+            problems,
+            config,
+            longest,
+            by,
+            opinions: HashMap::new(),
+            unjudged: 0,
+            last_trouble: None,
+        }
     }
 
     fn question(&self, sample: &Sample<Answer>) -> std::result::Result<Question, String> {
@@ -86,13 +98,34 @@ impl Graded {
 }
 
 impl Reward<Answer> for Graded {
-    async fn score(&mut self, samples: &[Sample<Answer>]) -> Result<Vec<Verdict>> {
-        let questions: Vec<_> = samples.iter().map(|s| self.question(s)).collect();
-        let opinions = match &mut self.by {
-            By::Grader(grader) => questions.into_iter().map(|q| grade(*grader, &q?)).collect(),
-            By::Judges(pool) => ask(pool, questions).await?,
+    fn begin(&mut self, place: usize, sample: &Sample<Answer>) {
+        match (self.question(sample), &mut self.by) {
+            (Err(why), _) => self.opinions.insert(place, Some(Err(why))),
+            (Ok(question), By::Grader(grader)) => {
+                self.opinions.insert(place, Some(grade(*grader, &question)))
+            }
+            (Ok(question), By::Judges(pool)) => {
+                pool.begin(place, question);
+                self.opinions.insert(place, None)
+            }
         };
-        Ok(samples.iter().zip(opinions).map(|(s, opinion)| self.verdict(s, opinion)).collect())
+    }
+
+    async fn score(&mut self, samples: &[Sample<Answer>]) -> Result<Vec<Verdict>> {
+        for (place, sample) in samples.iter().enumerate() {
+            if !self.opinions.contains_key(&place) {
+                self.begin(place, sample);
+            }
+        }
+        let mut opinions = std::mem::take(&mut self.opinions);
+        if let By::Judges(pool) = &mut self.by {
+            opinions.extend(pool.finish().await?.into_iter().map(|(place, opinion)| (place, Some(opinion))));
+        }
+        let verdict = |(place, sample)| {
+            let opinion = opinions.remove(&place).flatten();
+            self.verdict(sample, opinion.unwrap_or_else(|| Err("it was not asked about".to_owned())))
+        };
+        Ok(samples.iter().enumerate().map(verdict).collect())
     }
 }
 
@@ -104,20 +137,6 @@ fn grade(grader: Grader, question: &Question) -> Opinion {
         correct = correct || grade.correct;
     }
     Ok(correct)
-}
-
-/// Asks judges the questions that there are.
-async fn ask(pool: &mut Pool, all: Vec<std::result::Result<Question, String>>) -> Result<Vec<Opinion>> {
-    let (mut questions, mut troubles) = (Vec::new(), Vec::with_capacity(all.len()));
-    for one in all {
-        troubles.push(one.map(|question| questions.push(question)).err());
-    }
-    let mut opinions = pool.ask(questions).await?.into_iter();
-    let next = |trouble: Option<String>| match trouble {
-        Some(why) => Err(why),
-        None => opinions.next().unwrap_or_else(|| Err("it was not asked about".to_owned())),
-    };
-    Ok(troubles.into_iter().map(next).collect())
 }
 
 impl Overlong {

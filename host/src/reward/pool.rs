@@ -3,9 +3,12 @@
 //! process judged what makes no difference, and verdicts come in the order of the answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
 use super::process::{Failure, Opinion, Process, Question};
@@ -113,31 +116,47 @@ impl Judge {
     }
 }
 
-/// Judges that are asked together.
+/// Judges that are asked together. They sit in a thread of their own, so that they judge while the run's thread
+/// samples.
 pub struct Pool {
     judge: Arc<Judge>,
-    /// One for each process: it is empty until somebody sits down there.
-    seats: Vec<Option<Process>>,
+    bench: Option<Bench>,
+    /// What is being asked.
+    round: Option<Round>,
+}
+
+/// The thread that judges sit in.
+struct Bench {
+    rounds: UnboundedSender<Sitting>,
+    /// None where the system gives no thread: then nobody answers.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A round of questions, as it is seen from outside: those with their places go in, and opinions come out when all
+/// are answered.
+struct Round {
+    questions: UnboundedSender<(usize, Question)>,
+    opinions: oneshot::Receiver<Result<Vec<(usize, Opinion)>>>,
+}
+
+/// The same, as the judges see it.
+struct Sitting {
+    questions: UnboundedReceiver<(usize, Question)>,
+    tell: oneshot::Sender<Result<Vec<(usize, Opinion)>>>,
 }
 
 /// What is to be judged, each by whoever comes first.
-struct Queue {
-    questions: Vec<Question>,
-    next: AtomicUsize,
-}
+type Queue = Arc<Mutex<UnboundedReceiver<(usize, Question)>>>;
 
 impl Pool {
     /// A pool. Its processes are started when they are needed.
     pub fn new(judge: Judge) -> Self {
-        let seats = (0..judge.processes).map(|_| None).collect();
-        Self { judge: Arc::new(judge), seats }
+        Self { judge: Arc::new(judge), bench: None, round: None }
     }
 
     /// Starts one process, greets it, and ends it. It must not be called from async code.
     pub fn check(&self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
-        runtime.block_on(async {
+        runtime()?.block_on(async {
             self.judge.start(1).await?.end().await;
             Ok(())
         })
@@ -145,44 +164,115 @@ impl Pool {
 
     /// What judges say of these, in their order. An error means that no process starts any more.
     pub async fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Opinion>> {
-        let unasked = || Err("it was not asked about".to_owned());
-        let mut opinions: Vec<Opinion> = questions.iter().map(|_| unasked()).collect();
-        let busy = self.seats.len().min(questions.len());
-        let queue = Arc::new(Queue { questions, next: AtomicUsize::new(0) });
-        let mut tasks = JoinSet::new();
-        // Who runs already comes first.
-        self.seats.sort_by_key(Option::is_none);
-        for seat in self.seats.drain(..busy) {
-            tasks.spawn(sit(Arc::clone(&self.judge), seat, Arc::clone(&queue)));
+        questions.into_iter().enumerate().for_each(|(place, question)| self.begin(place, question));
+        let mut opinions = self.finish().await?;
+        opinions.sort_by_key(|(place, _)| *place);
+        Ok(opinions.into_iter().map(|(_, opinion)| opinion).collect())
+    }
+
+    /// Asks one thing, and does not wait for what is said of it.
+    pub fn begin(&mut self, place: usize, question: Question) {
+        let judge = &self.judge;
+        let bench = self.bench.get_or_insert_with(|| {
+            let (rounds, sittings) = unbounded_channel();
+            let judge = Arc::clone(judge);
+            let thread = std::thread::Builder::new().spawn(move || sit_down(&judge, sittings));
+            Bench { rounds, thread: thread.ok() }
+        });
+        let round = self.round.get_or_insert_with(|| {
+            let (questions, asked) = unbounded_channel();
+            let (tell, opinions) = oneshot::channel();
+            // Where nobody sits any more, `finish` says so: nobody tells.
+            let _ = bench.rounds.send(Sitting { questions: asked, tell });
+            Round { questions, opinions }
+        });
+        let _ = round.questions.send((place, question));
+    }
+
+    /// What judges say of all that was asked, with the places. An error means that no process starts any more.
+    pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
+        let Some(Round { questions, opinions }) = self.round.take() else { return Ok(Vec::new()) };
+        drop(questions);
+        opinions.await.unwrap_or_else(|_| Err(Trouble::new("judging was broken off")))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.round = None;
+        if let Some(Bench { rounds, thread }) = self.bench.take() {
+            drop(rounds);
+            // Processes end with their thread.
+            let _ = thread.map(JoinHandle::join);
         }
-        while let Some(done) = tasks.join_next().await {
-            let (seat, said) = done.map_err(|e| Trouble::new(format!("judging was broken off: {e}")))??;
-            self.seats.push(seat);
-            for (place, opinion) in said {
-                opinions[place] = opinion;
+    }
+}
+
+/// The thread of judges: a round after the other, until nobody asks any more.
+fn sit_down(judge: &Arc<Judge>, mut sittings: UnboundedReceiver<Sitting>) {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(trouble) => {
+            if let Some(sitting) = sittings.blocking_recv() {
+                let _ = sitting.tell.send(Err(trouble));
+            }
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let mut seats = Vec::new();
+        while let Some(Sitting { questions, mut tell }) = sittings.recv().await {
+            seats.resize_with(judge.processes, || None);
+            tokio::select! {
+                said = answer(judge, &mut seats, questions) => {
+                    let _ = tell.send(said);
+                }
+                // Whoever asked has gone: judges leave what they are at.
+                () = tell.closed() => {}
             }
         }
-        Ok(opinions)
+    });
+}
+
+/// Lets judges answer until there are no more questions. A seat is empty until somebody sits down there.
+async fn answer(
+    judge: &Arc<Judge>,
+    seats: &mut Vec<Option<Process>>,
+    questions: UnboundedReceiver<(usize, Question)>,
+) -> Result<Vec<(usize, Opinion)>> {
+    let queue = Arc::new(Mutex::new(questions));
+    let mut tasks = JoinSet::new();
+    // Who runs already comes first.
+    seats.sort_by_key(Option::is_none);
+    for seat in seats.drain(..) {
+        tasks.spawn(sit(Arc::clone(judge), seat, Arc::clone(&queue)));
     }
+    let mut all = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        let (seat, said) = done.map_err(|e| Trouble::new(format!("judging was broken off: {e}")))??;
+        seats.push(seat);
+        all.extend(said);
+    }
+    Ok(all)
 }
 
 /// Lets one process after another answer on a seat, until nothing is left to be asked.
 async fn sit(
     judge: Arc<Judge>,
     mut seat: Option<Process>,
-    queue: Arc<Queue>,
+    queue: Queue,
 ) -> Result<(Option<Process>, Vec<(usize, Opinion)>)> {
     let mut said = Vec::new();
     loop {
-        let place = queue.next.fetch_add(1, Ordering::Relaxed);
-        let Some(question) = queue.questions.get(place) else { return Ok((seat, said)) };
+        let next = queue.lock().await.recv().await;
+        let Some((place, question)) = next else { return Ok((seat, said)) };
         // One that ended by itself since has nothing to do with this answer.
         let (mut process, mut fresh) = match seat.take().map(|mut process| (process.runs(), process)) {
             Some((true, process)) => (process, false),
             _ => (judge.start(TRIES).await?, true),
         };
         let answered = loop {
-            match process.ask(question, judge.limit).await {
+            match process.ask(&question, judge.limit).await {
                 // Whether it was about to leave after the answer before, or this one ended it, nobody can
                 // tell: a fresh process is asked again, and what that does is this answer's own.
                 Err(Failure::Ended(_)) if !fresh => {
@@ -203,4 +293,9 @@ async fn sit(
             }
         }
     }
+}
+
+fn runtime() -> Result<Runtime> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))
 }

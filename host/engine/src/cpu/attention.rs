@@ -1,16 +1,22 @@
-//! Causal attention over a batch of answers, and its backward pass. A prompt's keys and values are those of all
-//! its answers. No square of weights is kept: the backward pass makes each again from the logarithm of its row's
-//! sum (Dao et al. 2022).
+//! Causal attention over a batch of answers, in tiles. A prompt's keys and values are those of all its answers. No
+//! square of weights is kept: the backward pass ([`attention_back`](super::attention_back)) makes each again from
+//! the logarithm of its row's sum (Dao et al. 2022).
 //!
-//! A token's row holds its queries, keys and values side by side, `[Q | K | V]`, as heads of E numbers. Sums are
-//! made in one order, a token at a time or many at once: to the same last bit.
+//! A token's row holds its queries, keys and values side by side, `[Q | K | V]`, as heads of E numbers. What is
+//! looked back at is laid out anew ([`Cache`]): keys as columns, for scores, values as lines, for what is mixed.
+//! Sums are made in one order, a token at a time or many at once: to the same last bit.
 
 use std::ops::Range;
 
-use super::kernels::{add_scaled, dot, exp, softmax, wide};
+use pulp::{Simd, WithSimd};
+
+use super::attention_one::Past;
+use super::kernels::{softmax, wide_op};
+use super::product::INNER;
+use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 
 /// What attention needs to know of a model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
     /// Query heads.
     pub query: usize,
@@ -26,15 +32,19 @@ impl Heads {
         (self.query + 2 * self.kv) * self.width
     }
 
-    /// Where a query head begins in a row, and the key and value heads that serve it.
-    #[inline(always)]
-    fn places(self, head: usize) -> (usize, usize, usize) {
-        let served = head / (self.query / self.kv);
-        let keys = self.query * self.width;
-        (head * self.width, keys + served * self.width, keys + (self.kv + served) * self.width)
+    /// Query heads that one key and value head serves.
+    pub fn group(self) -> usize {
+        self.query / self.kv
     }
 
-    fn scale(self) -> f32 {
+    /// The keys and the values of a token's row.
+    pub fn past(self) -> [Range<usize>; 2] {
+        let (q, kv) = (self.query * self.width, self.kv * self.width);
+        [q..q + kv, q + kv..q + 2 * kv]
+    }
+
+    /// What scores are multiplied with.
+    pub fn scale(self) -> f32 {
         1.0 / (self.width as f32).sqrt()
     }
 }
@@ -48,132 +58,237 @@ pub struct Span {
     pub own: Range<usize>,
 }
 
-impl Span {
-    /// The rows that a token of it sees, in their order: two runs.
+/// How keys and values of so many tokens lie where they are looked back at.
+///
+/// As columns a head has panels of [`WIDEST`] tokens side by side, `[E, WIDEST]` each, the last one as wide as there
+/// is room. As lines it is `[room, E]`, E made whole lines of the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Cache {
+    heads: Heads,
+    /// Tokens that there is room for: whole lines.
+    room: usize,
+}
+
+impl Cache {
+    /// For so many tokens.
+    pub fn new(heads: Heads, tokens: usize) -> Self {
+        Self { heads, room: tokens.next_multiple_of(LINE) }
+    }
+
+    /// Numbers of all heads as columns.
+    pub fn columns(self) -> usize {
+        self.heads.kv * self.heads.width * self.room
+    }
+
+    /// Numbers of all heads as lines.
+    pub fn lines(self) -> usize {
+        self.heads.kv * self.room * self.line()
+    }
+
+    /// Numbers of a line.
+    pub fn line(self) -> usize {
+        self.heads.width.next_multiple_of(LINE)
+    }
+
+    /// A head's panel of columns that begins with this token, `[E, wide]`, and how wide it is.
     #[inline(always)]
-    fn seen(&self, token: usize) -> [Range<usize>; 2] {
-        [self.prompt.clone(), self.own.start..token + 1]
+    pub fn panel(self, head: usize, first: usize, columns: &[f32]) -> (&[f32], usize) {
+        let (width, wide) = (self.heads.width, WIDEST.min(self.room - first));
+        (&columns[(head * self.room + first) * width..][..width * wide], wide)
+    }
+
+    /// A head's lines.
+    #[inline(always)]
+    pub fn head_lines(self, head: usize, lines: &[f32]) -> &[f32] {
+        let size = self.room * self.line();
+        &lines[head * size..][..size]
+    }
+
+    /// Lays a token's heads, `[K, E]`, into columns.
+    #[inline(always)]
+    pub fn put_column(self, token: usize, numbers: &[f32], columns: &mut [f32]) {
+        let width = self.heads.width;
+        let first = token / WIDEST * WIDEST;
+        let wide = WIDEST.min(self.room - first);
+        for (head, numbers) in numbers.chunks_exact(width).enumerate() {
+            let panel = &mut columns[(head * self.room + first) * width..][..width * wide];
+            for (place, number) in panel[token - first..].iter_mut().step_by(wide).zip(numbers) {
+                *place = *number;
+            }
+        }
+    }
+
+    /// Lays a token's heads, `[K, E]`, into lines.
+    #[inline(always)]
+    pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
+        for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
+            lines[(head * self.room + token) * self.line()..][..numbers.len()].copy_from_slice(numbers);
+        }
+    }
+
+    /// A head's products with what lies in columns: rows on the left, `tokens` sums for each, from `from` on.
+    #[inline(always)]
+    pub fn score<S: Simd>(
+        self,
+        simd: S,
+        (head, columns): (usize, &[f32]),
+        (side, taken): (Side<'_>, usize),
+        tokens: Range<usize>,
+        (y, stride): (&mut [f32], usize),
+    ) {
+        let inner = self.heads.width;
+        for first in tokens.clone().step_by(WIDEST) {
+            let panel = self.panel(head, first, columns);
+            let used = panel.1.min(tokens.end - first);
+            let tile = Tile { side, taken, inner, panel, used, stride, add: false };
+            tile.wide(simd, &mut y[first - tokens.start..]);
+        }
+    }
+
+    /// A head's products with what lies in lines: `weights` on the left, a row so far from the next, for each of
+    /// `tokens`. In runs of [`INNER`], whose sums are added up.
+    #[inline(always)]
+    pub fn mix<S: Simd>(
+        self,
+        simd: S,
+        (head, lines): (usize, &[f32]),
+        (weights, apart, taken): (&[f32], usize, usize),
+        tokens: Range<usize>,
+        (y, stride, add): (&mut [f32], usize, bool),
+    ) {
+        let line = self.line();
+        for first in tokens.clone().step_by(INNER) {
+            let side = Side::Rows(&weights[first - tokens.start..], apart);
+            let inner = INNER.min(tokens.end - first);
+            let panel = (&self.head_lines(head, lines)[first * line..], line);
+            let add = add || first > tokens.start;
+            let tile = Tile { side, taken, inner, panel, used: self.heads.width, stride, add };
+            tile.wide(simd, y);
+        }
     }
 }
 
-/// A span's attention: from the batch's rows, `[N, row]`, to mixed values, `[N, Q]`. Keeps for each token and
+/// Room for what a pass lays out.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    prompt: [Vec<f32>; 2],
+    own: [Vec<f32>; 2],
+    scores: Vec<f32>,
+}
+
+/// The attention of a batch's spans: from its rows, `[N, row]`, to mixed values, `[N, Q]`. Keeps for each token and
 /// query head the logarithm of the sum of its weights, `[N, H]`.
 pub fn attend(
     heads: Heads,
     rows: &[f32],
-    span: &Span,
+    spans: &[Span],
     mixed: &mut [f32],
     log_sums: &mut [f32],
-    scores: &mut Vec<f32>,
+    room: &mut Room,
 ) {
-    let (row, width, scale) = (heads.row(), heads.width, heads.scale());
-    let shared = span.prompt.len();
-    scores.resize(shared + span.own.len(), 0.0);
-    wide(
-        #[inline(always)]
-        || {
-            for head in 0..heads.query {
-                let (q, k, v) = heads.places(head);
-                for (t, token) in span.own.clone().enumerate() {
-                    let query = &rows[token * row + q..][..width];
-                    let scores = &mut scores[..=shared + t];
-                    for (seen, from) in span.seen(token).into_iter().zip([0, shared]) {
-                        let past = rows[seen.start * row..seen.end * row].chunks_exact(row);
-                        for (score, past) in scores[from..].iter_mut().zip(past) {
-                            *score = dot(query, &past[k..][..width]) * scale;
-                        }
-                    }
-                    log_sums[token * heads.query + head] = softmax(scores);
-                    let out = &mut mixed[(token * heads.query + head) * width..][..width];
-                    out.fill(0.0);
-                    for (seen, from) in span.seen(token).into_iter().zip([0, shared]) {
-                        let past = rows[seen.start * row..seen.end * row].chunks_exact(row);
-                        for (weight, past) in scores[from..].iter().zip(past) {
-                            add_scaled(out, *weight, &past[v..][..width]);
-                        }
-                    }
-                }
-            }
-        },
-    );
+    wide_op(Attend { heads, rows, spans, mixed, log_sums, room });
 }
 
-/// What a forward pass of attention left, and the gradient of what came out.
-#[derive(Clone, Copy, Debug)]
-pub struct Mixed<'a> {
-    /// Mixed values, `[N, Q]`.
-    pub values: &'a [f32],
-    /// Logarithms of the sums of weights, `[N, H]`.
-    pub log_sums: &'a [f32],
-    /// Gradient of the mixed values, `[N, Q]`.
-    pub gradient: &'a [f32],
-}
-
-/// The backward pass of [`attend`]: adds to the gradient of the rows, those of the prompt included.
-pub fn attend_back(heads: Heads, rows: &[f32], span: &Span, mixed: Mixed<'_>, drows: &mut [f32]) {
-    let (row, width, scale) = (heads.row(), heads.width, heads.scale());
-    wide(
-        #[inline(always)]
-        || {
-            for head in 0..heads.query {
-                let (q, k, v) = heads.places(head);
-                for token in span.own.clone() {
-                    let place = (token * heads.query + head) * width;
-                    let (out, dout) = (&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
-                    let along = dot(out, dout);
-                    let log_sum = mixed.log_sums[token * heads.query + head];
-                    let query = &rows[token * row + q..][..width];
-                    for past in span.seen(token).into_iter().flatten() {
-                        let seen = &rows[past * row..][..row];
-                        let key = &seen[k..][..width];
-                        let weight = exp(dot(query, key) * scale - log_sum);
-                        let dweight = dot(dout, &seen[v..][..width]);
-                        let dscore = weight * (dweight - along) * scale;
-                        add_scaled(&mut drows[past * row + v..][..width], weight, dout);
-                        add_scaled(&mut drows[past * row + k..][..width], dscore, query);
-                        add_scaled(&mut drows[token * row + q..][..width], dscore, key);
-                    }
-                }
-            }
-        },
-    );
-}
-
-/// One new token's attention, over a prefix that others share and the token's own past, its own key
-/// and value last. Keys and values are `[tokens, KV]` each.
-pub fn attend_one(
+struct Attend<'a> {
     heads: Heads,
-    query: &[f32],
-    segments: [(&[f32], &[f32]); 2],
-    mixed: &mut [f32],
-    scores: &mut Vec<f32>,
-) {
-    let (kv, width, scale) = (heads.kv * heads.width, heads.width, heads.scale());
-    let first = segments[0].0.len() / kv;
-    let tokens = first + segments[1].0.len() / kv;
-    scores.resize(tokens, 0.0);
-    wide(
-        #[inline(always)]
-        || {
-            for head in 0..heads.query {
-                let at = head / (heads.query / heads.kv) * width;
-                let query = &query[head * width..][..width];
-                let (shared, own) = scores.split_at_mut(first);
-                for (scores, (keys, _)) in [shared, own].into_iter().zip(segments) {
-                    for (score, key) in scores.iter_mut().zip(keys.chunks_exact(kv)) {
-                        *score = dot(query, &key[at..][..width]) * scale;
+    rows: &'a [f32],
+    spans: &'a [Span],
+    mixed: &'a mut [f32],
+    log_sums: &'a mut [f32],
+    room: &'a mut Room,
+}
+
+impl WithSimd for Attend<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { heads, rows, spans, mixed, log_sums, room } = self;
+        let (row, width, group) = (heads.row(), heads.width, heads.group());
+        let Room { prompt, own, scores } = room;
+        let mut laid = 0..0;
+        for span in spans {
+            if span.prompt != laid {
+                lay(heads, rows, &span.prompt, prompt);
+                laid = span.prompt.clone();
+            }
+            lay(heads, rows, &span.own, own);
+            let shared = past(heads, prompt, span.prompt.len(), span.prompt.len());
+            let total = (shared.tokens + span.own.len()).next_multiple_of(LINE);
+            scores.resize(ROWS * total, 0.0);
+            for first in (0..span.own.len()).step_by(ROWS) {
+                let taken = ROWS.min(span.own.len() - first);
+                // What the block's last token sees; what an earlier one does not see weighs nothing.
+                let own = past(heads, own, span.own.len(), first + taken);
+                let seen = shared.tokens + own.tokens;
+                for head in 0..heads.query {
+                    let token = span.own.start + first;
+                    let side = Side::Rows(&rows[token * row + head * width..], row);
+                    score(simd, head / group, (side, taken), [shared, own], scores, total);
+                    for (i, scores) in scores.chunks_exact_mut(total).take(taken).enumerate() {
+                        let own = shared.tokens + first + i + 1;
+                        log_sums[(token + i) * heads.query + head] = softmax(scores, own, heads.scale());
+                        scores[own..seen].fill(0.0);
                     }
-                }
-                softmax(scores);
-                let out = &mut mixed[head * width..][..width];
-                out.fill(0.0);
-                let (shared, own) = scores.split_at(first);
-                for (weights, (_, values)) in [shared, own].into_iter().zip(segments) {
-                    for (weight, value) in weights.iter().zip(values.chunks_exact(kv)) {
-                        add_scaled(out, *weight, &value[at..][..width]);
-                    }
+                    let y = &mut mixed[(token * heads.query + head) * width..];
+                    mix(simd, head / group, (scores, total, taken), [shared, own], y, heads.query * width);
                 }
             }
-        },
-    );
+        }
+    }
+}
+
+/// Lays keys of these rows into columns, and values into lines.
+#[inline(always)]
+fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut [Vec<f32>; 2]) {
+    let cache = Cache::new(heads, which.len());
+    columns.resize(cache.columns(), 0.0);
+    lines.resize(cache.lines(), 0.0);
+    let [keys, values] = heads.past();
+    let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+    for (token, row) in rows.enumerate() {
+        cache.put_column(token, &row[keys.clone()], columns);
+        cache.put_line(token, &row[values.clone()], lines);
+    }
+}
+
+/// What was laid, as far as it is seen.
+#[inline(always)]
+fn past<'a>(heads: Heads, [keys, values]: &'a [Vec<f32>; 2], of: usize, tokens: usize) -> Past<'a> {
+    Past { cache: Cache::new(heads, of), keys, values, tokens }
+}
+
+/// A query's scores with keys of both segments.
+#[inline(always)]
+fn score<S: Simd>(
+    simd: S,
+    head: usize,
+    side: (Side<'_>, usize),
+    segments: [Past<'_>; 2],
+    scores: &mut [f32],
+    stride: usize,
+) {
+    let mut from = 0;
+    for past in segments {
+        past.cache.score(simd, (head, past.keys), side, 0..past.tokens, (&mut scores[from..], stride));
+        from += past.tokens;
+    }
+}
+
+/// Values of both segments, mixed by their weights.
+#[inline(always)]
+fn mix<S: Simd>(
+    simd: S,
+    head: usize,
+    (weights, apart, taken): (&[f32], usize, usize),
+    segments: [Past<'_>; 2],
+    y: &mut [f32],
+    stride: usize,
+) {
+    let mut from = 0;
+    for past in segments {
+        let weights = (&weights[from..], apart, taken);
+        past.cache.mix(simd, (head, past.values), weights, 0..past.tokens, (y, stride, from > 0));
+        from += past.tokens;
+    }
 }

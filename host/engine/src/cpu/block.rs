@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use super::arena::{Arena, Linear};
-use super::attention::{Heads, Mixed, Span, attend, attend_back};
+use super::attention::{Heads, Room, Span, attend};
+use super::attention_back::{BackRoom, Mixed, attend_back};
 use super::kernels::{norm, norm_back, rotate, rotate_back, swiglu, swiglu_back, wide};
 use super::lora::{Adapters, Place};
 use super::panels::Laid;
@@ -152,7 +153,8 @@ pub struct Kept {
 /// Room for what a pass needs between two lines.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    scores: Vec<f32>,
+    attention: Room,
+    attention_back: BackRoom,
     d_width: Vec<f32>,
     q_width: Vec<f32>,
     w_width: Vec<f32>,
@@ -206,9 +208,7 @@ impl Block<'_> {
         let q_width = heads.query * heads.width;
         let mixed = sized(&mut kept.mixed, n * q_width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
-        for span in self.spans {
-            attend(heads, qkv, span, mixed, log_sums, &mut scratch.scores);
-        }
+        attend(heads, qkv, self.spans, mixed, log_sums, &mut scratch.attention);
         w.linear((self.layer, Place::Out, &block.out), mixed, x, true, self.threads);
 
         kept.middle.clear();
@@ -253,9 +253,7 @@ impl Block<'_> {
         dqkv.fill(0.0);
         let q_width = heads.query * heads.width;
         let mixed = Mixed { values: &kept.mixed, log_sums: &kept.log_sums, gradient: dmixed };
-        for span in self.spans {
-            attend_back(heads, &kept.qkv, span, mixed, dqkv);
-        }
+        attend_back(heads, &kept.qkv, self.spans, mixed, dqkv, &mut scratch.attention_back);
         self.turn(dqkv, rotate_back);
         if let Some((query, key)) = &block.head_norms {
             let keys = q_width..q_width + heads.kv * heads.width;

@@ -5,14 +5,17 @@
 //! tokens alone, to the last bit: products with [`Panels`] are the same for any number of rows and threads, so
 //! batch size and order change nothing.
 //!
-//! Threads share the rows where the weights stay in the cache, or where there are rows enough for all; else
-//! they share each product, so that the weights come from memory once a token and not once a thread.
+//! Where the weights stay in the cache each thread samples answers of its own. Else threads share the rows of a
+//! token where there are enough for all, and else each product, so that the weights come from memory once a token
+//! and not once a thread.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use rayon::prelude::*;
 
-use super::attention::{Span, attend_one};
+use super::attention::{Cache, Span};
+use super::attention_one::{Past, attend_one};
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu};
 use super::lora::Place;
@@ -29,25 +32,25 @@ const NEAR: usize = 4 << 20;
 
 /// What was read of a prompt.
 struct Prefix {
-    /// Keys and values of each block, `[T, KV]` each.
-    blocks: Vec<(Vec<f32>, Vec<f32>)>,
+    /// Keys and values of each block, in a cache for so many tokens.
+    blocks: Vec<Caches>,
     tokens: usize,
     /// Logits after the prompt's last token, `[V]`.
     logits: Vec<f32>,
 }
 
-/// Keys and values of an answer, `[blocks, room, KV]` each.
+/// Keys and values: see [`Cache`]. Those of an answer have all blocks, one after the other.
 type Caches = (Vec<f32>, Vec<f32>);
 
 /// A row of a tile: an answer on its way.
 struct Row {
     number: usize,
     prefix: Arc<Prefix>,
-    /// Keys and values of the answer so far, `[blocks, room, KV]` each.
+    /// Keys and values of the answer so far.
     keys: Vec<f32>,
     values: Vec<f32>,
-    /// Tokens that there is room for.
-    room: usize,
+    /// How a block's lie there.
+    cache: Cache,
     draft: Draft,
 }
 
@@ -81,42 +84,68 @@ pub struct Decode<'a> {
     pub rows: usize,
     /// Threads that there are.
     pub threads: usize,
+    /// Where answers go as soon as they are whole, with their requests' numbers: those of a token at once, for
+    /// whoever is told has to be woken.
+    pub tell: mpsc::Sender<Vec<(usize, Answered)>>,
 }
 
 impl Decode<'_> {
-    /// All answers, in the order of the requests.
-    pub fn run(&self, requests: &[Request<'_>]) -> Vec<Answered> {
-        let mut answers = vec![Answered::default(); requests.len()];
+    /// Samples an answer to each request.
+    pub fn run(&self, requests: &[Request<'_>]) {
+        let next = AtomicUsize::new(0);
+        let rows = self.rows.clamp(1, requests.len().max(1));
+        if self.threads == 1 || !self.near() {
+            return self.work(requests, &next, rows);
+        }
+        // Threads that have all weights at hand go their own ways: a token takes too little time to wait for each
+        // other after each.
+        let each = rows.div_ceil(self.threads);
+        (0..self.threads).into_par_iter().with_max_len(1).for_each(|_| {
+            let alone = Decode { threads: 1, tell: self.tell.clone(), ..*self };
+            alone.work(requests, &next, each);
+        });
+    }
+
+    /// Whether all weights stay in a core's cache.
+    fn near(&self) -> bool {
+        size_of::<f32>() * self.weights.arena.len <= NEAR
+    }
+
+    /// Takes requests as long as there are any, so many at a time.
+    fn work(&self, requests: &[Request<'_>], next: &AtomicUsize, most: usize) {
         let mut rows: Vec<Row> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
-        let mut next = 0;
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
         let mut rooms: Vec<Room> = Vec::new();
         loop {
-            let taken = self.rows.saturating_sub(rows.len()).min(requests.len() - next);
-            let fresh = self.admit(&requests[next..next + taken], next, &mut shared, &mut free);
-            next += taken;
-            rows.extend(fresh);
+            let wanted = most - rows.len();
+            let first = next.fetch_add(wanted, Ordering::Relaxed).min(requests.len());
+            let taken = &requests[first..requests.len().min(first + wanted)];
+            rows.extend(self.admit(taken, first, &mut shared, &mut free));
             if rows.is_empty() {
-                return answers;
+                return;
             }
             // Each fresh row has its first token by now; one that is done at once is not read on.
-            Self::retire(&mut rows, &mut answers, &mut free);
+            self.retire(&mut rows, &mut free);
             self.advance(&mut rows, &mut rooms);
-            Self::retire(&mut rows, &mut answers, &mut free);
+            self.retire(&mut rows, &mut free);
         }
     }
 
-    fn retire(rows: &mut Vec<Row>, answers: &mut [Answered], free: &mut Vec<Caches>) {
-        let mut at = 0;
+    fn retire(&self, rows: &mut Vec<Row>, free: &mut Vec<Caches>) {
+        let (mut whole, mut at) = (Vec::new(), 0);
         while at < rows.len() {
             if rows[at].draft.done() {
                 let row = rows.swap_remove(at);
                 free.push((row.keys, row.values));
-                answers[row.number] = row.draft.finish();
+                whole.push((row.number, row.draft.finish()));
             } else {
                 at += 1;
             }
+        }
+        if !whole.is_empty() {
+            // Nobody listens any more only where whoever asked has come to grief.
+            let _ = self.tell.send(whole);
         }
     }
 
@@ -144,41 +173,36 @@ impl Decode<'_> {
             n if n < self.threads => self.threads / n.max(1),
             _ => 1,
         };
-        let read: Vec<Arc<Prefix>> = prompts
-            .par_iter()
-            .map(|prompt| match &known {
-                Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
-                _ => Arc::new(self.read(prompt, each)),
-            })
-            .collect();
+        let read = |prompt: &&'r [u32]| match &known {
+            Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
+            _ => Arc::new(self.read(prompt, each)),
+        };
+        let read: Vec<Arc<Prefix>> = if self.threads == 1 {
+            prompts.iter().map(read).collect()
+        } else {
+            prompts.par_iter().map(read).collect()
+        };
         *shared = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(known);
 
-        let room: Vec<_> = requests.iter().map(|_| free.pop().unwrap_or_default()).collect();
-        requests
-            .par_iter()
-            .zip(room)
-            .zip(which)
-            .enumerate()
-            .map(|(i, ((request, (mut keys, mut values)), which))| {
-                let shape = &self.weights.arena.shape;
-                let room = request.sampling.max_tokens as usize;
-                let own = shape.layers * room * shape.kv_heads * shape.head;
-                sized(&mut keys, own);
-                sized(&mut values, own);
-                let mut row = Row {
-                    number: first + i,
-                    prefix: Arc::clone(&read[which]),
-                    keys,
-                    values,
-                    room,
-                    draft: Draft::new(request),
-                };
-                let mut logits = row.prefix.logits.clone();
-                row.draft.cool(&mut logits);
-                row.draft.take(&logits, self.stops);
-                row
-            })
-            .collect()
+        let caches = requests.iter().map(|_| free.pop().unwrap_or_default());
+        let fresh = |(i, (request, (mut keys, mut values))): (usize, (&Request<'_>, Caches))| {
+            let layers = self.weights.arena.shape.layers;
+            let cache = Cache::new(self.weights.heads(), request.sampling.max_tokens as usize);
+            sized(&mut keys, layers * cache.columns());
+            sized(&mut values, layers * cache.lines());
+            let prefix = Arc::clone(&read[which[i]]);
+            let mut row = Row { number: first + i, prefix, keys, values, cache, draft: Draft::new(request) };
+            let mut logits = row.prefix.logits.clone();
+            row.draft.cool(&mut logits);
+            row.draft.take(&logits, self.stops);
+            row
+        };
+        if self.threads == 1 {
+            requests.iter().zip(caches).enumerate().map(fresh).collect()
+        } else {
+            let caches: Vec<Caches> = caches.collect();
+            requests.par_iter().zip(caches).enumerate().map(fresh).collect()
+        }
     }
 
     /// Reads a prompt.
@@ -189,16 +213,18 @@ impl Decode<'_> {
         let mut x: Vec<f32> =
             prompt.iter().flat_map(|t| &embedding[*t as usize * d..][..d]).copied().collect();
         let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
-        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
+        let (cache, [of_key, of_value]) = (Cache::new(heads, prompt.len()), heads.past());
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
             let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
             let block = Block { weights: self.weights, layer, rotations: self.rotations, spans, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
-            let of = |from: usize| -> Vec<f32> {
-                kept.qkv().chunks_exact(heads.row()).flat_map(|row| &row[from..from + kv]).copied().collect()
-            };
-            blocks.push((of(q), of(q + kv)));
+            let (mut keys, mut values) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
+            for (token, row) in kept.qkv().chunks_exact(heads.row()).enumerate() {
+                cache.put_column(token, &row[of_key.clone()], &mut keys);
+                cache.put_line(token, &row[of_value.clone()], &mut values);
+            }
+            blocks.push((keys, values));
         }
         let (mut last, mut scale) = (vec![0.0; d], [0.0]);
         let weight = &self.weights.base[arena.norm.clone()];
@@ -210,12 +236,13 @@ impl Decode<'_> {
 
     /// One more token for every row.
     fn advance(&self, rows: &mut [Row], rooms: &mut Vec<Room>) {
-        let near = size_of::<f32>() * self.weights.arena.len <= NEAR;
-        let alone = self.threads == 1 || near || rows.len() >= self.threads * TILE;
+        let alone = self.threads == 1 || rows.len() >= self.threads * TILE;
         let size = if alone { rows.len().div_ceil(self.threads).clamp(1, TILE) } else { SHARED };
         let tiles = rows.len().div_ceil(size);
         rooms.resize_with(tiles.max(rooms.len()), Room::default);
-        if alone {
+        if self.threads == 1 {
+            rows.chunks_mut(size).zip(rooms).for_each(|(tile, room)| self.tile(tile, room, 1));
+        } else if alone {
             rows.par_chunks_mut(size).zip(rooms.par_iter_mut()).for_each(|(tile, room)| {
                 self.tile(tile, room, 1);
             });
@@ -302,12 +329,15 @@ impl Decode<'_> {
         let before = row.draft.len() - 1;
         let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
         rotate(&mut qkv[..q + kv], cos, sin);
-        let own = layer * row.room * kv;
-        row.keys[own + before * kv..][..kv].copy_from_slice(&qkv[q..q + kv]);
-        row.values[own + before * kv..][..kv].copy_from_slice(&qkv[q + kv..]);
-        let past = own..own + (before + 1) * kv;
+        let cache = row.cache;
+        let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];
+        let values = &mut row.values[layer * cache.lines()..][..cache.lines()];
+        cache.put_column(before, &qkv[q..q + kv], keys);
+        cache.put_line(before, &qkv[q + kv..], values);
+        let own = Past { cache, keys, values, tokens: before + 1 };
         let (keys, values) = &row.prefix.blocks[layer];
-        let segments = [(&keys[..], &values[..]), (&row.keys[past.clone()], &row.values[past])];
-        attend_one(heads, &qkv[..q], segments, mixed, scores);
+        let tokens = row.prefix.tokens;
+        let prefix = Past { cache: Cache::new(heads, tokens), keys, values, tokens };
+        attend_one(heads, &qkv[..q], [prefix, own], mixed, scores);
     }
 }

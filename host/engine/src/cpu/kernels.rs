@@ -3,6 +3,8 @@
 //! Loops are written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones
 //! that the machine has.
 
+use super::tile::LINE;
+
 /// Runs a loop compiled for the widest vectors of this machine.
 #[inline]
 pub fn wide<R>(run: impl FnOnce() -> R) -> R {
@@ -26,7 +28,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
             sums[i] += x[i] * y[i];
         }
     }
-    sums.iter().sum::<f32>() + rest
+    total(sums) + rest
 }
 
 /// `Σ a·b·c`, in sixteen sums.
@@ -41,7 +43,7 @@ fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
         }
     }
     let rest: f32 = (whole..a.len()).map(|i| a[i] * b[i] * c[i]).sum();
-    sums.iter().sum::<f32>() + rest
+    total(sums) + rest
 }
 
 /// `Σ x`, in sixteen sums.
@@ -55,7 +57,7 @@ pub fn sum(x: &[f32]) -> f32 {
             sums[i] += x[i];
         }
     }
-    sums.iter().sum::<f32>() + rest
+    total(sums) + rest
 }
 
 /// The largest number, in sixteen searches.
@@ -70,15 +72,28 @@ pub fn largest(x: &[f32]) -> f32 {
             all[i] = more(all[i], x[i]);
         }
     }
-    all.iter().copied().fold(rest, more)
+    let mut half = 8;
+    while half > 0 {
+        for i in 0..half {
+            all[i] = more(all[i], all[i + half]);
+        }
+        half /= 2;
+    }
+    more(all[0], rest)
 }
 
-/// `y += s · x`.
+/// Sixteen sums as one, by halves: in four steps, where one after the other would be sixteen that wait for each
+/// other.
 #[inline(always)]
-pub fn add_scaled(y: &mut [f32], s: f32, x: &[f32]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += s * x;
+fn total(mut sums: [f32; 16]) -> f32 {
+    let mut half = 8;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] += sums[i + half];
+        }
+        half /= 2;
     }
+    sums[0]
 }
 
 /// The exponential, to about 2e-7 of its value: without a branch, so that it can be made of vectors.
@@ -86,7 +101,10 @@ pub fn add_scaled(y: &mut [f32], s: f32, x: &[f32]) {
 pub fn exp(x: f32) -> f32 {
     // 2^(k + f), k whole and |f| ≤ ½; the polynomial is the Taylor series of 2^f.
     let x = x.clamp(-87.0, 88.0) * std::f32::consts::LOG2_E;
-    let k = (x + 12_582_912.0) - 12_582_912.0;
+    // So large that its last bit is worth 1: k is in its last bits, with no conversion, whose edges would be
+    // looked at one number at a time.
+    let whole = x + 12_582_912.0;
+    let k = whole - 12_582_912.0;
     let f = (x - k) * std::f32::consts::LN_2;
     let series = 1.0 / 5040.0;
     let series = series * f + 1.0 / 720.0;
@@ -96,7 +114,7 @@ pub fn exp(x: f32) -> f32 {
     let series = series * f + 0.5;
     let series = series * f + 1.0;
     let series = series * f + 1.0;
-    f32::from_bits(((k as i32 + 127) << 23) as u32) * series
+    f32::from_bits(whole.to_bits().wrapping_add(127) << 23) * series
 }
 
 /// Root-mean-square norm of rows as wide as `weight`: `y = x · weight / rms(x)`. Keeps `1 / rms`.
@@ -208,17 +226,21 @@ pub fn rotate_back(row: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// Turns scores into weights that sum to 1, and gives the logarithm of the sum of their exponentials.
+/// Turns the first `len` scores, times `scale`, into weights that sum to 1, and gives the logarithm of the sum of
+/// their exponentials. `scale` is above zero. Scores are whole lines; what is behind the last one becomes 0.
 #[inline(always)]
-pub fn softmax(scores: &mut [f32]) -> f32 {
-    let top = largest(scores);
-    for s in scores.iter_mut() {
-        *s = exp(*s - top);
+pub fn softmax(scores: &mut [f32], len: usize, scale: f32) -> f32 {
+    let lines = &mut scores[..len.next_multiple_of(LINE)];
+    lines[len..].fill(f32::MIN);
+    let top = largest(lines) * scale;
+    for s in lines.iter_mut() {
+        *s = exp(*s * scale - top);
     }
-    let total = sum(scores);
-    let scale = 1.0 / total;
-    for s in scores.iter_mut() {
-        *s *= scale;
+    lines[len..].fill(0.0);
+    let total = sum(lines);
+    let share = 1.0 / total;
+    for s in lines.iter_mut() {
+        *s *= share;
     }
     top + total.ln()
 }

@@ -1,6 +1,7 @@
 //! How much memory a run takes, told before it starts.
 
 use super::arena::Arena;
+use super::attention::{Cache, Heads};
 use super::head;
 use super::lora::Adapters;
 use super::{GRADIENTS, Setup};
@@ -38,7 +39,9 @@ impl Memory {
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
         let slices = setup.threads.min(GRADIENTS / (4 * trained).max(1)).max(1);
-        let (kv, q) = (shape.kv_heads * shape.head, shape.heads * shape.head);
+        let heads = Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head };
+        let q = heads.query * heads.width;
+        let cache = |tokens| Cache::new(heads, tokens).columns() + Cache::new(heads, tokens).lines();
         let logits = head::AT_ONCE.min(micro.max(setup.longest) * shape.vocabulary);
         let copies = 1 + usize::from(setup.reference && adapters == 0);
         // As `Kept` has them, and what a backward pass holds beside them for one block.
@@ -50,7 +53,7 @@ impl Memory {
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
             // Adapters are merged into a copy before that is laid out.
-            rollouts: 4 * 2 * shape.layers * kv * (rows * answer + setup.longest)
+            rollouts: 4 * shape.layers * (rows * cache(answer) + cache(setup.longest))
                 + 4 * arena.len * (1 + usize::from(adapters > 0)),
             activations: 4 * (micro.max(setup.longest) * (blocks + scratch) + slices * logits),
             saving: 4 * arena.len,

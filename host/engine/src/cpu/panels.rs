@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use super::block::Weights;
 use super::kernels::wide_op;
 use super::lora::Place;
-use super::product::{INNER, LINE, ROWS, Side, Tile, start, turn, vectors};
+use super::product::INNER;
+use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
@@ -140,7 +141,7 @@ impl WithSimd for Width {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        vectors::<S>() * S::F32_LANES
+        columns::<S>()
     }
 }
 
@@ -159,13 +160,6 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if vectors::<S>() == 4 { self.run::<S, 4>(simd) } else { self.run::<S, 2>(simd) }
-    }
-}
-
-impl Product<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const P: usize>(self, simd: S) {
         let Self { panels, which, x, y, stride, add } = self;
         let (inputs, width) = (panels.inputs, panels.width);
         let rows = x.len() / inputs.max(1);
@@ -178,8 +172,9 @@ impl Product<'_> {
                 let add = add || run > 0;
                 for row in (0..rows).step_by(ROWS) {
                     let side = Side::Rows(&x[row * inputs + run * INNER..], inputs);
-                    let tile = Tile { side, taken: ROWS.min(rows - row), panel, used, stride, add };
-                    tile.run::<S, P>(simd, &mut y[row * stride + at..]);
+                    let (taken, inner) = (ROWS.min(rows - row), panel.len() / width);
+                    let tile = Tile { side, taken, inner, panel: (panel, width), used, stride, add };
+                    tile.run(simd, &mut y[row * stride + at..]);
                 }
             }
         }

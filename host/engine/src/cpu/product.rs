@@ -1,8 +1,6 @@
 //! Matrix products, of any strides and of weights that were laid out before ([`Panels`](super::panels::Panels)).
 //!
-//! Both multiply tiles: some rows of the left side by a panel of the right one, some columns side by side, an
-//! inner index after the other, so that a tile's sums stay in registers and the panel is read from its start
-//! to its end by the widest vectors there are.
+//! Both multiply tiles ([`Tile`]).
 //!
 //! Each number that comes out is made in one way: runs of [`INNER`] inner indices, each a chain of fused
 //! multiplies and adds from zero in their order, added to what was there one after the other. So it is the same
@@ -15,13 +13,8 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::kernels::wide_op;
+use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
-/// Numbers of a line of the cache.
-pub const LINE: usize = 16;
-/// Rows of a tile.
-pub const ROWS: usize = 6;
-/// The most columns that a tile has.
-const WIDEST: usize = 64;
 /// Inner indices of a run: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;
 /// Tiles whose rows are laid out at a time: three lines of the cache.
@@ -124,16 +117,9 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if vectors::<S>() == 4 { self.run::<S, 4>(simd) } else { self.run::<S, 2>(simd) }
-    }
-}
-
-impl Product<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const P: usize>(self, simd: S) {
         let Self { y, stride, add, a, b, from, rows, room: (left, right) } = self;
         let ((_, k), (_, n)) = (a.seen(), b.seen());
-        let width = P * S::F32_LANES;
+        let width = columns::<S>();
         let panels = n.div_ceil(width);
         let inner = k.min(INNER);
         // As even as can be: what is laid out of the left side is used for many panels.
@@ -157,8 +143,9 @@ impl Product<'_> {
                         let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
                         for (panel, column) in panels {
                             let used = width.min(columns.len() - column);
-                            let tile = Tile { side, taken, panel, used, stride, add: add || k0 > 0 };
-                            tile.run::<S, P>(simd, &mut y[column..]);
+                            let (inner, add) = (k1 - k0, add || k0 > 0);
+                            let tile = Tile { side, taken, inner, panel: (panel, width), used, stride, add };
+                            tile.run(simd, &mut y[column..]);
                         }
                     }
                 }
@@ -220,11 +207,6 @@ fn aligned(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut room[start..start + len]
 }
 
-/// The first number that begins a line of the cache.
-pub fn start(numbers: &[f32]) -> usize {
-    numbers.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE)
-}
-
 /// Lays out a panel of the right side: so many columns from this one on, zeros past the last.
 #[inline(always)]
 fn lay(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [f32]) {
@@ -237,144 +219,6 @@ fn lay(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, 
         numbers.copy_from_slice(&b.data[k * b.stride + column..][..used]);
         rest.fill(0.0);
     }
-}
-
-/// Rows become columns of a panel.
-#[inline(always)]
-pub fn turn(
-    rows: &[f32],
-    used: usize,
-    stride: usize,
-    inner: std::ops::Range<usize>,
-    width: usize,
-    panel: &mut [f32],
-) {
-    let len = inner.len();
-    if used < width {
-        panel.fill(0.0);
-    }
-    // A few at a time, so that both sides stay in the cache.
-    for from in (0..len).step_by(LINE) {
-        let to = len.min(from + LINE);
-        for column in 0..used {
-            let row = &rows[column * stride + inner.start..][from..to];
-            for (number, place) in row.iter().zip(panel[from * width + column..].iter_mut().step_by(width)) {
-                *place = *number;
-            }
-        }
-    }
-}
-
-/// The left side of a tile.
-#[derive(Clone, Copy)]
-pub enum Side<'a> {
-    /// Rows as they lie, so far apart.
-    Rows(&'a [f32], usize),
-    /// An inner index after the other, so far apart.
-    Turned(&'a [f32], usize),
-}
-
-/// A few rows by a panel.
-#[derive(Clone, Copy)]
-pub struct Tile<'a> {
-    /// The rows.
-    pub side: Side<'a>,
-    /// How many they are, at most [`ROWS`].
-    pub taken: usize,
-    /// The panel, `[inner, width]`.
-    pub panel: &'a [f32],
-    /// Columns that count.
-    pub used: usize,
-    /// From a row of the result to the next.
-    pub stride: usize,
-    /// Whether sums are added to what is there.
-    pub add: bool,
-}
-
-impl Tile<'_> {
-    /// Multiplies; the panel is `P` vectors wide.
-    #[inline(always)]
-    pub fn run<S: Simd, const P: usize>(self, simd: S, y: &mut [f32]) {
-        match self.used.div_ceil(S::F32_LANES) {
-            1 => self.rows::<S, P, 1>(simd, y),
-            2 => self.rows::<S, P, 2>(simd, y),
-            3 => self.rows::<S, P, 3>(simd, y),
-            _ => self.rows::<S, P, P>(simd, y),
-        }
-    }
-
-    #[inline(always)]
-    fn rows<S: Simd, const P: usize, const V: usize>(self, simd: S, y: &mut [f32]) {
-        match self.taken {
-            6 => self.sums::<S, P, V, 6>(simd, y),
-            5 => self.sums::<S, P, V, 5>(simd, y),
-            4 => self.sums::<S, P, V, 4>(simd, y),
-            3 => self.sums::<S, P, V, 3>(simd, y),
-            2 => self.sums::<S, P, V, 2>(simd, y),
-            _ => self.sums::<S, P, V, 1>(simd, y),
-        }
-    }
-
-    #[inline(always)]
-    fn sums<S: Simd, const P: usize, const V: usize, const R: usize>(self, simd: S, y: &mut [f32]) {
-        let (panel, _) = S::as_simd_f32s(self.panel);
-        let inner = panel.len() / P;
-        // Sums of each side's own, or they would be written to memory at every step.
-        let sums = match self.side {
-            Side::Rows(a, stride) => {
-                let rows: [&[f32]; R] = std::array::from_fn(|r| &a[r * stride..][..inner]);
-                let mut sums = [[simd.splat_f32s(0.0); V]; R];
-                for (i, panel) in panel.chunks_exact(P).enumerate() {
-                    let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
-                    for (sums, row) in sums.iter_mut().zip(&rows) {
-                        let a = simd.splat_f32s(row[i]);
-                        for (sum, b) in sums.iter_mut().zip(panel) {
-                            *sum = simd.mul_add_e_f32s(a, b, *sum);
-                        }
-                    }
-                }
-                sums
-            }
-            Side::Turned(a, stride) => {
-                let mut sums = [[simd.splat_f32s(0.0); V]; R];
-                for (i, panel) in panel.chunks_exact(P).enumerate() {
-                    let a: [f32; R] = std::array::from_fn(|r| a[i * stride..][..R][r]);
-                    let panel: [S::f32s; V] = std::array::from_fn(|v| panel[v]);
-                    for (sums, a) in sums.iter_mut().zip(a) {
-                        let a = simd.splat_f32s(a);
-                        for (sum, b) in sums.iter_mut().zip(panel) {
-                            *sum = simd.mul_add_e_f32s(a, b, *sum);
-                        }
-                    }
-                }
-                sums
-            }
-        };
-        for (r, sums) in sums.iter().enumerate() {
-            let y = &mut y[r * self.stride..][..self.used];
-            if self.used == V * S::F32_LANES {
-                let (places, _) = S::as_mut_simd_f32s(y);
-                for (place, sum) in places.iter_mut().zip(sums) {
-                    *place = if self.add { simd.add_f32s(*place, *sum) } else { *sum };
-                }
-            } else {
-                let mut whole = [0.0; WIDEST];
-                let (places, _) = S::as_mut_simd_f32s(&mut whole);
-                places.iter_mut().zip(sums).for_each(|(place, sum)| *place = *sum);
-                if self.add {
-                    y.iter_mut().zip(&whole).for_each(|(y, sum)| *y += sum);
-                } else {
-                    y.copy_from_slice(&whole[..self.used]);
-                }
-            }
-        }
-    }
-}
-
-/// Vectors of a panel's width: with [`ROWS`] rows 24 sums of 32 registers, or 12 of 16.
-#[inline(always)]
-pub fn vectors<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
 #[cfg(test)]

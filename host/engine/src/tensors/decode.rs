@@ -58,11 +58,14 @@ struct Rows {
 }
 
 impl Decode<'_> {
-    /// All answers, in the order of the requests.
-    pub fn run(&self, requests: &[Request<'_>]) -> Result<Vec<Answered>, ModelError> {
-        let mut answers = vec![Answered::default(); requests.len()];
+    /// Samples an answer to each request, and hands it over when it is whole, with its request's number.
+    pub fn run(
+        &self,
+        requests: &[Request<'_>],
+        whole: &mut dyn FnMut(usize, Answered),
+    ) -> Result<(), ModelError> {
         if requests.is_empty() {
-            return Ok(answers);
+            return Ok(());
         }
         let vocabulary = self.weights.shape.vocabulary;
         requests.iter().try_for_each(|r| known(r.prompt, vocabulary))?;
@@ -72,14 +75,14 @@ impl Decode<'_> {
             // A fresh row has its first token by now, which may have been its last.
             while next < requests.len() && rows.owners.iter().any(Option::is_none) {
                 next = self.admit(requests, next, &mut rows, &mut shared)?;
-                rows.retire(&mut answers);
+                rows.retire(whole);
             }
             rows.shrink()?;
             if rows.owners.iter().all(Option::is_none) {
-                return Ok(answers);
+                return Ok(());
             }
             self.advance(&mut rows)?;
-            rows.retire(&mut answers);
+            rows.retire(whole);
         }
     }
 
@@ -246,10 +249,10 @@ impl Rows {
     }
 
     /// Takes finished answers out of their rows.
-    fn retire(&mut self, answers: &mut [Answered]) {
+    fn retire(&mut self, whole: &mut dyn FnMut(usize, Answered)) {
         for owner in &mut self.owners {
             if let Some(row) = owner.take_if(|row| row.draft.done()) {
-                answers[row.number] = row.draft.finish();
+                whole(row.number, row.draft.finish());
             }
         }
     }

@@ -1,0 +1,249 @@
+//! The backward pass of attention, in the tiles of its forward pass: a block of queries and a run of tokens at a
+//! time, whose weights are made again from the logarithms of their sums.
+//!
+//! With scores S = Q Kᵀ · scale, weights P, what was mixed O = P V, and its gradient dO (Dao et al. 2022,
+//! section 3.1): dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − Σ dO ∘ O) · scale, dQ = dS K, dK = dSᵀ Q.
+
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use super::attention::{Cache, Heads, Span};
+use super::kernels::{dot, exp, wide_op};
+use super::product::INNER;
+use super::tile::{ROWS, Side, Tile};
+
+/// Queries of a block: with a run of tokens their weights and gradients stay in a core's cache.
+const BLOCK: usize = 8 * ROWS;
+
+/// What a forward pass of attention left, and the gradient of what came out.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed<'a> {
+    /// Mixed values, `[N, Q]`.
+    pub values: &'a [f32],
+    /// Logarithms of the sums of weights, `[N, H]`.
+    pub log_sums: &'a [f32],
+    /// Gradient of the mixed values, `[N, Q]`.
+    pub gradient: &'a [f32],
+}
+
+/// Room for what the pass lays out.
+#[derive(Clone, Debug, Default)]
+pub struct BackRoom {
+    prompt: Laid,
+    own: Laid,
+    /// A block's queries, and the gradients of what it mixed: `[BLOCK, E]`, E made whole lines of the cache.
+    queries: Vec<f32>,
+    gradients: Vec<f32>,
+    /// A block's weights, and the gradients of its scores: `[BLOCK, tokens]`.
+    weights: Vec<f32>,
+    slopes: Vec<f32>,
+}
+
+/// A segment, laid out.
+#[derive(Clone, Debug, Default)]
+struct Laid {
+    key_columns: Vec<f32>,
+    value_columns: Vec<f32>,
+    key_lines: Vec<f32>,
+}
+
+/// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows, those of prompts
+/// included.
+pub fn attend_back(
+    heads: Heads,
+    rows: &[f32],
+    spans: &[Span],
+    mixed: Mixed<'_>,
+    drows: &mut [f32],
+    room: &mut BackRoom,
+) {
+    wide_op(Back { heads, rows, spans, mixed, drows, room });
+}
+
+struct Back<'a> {
+    heads: Heads,
+    rows: &'a [f32],
+    spans: &'a [Span],
+    mixed: Mixed<'a>,
+    drows: &'a mut [f32],
+    room: &'a mut BackRoom,
+}
+
+impl WithSimd for Back<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { heads, rows, spans, mixed, drows, room } = self;
+        let BackRoom { prompt, own, queries, gradients, weights, slopes } = room;
+        let mut laid = 0..0;
+        for span in spans {
+            if span.prompt != laid {
+                prompt.lay(heads, rows, &span.prompt);
+                laid = span.prompt.clone();
+            }
+            own.lay(heads, rows, &span.own);
+            for first in (0..span.own.len()).step_by(BLOCK) {
+                let count = BLOCK.min(span.own.len() - first);
+                let which = span.own.start + first..span.own.start + first + count;
+                for head in 0..heads.query {
+                    let (row, place) = (heads.row(), head * heads.width);
+                    to_lines(heads.width, &rows[which.start * row + place..], row, count, queries);
+                    let wide = heads.query * heads.width;
+                    let of = which.start * wide + place;
+                    to_lines(heads.width, &mixed.gradient[of..], wide, count, gradients);
+                    let (queries, gradients) = (&queries[..], &gradients[..]);
+                    let mut block = Block {
+                        heads,
+                        rows,
+                        mixed,
+                        which: which.clone(),
+                        head,
+                        queries,
+                        gradients,
+                        weights,
+                        slopes,
+                    };
+                    block.segment(simd, prompt, &span.prompt, span.prompt.len(), None, drows);
+                    block.segment(simd, own, &span.own, first + count, Some(first), drows);
+                }
+            }
+        }
+    }
+}
+
+impl Laid {
+    #[inline(always)]
+    fn lay(&mut self, heads: Heads, rows: &[f32], which: &Range<usize>) {
+        let cache = Cache::new(heads, which.len());
+        self.key_columns.resize(cache.columns(), 0.0);
+        self.value_columns.resize(cache.columns(), 0.0);
+        self.key_lines.resize(cache.lines(), 0.0);
+        let [keys, values] = heads.past();
+        let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+        for (token, row) in rows.enumerate() {
+            cache.put_column(token, &row[keys.clone()], &mut self.key_columns);
+            cache.put_column(token, &row[values.clone()], &mut self.value_columns);
+            cache.put_line(token, &row[keys.clone()], &mut self.key_lines);
+        }
+    }
+}
+
+/// So many rows of a head, `stride` apart, as lines.
+#[inline(always)]
+fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut Vec<f32>) {
+    let line = width.next_multiple_of(super::tile::LINE);
+    lines.resize(BLOCK * line, 0.0);
+    for (line, row) in lines.chunks_exact_mut(line).zip(rows.chunks(stride)).take(count) {
+        line[..width].copy_from_slice(&row[..width]);
+    }
+}
+
+/// Some queries of a head that follow each other.
+struct Block<'a> {
+    heads: Heads,
+    rows: &'a [f32],
+    mixed: Mixed<'a>,
+    /// Their rows.
+    which: Range<usize>,
+    head: usize,
+    queries: &'a [f32],
+    gradients: &'a [f32],
+    weights: &'a mut Vec<f32>,
+    slopes: &'a mut Vec<f32>,
+}
+
+impl Block<'_> {
+    /// What they see of a segment, whose rows these are: its first `tokens`, or of those, where the block itself is
+    /// in the segment from `causal` on, each query what is not after it.
+    #[inline(always)]
+    fn segment<S: Simd>(
+        &mut self,
+        simd: S,
+        laid: &Laid,
+        segment: &Range<usize>,
+        tokens: usize,
+        causal: Option<usize>,
+        drows: &mut [f32],
+    ) {
+        let cache = Cache::new(self.heads, segment.len());
+        for first in (0..tokens).step_by(INNER) {
+            let run = first..tokens.min(first + INNER);
+            self.weigh(simd, cache, laid, run.clone(), causal);
+            self.spread(simd, cache, laid, run, segment.start, drows);
+        }
+    }
+
+    /// Makes weights and slopes, `[queries, tokens]`.
+    #[inline(always)]
+    fn weigh<S: Simd>(
+        &mut self,
+        simd: S,
+        cache: Cache,
+        laid: &Laid,
+        run: Range<usize>,
+        causal: Option<usize>,
+    ) {
+        let Self { heads, mixed, head, .. } = *self;
+        let (width, served, scale) = (heads.width, head / heads.group(), heads.scale());
+        let (count, len, wide) = (self.which.len(), run.len(), heads.query * heads.width);
+        self.weights.resize(BLOCK * len, 0.0);
+        self.slopes.resize(BLOCK * len, 0.0);
+        for i in (0..count).step_by(ROWS) {
+            let (token, taken) = (self.which.start + i, ROWS.min(count - i));
+            let query = Side::Rows(&self.rows[token * heads.row() + head * width..], heads.row());
+            let y = &mut self.weights[i * len..];
+            cache.score(simd, (served, &laid.key_columns), (query, taken), run.clone(), (y, len));
+            let gradient = Side::Rows(&mixed.gradient[token * wide + head * width..], wide);
+            let y = &mut self.slopes[i * len..];
+            cache.score(simd, (served, &laid.value_columns), (gradient, taken), run.clone(), (y, len));
+        }
+        let lines = self.weights.chunks_exact_mut(len).zip(self.slopes.chunks_exact_mut(len));
+        for (i, (weights, slopes)) in lines.take(count).enumerate() {
+            let token = self.which.start + i;
+            let place = token * wide + head * width;
+            let along = dot(&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
+            let log_sum = mixed.log_sums[token * heads.query + head];
+            let seen = causal.map_or(len, |from| (from + i + 1).saturating_sub(run.start).min(len));
+            for (weight, slope) in weights[..seen].iter_mut().zip(&mut slopes[..seen]) {
+                *weight = exp(*weight * scale - log_sum);
+                *slope = *weight * (*slope - along) * scale;
+            }
+            weights[seen..].fill(0.0);
+            slopes[seen..].fill(0.0);
+        }
+    }
+
+    /// Adds to the gradients of queries, keys and values.
+    #[inline(always)]
+    fn spread<S: Simd>(
+        &self,
+        simd: S,
+        cache: Cache,
+        laid: &Laid,
+        run: Range<usize>,
+        start: usize,
+        drows: &mut [f32],
+    ) {
+        let Self { heads, head, .. } = *self;
+        let (row, used, served) = (heads.row(), heads.width, head / heads.group());
+        let (count, len, line) = (self.which.len(), run.len(), cache.line());
+        for i in (0..count).step_by(ROWS) {
+            let weights = (&self.slopes[i * len..], len, ROWS.min(count - i));
+            let y = &mut drows[(self.which.start + i) * row + head * used..];
+            cache.mix(simd, (served, &laid.key_lines), weights, run.clone(), (y, row, true));
+        }
+        let [keys, values] = heads.past();
+        for (numbers, panel, place) in
+            [(&self.slopes, self.queries, keys.start), (&self.weights, self.gradients, values.start)]
+        {
+            for token in (0..len).step_by(ROWS) {
+                let side = Side::Turned(&numbers[token..count * len], len);
+                let (taken, panel) = (ROWS.min(len - token), (panel, line));
+                let tile = Tile { side, taken, inner: count, panel, used, stride: row, add: true };
+                tile.wide(simd, &mut drows[(start + run.start + token) * row + place + served * used..]);
+            }
+        }
+    }
+}
