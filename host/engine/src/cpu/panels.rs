@@ -102,9 +102,17 @@ impl Panels {
         if parts <= 1 {
             return self.product(x, y, add);
         }
-        let rows = x.len() / self.inputs.max(1);
-        rooms.resize_with(parts.max(rooms.len()), Vec::new);
         let span = |part: usize| part * each..panels.min((part + 1) * each);
+        let rows = x.len() / self.inputs.max(1);
+        if rows == 1 {
+            // Each has its part of the row in place.
+            let parts = y.par_chunks_mut(each * self.width).enumerate();
+            return parts.for_each(|(part, y)| {
+                let stride = y.len();
+                wide_op(Product { panels: self, which: span(part), x, y, stride, add });
+            });
+        }
+        rooms.resize_with(parts.max(rooms.len()), Vec::new);
         let columns =
             |part: usize| part * each * self.width..self.outputs.min((part + 1) * each * self.width);
         let before = &*y;
