@@ -170,6 +170,30 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
 }
 
 #[test]
+fn a_newer_server_is_spoken_to_in_protobuf_and_the_run_is_the_same() {
+    for old in ["sampling", "recomputed"] {
+        let scratch = Scratch::new();
+        let (older, newer) = (Server::start(Mean::SequenceMean), Server::start(Mean::SequenceMean).newer());
+        for (server, run) in [(&older, "older"), (&newer, "newer")] {
+            let config = there(server, "skyrl-jax").replace("\"uniform\"", "\"pilot-commit\"");
+            trained(&scratch, &config.replace("\"sampling\"", &format!("\"{old}\"")), run);
+        }
+        assert_eq!(record(&scratch, "older"), record(&scratch, "newer"), "{old}");
+        // What the older one was asked in two ways the newer one was asked in one, and once in vain.
+        let (looked, learned) = (older.asked("forward"), older.asked("forward_backward"));
+        assert!(learned > 0 && (looked > 0 || old == "sampling"), "{looked} and {learned}");
+        let vain = newer.asked("forward") + newer.asked("forward_backward") - looked - learned;
+        assert_eq!((vain, newer.asked("forward") < 2), (1, true), "{old}");
+    }
+    let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean).newer());
+    scratch.write("run.toml", impatient(&server, "skyrl-jax"));
+    server.play(vec![Trick { verb: "retrieve_future", at: 100, times: 1_000, what: What::Half }]);
+    let said = told(&scratch, &server, &["run.toml", "--out", "run"]);
+    let first = error(&said).lines().next().unwrap();
+    assert!(first.ends_with("with a message that breaks off, or of another kind"), "{said}");
+}
+
+#[test]
 fn rollouts_asked_for_together_are_as_many_and_the_same_each_time() {
     let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
     let config = there(&server, "skyrl-jax").replace("lora_rank", "samples_per_request = 3\nlora_rank");

@@ -19,6 +19,9 @@ use allot_engine::{OptimizerConfig, Sampling};
 use candle_core::Device;
 use serde_json::{Value, json};
 
+#[path = "protobuf.rs"]
+mod protobuf;
+
 pub const KEY: &str = "tml-secretsecretsecret";
 pub const MODEL: &str = "allot/tiny-sums";
 const MANNER: Manner = Manner { temperature: 1.0, recompute: false };
@@ -53,6 +56,8 @@ pub enum What {
     Edit(fn(&mut Value)),
     /// Says this.
     Raw(&'static str),
+    /// Does it, and says the first half of it as if that were all, where that is protobuf.
+    Half,
     /// Gives the promise of the request before.
     Before,
     /// Is started anew, and then asked.
@@ -80,6 +85,8 @@ struct World {
     folder: tempfile::TempDir,
     base: PathBuf,
     locked: bool,
+    /// Takes and gives protobuf where SkyRL does from 0.4.0 on.
+    newer: bool,
     /// Seeds as they come, to those that the engine on this machine has for the same rollouts.
     seeds: HashMap<u64, u64>,
     saved: BTreeMap<String, PathBuf>,
@@ -118,8 +125,8 @@ struct Datum {
     high: f64,
 }
 
-/// An answer: its status and its words.
-type Answer = (u16, String);
+/// An answer: its status and its words, and whether those are protobuf.
+type Answer = (u16, Vec<u8>, bool);
 
 impl Server {
     pub fn start(mean: Mean) -> Self {
@@ -137,6 +144,7 @@ impl Server {
             folder: tempfile::tempdir().unwrap(),
             base: allot::models::find("tiny-sums").unwrap(),
             locked: false,
+            newer: false,
             seeds,
             saved: BTreeMap::new(),
             sessions: HashSet::new(),
@@ -166,6 +174,12 @@ impl Server {
     /// Wants a key.
     pub fn locked(self) -> Self {
         self.shared.world.lock().unwrap().locked = true;
+        self
+    }
+
+    /// Takes lessons as protobuf alone.
+    pub fn newer(self) -> Self {
+        self.shared.world.lock().unwrap().newer = true;
         self
     }
 
@@ -206,6 +220,17 @@ impl Drop for Server {
     }
 }
 
+/// What came in one exchange.
+struct Asked {
+    method: String,
+    path: String,
+    key: Option<String>,
+    body: Value,
+    /// Whether it came as protobuf, and then whether it is for looking alone.
+    binary: bool,
+    forward: bool,
+}
+
 impl Shared {
     /// Speaks with one client until one of both hangs up.
     fn serve(&self, stream: TcpStream) {
@@ -213,7 +238,7 @@ impl Shared {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut writer = stream;
         loop {
-            let (mut line, mut length, mut key) = (String::new(), 0, None);
+            let (mut line, mut length, mut key, mut binary) = (String::new(), 0, None, false);
             if reader.read_line(&mut line).unwrap_or(0) == 0 {
                 return;
             }
@@ -228,6 +253,7 @@ impl Shared {
                 match name.to_lowercase().as_str() {
                     "content-length" => length = value.trim().parse().unwrap(),
                     "x-api-key" => key = Some(value.trim().to_owned()),
+                    "content-type" => binary = value.trim() == protobuf::CONTENT,
                     _ => {}
                 }
             }
@@ -235,15 +261,21 @@ impl Shared {
             if reader.read_exact(&mut body).is_err() {
                 return;
             }
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if !self.answer(&mut writer, &method, &path, key.as_deref(), &body) {
+            let (body, forward) = if binary {
+                protobuf::request(&body)
+            } else {
+                (serde_json::from_slice(&body).unwrap_or_default(), false)
+            };
+            let asked = Asked { method, path, key, body, binary, forward };
+            if !self.answer(&mut writer, &asked) {
                 return;
             }
         }
     }
 
     /// One exchange. Whether the line stays open.
-    fn answer(&self, to: &mut TcpStream, method: &str, path: &str, key: Option<&str>, body: &Value) -> bool {
+    fn answer(&self, to: &mut TcpStream, asked: &Asked) -> bool {
+        let Asked { method, path, key, body, .. } = asked;
         let mut world = self.world.lock().unwrap();
         let verb = path.strip_prefix("/api/v1/").unwrap_or("").to_owned();
         let count = world.asked.entry(verb.clone()).or_default();
@@ -252,13 +284,13 @@ impl Shared {
         let trick =
             world.tricks.iter().position(|t| t.verb == verb && (t.at..t.at + t.times).contains(&count));
         let mut pause = Duration::ZERO;
-        let (mut hang_up, mut cut, mut die) = (false, false, false);
+        let (mut hang_up, mut cut, mut half, mut die) = (false, false, false, false);
         let mut said: Option<Answer> = None;
         let mut edit: Option<fn(&mut Value)> = None;
         let mut before = None;
         if let Some(trick) = trick {
             match &world.tricks[trick].what {
-                What::Status(status, words) => said = Some((*status, (*words).to_owned())),
+                What::Status(status, words) => said = Some((*status, words.as_bytes().to_vec(), false)),
                 What::HangUp => hang_up = true,
                 What::Cut => cut = true,
                 What::Slow(time) => pause = *time,
@@ -266,22 +298,28 @@ impl Shared {
                     let id = &body["request_id"];
                     let busy =
                         json!({ "type": "try_again", "request_id": id, "queue_state": "paused_capacity" });
-                    said = Some((200, busy.to_string()));
+                    said = Some((200, busy.to_string().into_bytes(), false));
                 }
                 What::Edit(change) => edit = Some(*change),
-                What::Raw(words) => said = Some((200, (*words).to_owned())),
+                What::Raw(words) => said = Some((200, words.as_bytes().to_vec(), false)),
+                What::Half => half = true,
                 What::Before => before = Some(world.last.clone()),
                 What::Die => world.die(),
                 What::DoAndDie => (die, hang_up) = (true, true),
             }
         }
-        let (status, text) = said.unwrap_or_else(|| {
-            if world.locked && key != Some(KEY) {
-                let said = format!("no such key: {}", key.unwrap_or("none"));
-                return (401, json!({ "detail": said }).to_string());
+        let (status, text, binary) = said.unwrap_or_else(|| {
+            if world.locked && key.as_deref() != Some(KEY) {
+                let said = format!("no such key: {}", key.as_deref().unwrap_or("none"));
+                return (401, json!({ "detail": said }).to_string().into_bytes(), false);
             }
-            let (status, mut value) = match method {
-                "DELETE" => world.remove(&verb),
+            let (status, mut value) = match (method.as_str(), verb.as_str()) {
+                ("DELETE", _) => world.remove(&verb),
+                (_, "forward") if world.newer => detail(404, "Not Found"),
+                (_, "forward_backward") if world.newer && !asked.binary => {
+                    detail(415, "forward_backward requires a application/x-protobuf body")
+                }
+                (_, "forward_backward") if asked.forward => world.act("forward", body),
                 _ => world.act(&verb, body),
             };
             if let Some(edit) = edit {
@@ -290,7 +328,9 @@ impl Shared {
             if let Some(before) = before {
                 value["request_id"] = json!(before);
             }
-            (status, value.to_string())
+            let message = if world.newer { protobuf::answer(&value) } else { None };
+            let binary = message.is_some();
+            (status, message.unwrap_or_else(|| value.to_string().into_bytes()), binary)
         });
         if die {
             world.die();
@@ -300,12 +340,13 @@ impl Shared {
         if hang_up {
             return false;
         }
-        let head = format!(
-            "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            text.len()
-        );
-        let text = if cut { &text[..text.len() / 2] } else { &text[..] };
-        to.write_all(head.as_bytes()).and_then(|()| to.write_all(text.as_bytes())).is_ok() && !cut
+        let text = if half && binary { &text[..text.len() / 2] } else { &text[..] };
+        let content = if binary { protobuf::CONTENT } else { "application/json" };
+        let length = text.len();
+        let head =
+            format!("HTTP/1.1 {status} x\r\ncontent-type: {content}\r\ncontent-length: {length}\r\n\r\n");
+        let text = if cut { &text[..text.len() / 2] } else { text };
+        to.write_all(head.as_bytes()).and_then(|()| to.write_all(text)).is_ok() && !cut
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::line::Line;
+use crate::line::{Line, Said};
 
 /// How often, at least. Servers wait for minutes.
 const EVERY: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ impl Heart {
             };
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 // One that is lost tells of nothing that the run's next request would not.
-                let _ = runtime.block_on(line.once("session_heartbeat", Some(&body)));
+                let _ = runtime.block_on(line.once("session_heartbeat", Some(Said::Json(&body))));
             }
         });
         Self(stop)

@@ -21,6 +21,7 @@ mod engine;
 mod heart;
 mod learn;
 mod line;
+mod protobuf;
 mod sample;
 mod server;
 mod session;

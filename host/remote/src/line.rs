@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use allot_engine::EngineError;
-use reqwest::header::HeaderValue;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::config::{RemoteConfig, is_loopback};
+use crate::protobuf;
 
 /// The longest pause before something is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ pub(crate) struct Line {
     notice: fn(&str),
     /// Whether it was said that the server is away: once, however many requests wait for it.
     away: Cell<bool>,
+    /// Whether the server has refused JSON where newer ones want protobuf.
+    newer: Cell<bool>,
 }
 
 /// What opens the server. It has no `Debug`, so that it is never shown.
@@ -59,9 +62,18 @@ pub(crate) enum Failure {
     Stop(EngineError),
 }
 
+/// What is said in one exchange.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Json(&'a Value),
+    Protobuf(&'a [u8]),
+}
+
 /// What one exchange brought.
 pub(crate) struct Heard {
     status: StatusCode,
+    /// Whether it is protobuf, and not JSON.
+    protobuf: bool,
     body: Vec<u8>,
 }
 
@@ -93,6 +105,7 @@ impl Line {
             patience: config.patience(),
             notice,
             away: Cell::new(false),
+            newer: Cell::new(false),
         })
     }
 
@@ -109,12 +122,15 @@ impl Line {
         (self.notice)(words);
     }
 
-    /// One exchange. Without a body it is a GET.
-    pub(crate) async fn once(&self, verb: &str, body: Option<&Value>) -> Result<Heard, reqwest::Error> {
+    /// One exchange. Where nothing is said it is a GET.
+    pub(crate) async fn once(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, reqwest::Error> {
         let url = format!("{}/api/v1/{verb}", self.config.url.trim_end_matches('/'));
-        let mut request = match body {
-            Some(body) => {
-                self.client.post(url).header("content-type", "application/json").body(body.to_string())
+        let mut request = match said {
+            Some(Said::Json(body)) => {
+                self.client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_string())
+            }
+            Some(Said::Protobuf(body)) => {
+                self.client.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
             }
             None => self.client.get(url),
         };
@@ -123,13 +139,15 @@ impl Line {
         }
         let mut response = request.send().await?;
         let (status, mut body) = (response.status(), Vec::new());
+        let content = response.headers().get(CONTENT_TYPE);
+        let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(protobuf::CONTENT.as_bytes()));
         while let Some(part) = response.chunk().await? {
             body.extend_from_slice(&part);
             if body.len() > LONGEST_ANSWER {
                 break;
             }
         }
-        Ok(Heard { status, body })
+        Ok(Heard { status, protobuf, body })
     }
 
     /// Removes something that nobody needs any more. Where that fails it only takes up room.
@@ -143,11 +161,31 @@ impl Line {
     }
 
     /// Asks until there is an answer that says something, or patience is at its end.
-    pub(crate) async fn ask(&self, verb: &str, body: Option<&Value>) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn ask(&self, verb: &str, body: Option<&Value>) -> Result<Heard, Failure> {
+        self.say(verb, body.map(Said::Json)).await
+    }
+
+    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
+    /// way, in which both are one request as protobuf.
+    pub(crate) async fn pass(&self, verb: &str, body: &Value) -> Result<Heard, Failure> {
+        if !self.newer.get() {
+            match self.ask(verb, Some(body)).await {
+                Err(Failure::Refused { status: 415, .. }) => {}
+                // What a server says that has no such request at all, and not that it lost the model.
+                Err(Failure::Lost(detail)) if verb == "forward" && detail == "Not Found" => {}
+                other => return other,
+            }
+            self.newer.set(true);
+        }
+        let message = protobuf::passed(body, verb == "forward");
+        self.say("forward_backward", Some(Said::Protobuf(&message))).await
+    }
+
+    async fn say(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
         let url = &self.config.url;
         loop {
-            let why = match self.once(verb, body).await {
+            let why = match self.once(verb, said).await {
                 Ok(heard) if heard.body.len() > LONGEST_ANSWER => {
                     return Err(self.wrong(verb, "more than a gigabyte"));
                 }
@@ -155,7 +193,7 @@ impl Line {
                     if self.away.replace(false) {
                         self.notice(&format!("the server at {url} is back"));
                     }
-                    return Ok(heard.body);
+                    return Ok(heard);
                 }
                 Ok(heard) => {
                     let detail = self.detail(&heard.body);
@@ -218,9 +256,15 @@ impl Line {
     }
 
     /// An answer as what it should be.
-    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, answer: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(answer).map_err(|e| {
-            let text = String::from_utf8_lossy(answer);
+    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &Heard) -> Result<T, Failure> {
+        if heard.protobuf {
+            let Some(value) = protobuf::answer(verb, &heard.body) else {
+                return Err(self.wrong(verb, "a message that breaks off, or of another kind"));
+            };
+            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("something else: {e}")));
+        }
+        serde_json::from_slice(&heard.body).map_err(|e| {
+            let text = String::from_utf8_lossy(&heard.body);
             // As Python writes them.
             if text.contains("NaN") || text.contains("Infinity") {
                 return self.wrong(verb, "a number that is not finite");
@@ -335,7 +379,7 @@ pub fn greet(config: &RemoteConfig) -> Result<(), EngineError> {
             Failure::Lost(_) | Failure::Refused { .. } => foreign(),
         };
         let health = line.ask("healthz", None).await.map_err(plain)?;
-        let health: Value = serde_json::from_slice(&health).unwrap_or_default();
+        let health: Value = serde_json::from_slice(&health.body).unwrap_or_default();
         if !health["status"].is_string() {
             return Err(foreign());
         }

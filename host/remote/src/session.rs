@@ -167,7 +167,10 @@ impl Session {
     }
 
     async fn promise(&self, line: &Line, verb: &str, body: &Value) -> Result<String, Failure> {
-        let answer = line.ask(verb, Some(body)).await?;
+        let answer = match verb {
+            "forward" | "forward_backward" => line.pass(verb, body).await?,
+            _ => line.ask(verb, Some(body)).await?,
+        };
         let promise: Promise = line.read(verb, &answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
             return Err(line.wrong(verb, "the promise of another request"));
