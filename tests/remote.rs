@@ -207,6 +207,29 @@ fn rollouts_asked_for_together_are_as_many_and_the_same_each_time() {
 }
 
 #[test]
+fn no_more_connections_are_open_than_there_may_be() {
+    let (scratch, free, tight) =
+        (Scratch::new(), Server::start(Mean::SequenceMean), Server::start(Mean::SequenceMean));
+    trained(&scratch, &there(&free, "skyrl-jax"), "free");
+    trained(
+        &scratch,
+        &there(&tight, "skyrl-jax").replace("lora_rank", "connections = 2\nlora_rank"),
+        "tight",
+    );
+    assert_eq!(record(&scratch, "free"), record(&scratch, "tight"));
+    // Some are still being made when others come free, and one is for the sign of life; it asks for 36 at a time.
+    assert!(tight.lines() <= 5, "{}", tight.lines());
+
+    // Else the files of this machine would run out, as if the server were away.
+    scratch.write("run.toml", there(&free, "skyrl-jax"));
+    let limited = "ulimit -n 200; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_allot"), "train", "run.toml", "--dry-run"]);
+    let done = command.current_dir(scratch.path()).output().unwrap();
+    insta::assert_snapshot!(String::from_utf8_lossy(&done.stderr), @"");
+}
+
+#[test]
 fn a_dry_run_asks_the_server_and_makes_nothing() {
     let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
     scratch.write("run.toml", there(&server, "skyrl-jax"));
@@ -595,6 +618,7 @@ fn what_a_user_gets_wrong_is_told_before_anything_is_made() {
         one("skyrl-jax", "vllm"),
         one("use = \"tinker\"", "use = \"thinker\""),
         one("lora_rank = 4", "lora_rank = 0"),
+        one("lora_rank = 4", "connections = 0\nlora_rank = 4"),
         one("lora_rank = 4", "lora_rnak = 4"),
         one("rows = 64", "rows = 64\nlora = { rank = 4, alpha = 32 }"),
         one("rows = 64", "rows = 64\ndevice = \"cuda\""),

@@ -11,6 +11,7 @@ use allot_engine::core::{Core as _, Manner, Request, Sequence};
 use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::model::{Checkpoint, Precision, Shape, SpecialIds};
 use allot_engine::{OptimizerConfig, Sampling};
+use allot_report::statistics::percentile;
 use candle_core::Device;
 use serde::Serialize;
 
@@ -172,8 +173,5 @@ impl Outcome {
 }
 
 fn median(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    if n == 0 { f64::NAN } else { f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]) }
+    percentile(numbers, 0.5).unwrap_or(f64::NAN)
 }

@@ -12,10 +12,8 @@ use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Ceilings, Limits, Order, Run, Spent, Value};
-use allot_record::hex;
-use allot_sandbox::{Caps, Description};
+use allot_sandbox::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::meter::Measured;
 use crate::registry;
@@ -271,7 +269,7 @@ impl PolicyConfig {
             && looks_like_a_path(&self.source)
             && let Ok(bytes) = std::fs::read(&self.source)
         {
-            self.sha256 = Some(hex(&Sha256::digest(&bytes)));
+            self.sha256 = Some(sha256(&bytes));
         }
     }
 

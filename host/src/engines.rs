@@ -6,7 +6,7 @@ use std::path::Path;
 use allot_allocation::{Compute, Grant};
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
-use allot_remote::Remote;
+use allot_remote::{Remote, RemoteConfig};
 
 use crate::checkpoint::State;
 use crate::tokens::Tokens;
@@ -14,6 +14,35 @@ use crate::trouble::{Result, Trouble};
 
 /// Where a checkpoint has what a server keeps.
 const SERVER: &str = "server.json";
+
+/// Files that a run has open beside its connections to a server: its tables and its judges, with room to spare.
+#[cfg(unix)]
+const FILES: u64 = 56;
+
+/// Refuses more connections to a server than this process may have files open. Else the first ones past the limit
+/// would look like a server that is away.
+#[cfg(unix)]
+pub fn has_room(server: &RemoteConfig) -> Result<()> {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // A connection that is still being made when another one comes free is there beside it for a moment.
+    let (wanted, needed) = (server.connections, 2 * u64::from(server.connections) + FILES);
+    match most.filter(|most| *most < needed) {
+        None => Ok(()),
+        Some(most) => {
+            let what = format!(
+                "`engine.connections` is {wanted}, and this process may have {most} files open at a time"
+            );
+            let hint = format!("lower it, or let the process have more first: ulimit -n {needed}");
+            Err(Trouble::new(what).hint(hint))
+        }
+    }
+}
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+pub fn has_room(_: &RemoteConfig) -> Result<()> {
+    Ok(())
+}
 
 /// An engine of either kind.
 pub enum AnyEngine {

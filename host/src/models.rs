@@ -64,8 +64,7 @@ pub fn fingerprint(arena: &Arena, weights: &[f32]) -> String {
 
 /// The same of a server's model, whose weights nobody here sees: of its name.
 pub fn fingerprint_of_name(name: &str) -> String {
-    use sha2::{Digest as _, Sha256};
-    allot_record::hex(&Sha256::digest(format!("tinker {name}")))
+    allot_sandbox::sha256(format!("tinker {name}"))
 }
 
 /// A shipped model as files: in the user's cache, or else in a folder for temporary files.

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use allot_tasks::Problem;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
@@ -23,7 +24,7 @@ const HELD_OUT: &str = "held-out";
 /// The problems of a run.
 pub struct Problems {
     /// Those to train on, then those held out.
-    pub all: Vec<Problem>,
+    pub all: Rc<Vec<Problem>>,
     /// How many are trained on.
     pub train: usize,
     /// The tokens that ask each.
@@ -84,7 +85,7 @@ impl Problems {
             let trouble = Trouble::new("there are no problems to train on");
             return Err(trouble.hint("all that the config names are held out by it, too"));
         }
-        let mut loaded = Self { all: Vec::new(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
+        let mut loaded = Self { all: Rc::default(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
         loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
         loaded.train = loaded.all.len();
         for (name, problems) in sets {
@@ -134,7 +135,8 @@ impl Problems {
                 continue;
             }
             self.prompts.push(prompt);
-            self.all.push(problem);
+            // Nobody else has them yet.
+            Rc::make_mut(&mut self.all).push(problem);
         }
         if left_out > 0 {
             self.notes.push(format!(

@@ -14,13 +14,11 @@ mod reference;
 
 use std::path::Path;
 
-use allot_record::hex;
-use allot_sandbox::{LoadError, Sandbox};
+use allot_sandbox::{LoadError, Sandbox, sha256};
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use oci_client::{Reference as Image, RegistryOperation};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use wit_component::DecodedWasm;
 
 use crate::trouble::{Result, Trouble, count};
@@ -65,7 +63,7 @@ pub fn push(component: &[u8], address: &str) -> Result<Reference> {
     let mut manifest = OciImageManifest::build(std::slice::from_ref(&layer), &config, None);
     manifest.media_type = Some(OCI_IMAGE_MEDIA_TYPE.to_owned());
     let text = json!(manifest).to_string().into_bytes();
-    let reference = Reference::new(&registry, &name, hash(&text));
+    let reference = Reference::new(&registry, &name, sha256(&text));
     online(async || {
         let image = Image::with_tag(registry.clone(), name.clone(), tag.clone());
         let line = Line::open(&registry, image, RegistryOperation::Push).await?;
@@ -136,8 +134,4 @@ impl Layer {
         }
         Ok(Self { digest: digest.to_owned(), size })
     }
-}
-
-fn hash(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
 }

@@ -1,14 +1,12 @@
-//! The policies that ship with the program, and policies and their limits as a record has them. What ships is
-//! whatever lies in `policies/prebuilt`: no name of any policy is written here.
+//! The policies that ship with the program and what they were built from, and policies and their limits as a
+//! record has them. No name of any policy is written here.
 
 use std::time::Duration;
 
 use allot_record::{CapsStamp, PolicyStamp};
+pub use allot_sandbox::shipped::{component, names};
 use allot_sandbox::{Caps, Policy};
-use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
-
-static PREBUILT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../policies/prebuilt");
 
 /// What is written beside the components that ship: what they were built from, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,25 +28,9 @@ pub struct Entry {
     pub toolchain: String,
 }
 
-/// Names of the policies that ship.
-pub fn names() -> Vec<&'static str> {
-    let files = PREBUILT.files().map(include_dir::File::path);
-    let mut names: Vec<&str> = files
-        .filter(|p| p.extension().is_some_and(|e| e == "wasm"))
-        .filter_map(|p| p.file_stem()?.to_str())
-        .collect();
-    names.sort_unstable();
-    names
-}
-
-/// The component of a policy that ships.
-pub fn component(name: &str) -> Option<&'static [u8]> {
-    PREBUILT.get_file(format!("{name}.wasm")).map(include_dir::File::contents)
-}
-
 /// The manifest of what ships.
 pub fn manifest() -> Option<Manifest> {
-    serde_json::from_slice(PREBUILT.get_file("manifest.json")?.contents()).ok()
+    serde_json::from_slice(allot_sandbox::shipped::manifest()?).ok()
 }
 
 /// Limits as a record has them.

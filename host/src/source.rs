@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use allot_record::hex;
-use allot_sandbox::{Caps, LoadError, Policy, Sandbox};
-use sha2::{Digest as _, Sha256};
+use allot_sandbox::{Caps, LoadError, Policy, Sandbox, sha256};
 
 use crate::registry::{self, Reference};
 use crate::screen::Screen;
@@ -127,7 +125,7 @@ pub fn compiled(
 fn turn(bytes: &[u8]) -> Option<File> {
     let folder = cache("turns")?;
     std::fs::create_dir_all(&folder).ok()?;
-    let held = File::create(folder.join(hex(&Sha256::digest(bytes)))).ok()?;
+    let held = File::create(folder.join(sha256(bytes))).ok()?;
     held.lock().ok()?;
     Some(held)
 }

@@ -275,24 +275,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
 
     /// Writes a call down, and takes over the policy's new state.
     fn note(&mut self, view: &View, plan: &Plan, offered: Vec<Prompt>, granted: u64) -> Result<(), Stop> {
-        let asked = match &plan.action {
-            Action::Sample(order) => order.iter().map(|r| u64::from(r.count)).sum(),
-            Action::Train(_) => 0,
-        };
-        let state = (plan.state != self.state).then(|| allot_record::hex(&plan.state));
+        let call = Call::of(view, plan, &self.state, offered, granted);
         self.state.clone_from(&plan.state);
-        let call = Call {
-            step: view.step,
-            round: view.round,
-            seed: view.seed,
-            budget: view.budget,
-            offered,
-            counts: Call::counts(&view.pool, &view.groups),
-            plan: Plan { state: Vec::new(), ..plan.clone() },
-            state,
-            asked,
-            granted,
-        };
         Ok(self.record.write(&Line::Call(Box::new(call)))?)
     }
 

@@ -9,8 +9,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_record::{Line, Swap, hex};
-use allot_sandbox::Policy;
-use sha2::{Digest as _, Sha256};
+use allot_sandbox::{Policy, sha256};
 
 use crate::checkpoint::{Checkpoints, State};
 use crate::config;
@@ -34,7 +33,7 @@ pub struct Change {
 impl Change {
     /// A change of the config with this text. `policy` is the one that was named, if one was.
     pub fn of(text: &str, policy: Option<&str>) -> Self {
-        Self { before: hash(text.as_bytes()), named: policy.is_some() }
+        Self { before: sha256(text), named: policy.is_some() }
     }
 
     /// The hash of the config in force until now.
@@ -49,7 +48,7 @@ impl Change {
 
     /// Whether the config becomes another one by it.
     pub fn of_config(&self, text: &str) -> bool {
-        hash(text.as_bytes()) != self.before
+        sha256(text) != self.before
     }
 
     /// Whether anything becomes another by it: the config, or the component, which may be another one under
@@ -70,7 +69,7 @@ pub fn settle(run: &Path) -> Result<()> {
         Err(e) => return Err(Trouble::file("read", &next, &e)),
     };
     match Checkpoints::of(run, 1).latest()? {
-        Some(manifest) if manifest.config == hash(&text) => replace(run, manifest.steps),
+        Some(manifest) if manifest.config == sha256(&text) => replace(run, manifest.steps),
         _ => std::fs::remove_file(&next).map_err(|e| Trouble::file("remove", &next, &e)),
     }
 }
@@ -152,8 +151,4 @@ fn before(run: &Path, steps: u32, text: &[u8]) -> PathBuf {
         .map(|again| run.join(format!("until-step-{steps:06}{again}.toml")))
         .find(|path| std::fs::read(path).map_or(true, |kept| kept == text))
         .unwrap_or_else(|| run.join("until.toml"))
-}
-
-fn hash(text: &[u8]) -> String {
-    hex(&Sha256::digest(text))
 }

@@ -19,7 +19,7 @@ use crate::checkpoint::State;
 use crate::config::reward::RewardConfig;
 use crate::config::settings;
 use crate::config::train::TrainConfig;
-use crate::engines::AnyEngine;
+use crate::engines::{self, AnyEngine};
 use crate::evaluation::Evaluation;
 use crate::folder;
 use crate::meter::Meter;
@@ -84,7 +84,10 @@ impl<'a> Prepared<'a> {
         }
         // First of all: whatever else is wrong, without its device or its server there is no run.
         let device = config.model.device.open()?;
-        config.engine.server().map_or(Ok(()), greet)?;
+        if let Some(server) = config.engine.server() {
+            engines::has_room(server)?;
+            greet(server)?;
+        }
         let path = models::find(&config.model.source)?;
         let shape = models::shape(&path)?;
         let tokens = Tokens::read(&path)?;
@@ -188,7 +191,7 @@ impl<'a> Prepared<'a> {
             }
         };
 
-        let all = Rc::new(self.problems.all.clone());
+        let all = Rc::clone(&self.problems.all);
         let longest = config.rollout.max_tokens;
         let reward = Graded::new(Rc::clone(&self.tokens), Rc::clone(&all), config.reward.clone(), longest);
         let sets = self.problems.sets.clone();

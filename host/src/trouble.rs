@@ -7,6 +7,7 @@ use std::path::Path;
 use allot_engine::EngineError;
 use allot_engine::model::ModelError;
 use allot_record::RecordError;
+pub use allot_sandbox::names::{did_you_mean, listed, nearest};
 
 /// The result of whatever can end a command.
 pub type Result<T> = std::result::Result<T, Trouble>;
@@ -85,29 +86,9 @@ impl From<RecordError> for Trouble {
     }
 }
 
-/// The name nearest to one that is unknown, if any is near.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known.into_iter().map(|k| (strsim::jaro_winkler(name, k), k));
-    scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
-}
-
-/// A hint that names the nearest known name, or all of them.
-pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    match nearest(name, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known are {}", listed(known)),
-    }
-}
-
 /// A number of things.
 pub fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
-
-/// Names in a row, each in backticks.
-pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let all: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
-    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 /// The signals that a policy wants or a run has.

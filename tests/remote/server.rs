@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -77,6 +77,9 @@ pub struct Server {
 struct Shared {
     world: Mutex<World>,
     closed: AtomicBool,
+    /// Lines that are open, and the most that were.
+    open: AtomicUsize,
+    most: AtomicUsize,
 }
 
 /// All that it knows. Only what was saved outlives it.
@@ -157,7 +160,12 @@ impl Server {
             tricks: Vec::new(),
             removed: 0,
         };
-        let shared = Arc::new(Shared { world: Mutex::new(world), closed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            world: Mutex::new(world),
+            closed: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        });
         let inside = shared.clone();
         let door = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -165,7 +173,12 @@ impl Server {
                     return;
                 }
                 let inside = inside.clone();
-                std::thread::spawn(move || inside.serve(stream));
+                let open = inside.open.fetch_add(1, Ordering::SeqCst) + 1;
+                inside.most.fetch_max(open, Ordering::SeqCst);
+                std::thread::spawn(move || {
+                    inside.serve(stream);
+                    inside.open.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         Self { url: format!("http://{address}"), shared, address, door: Some(door) }
@@ -203,6 +216,11 @@ impl Server {
     /// How often a verb was spoken since [`Server::play`].
     pub fn asked(&self, verb: &str) -> usize {
         self.shared.world.lock().unwrap().asked.get(verb).copied().unwrap_or(0)
+    }
+
+    /// The most lines that were open at a time.
+    pub fn lines(&self) -> usize {
+        self.shared.most.load(Ordering::SeqCst)
     }
 
     /// States that are kept, and how many were removed.

@@ -86,6 +86,10 @@ impl Pool {
     /// Puts prompts on offer until there are enough, or until the next one is on offer or waiting
     /// already: a prompt is in line once, so the data set can't be read round and round.
     pub fn top_up(&mut self, shelf: &Shelf) {
+        self.fresh = 0;
+        if self.offered.len() >= self.size as usize {
+            return;
+        }
         let before = self.offered.len();
         let mut on_offer: HashSet<PromptId> = self.offered.iter().map(|p| p.id).collect();
         let mut waiting: HashSet<PromptId> = self.deferred.iter().map(|(id, _)| *id).collect();

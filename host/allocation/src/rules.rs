@@ -284,7 +284,14 @@ pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(
 }
 
 fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
-    let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).collect();
+    let requests = match &plan.action {
+        Action::Sample(requests) => &requests[..],
+        Action::Train(_) => &[],
+    };
+    // Of the pool no more than the plan names: it may be a million prompts.
+    let named: HashSet<PromptId> =
+        requests.iter().map(|r| r.prompt).chain(plan.skip.iter().chain(&plan.evict).copied()).collect();
+    let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).filter(|p| named.contains(p)).collect();
     let on_hand: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
 
     check_memory(plan, bounds)?;

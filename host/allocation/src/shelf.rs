@@ -256,13 +256,15 @@ impl Shelf {
     /// is legal. `updated` tells whether the model changed, by which rollouts age.
     pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
         let mut settled = Settled::default();
-        let mut picked: HashMap<PromptId, HashSet<usize>> = HashMap::new();
+        let mut picked: HashMap<PromptId, Vec<bool>> = HashMap::new();
         for pick in &batch.picks {
             let Some(place) = self.places.get(&pick.prompt) else { continue };
             let held = &self.held[*place];
             let positions = pick.positions(held.ids.len());
             settled.trained.extend(positions.iter().map(|i| held.ids[*i]));
-            picked.insert(pick.prompt, positions.into_iter().collect());
+            let mut used = vec![false; held.ids.len()];
+            positions.into_iter().for_each(|i| used[i] = true);
+            picked.insert(pick.prompt, used);
         }
         let hold: HashSet<PromptId> = batch.hold.iter().copied().collect();
 
@@ -279,7 +281,7 @@ impl Shelf {
             }
             let keep: Vec<bool> = (0..held.ids.len())
                 .map(|i| {
-                    if used.contains(&i) {
+                    if used.get(i) == Some(&true) {
                         return false;
                     }
                     if !hold.contains(&prompt) {

@@ -8,6 +8,7 @@ mod decoder;
 mod gguf;
 mod loss;
 mod optimizer;
+pub(crate) mod safetensors;
 mod shape;
 
 use std::path::{Path, PathBuf};
@@ -133,17 +134,25 @@ impl ModelError {
         }
     }
 
-    /// A file that could not be read or written.
+    /// A file that could not be read.
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
-        let reason = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
-            _ => error.to_string(),
-        };
-        Self::File { path: path.to_owned(), reason }
+        Self::File { path: path.to_owned(), reason: reason(error) }
+    }
+
+    /// A file or folder that could not be written.
+    pub(crate) fn write(path: &Path, error: &std::io::Error) -> Self {
+        Self::Write { path: path.to_owned(), reason: reason(error) }
     }
 
     /// The same, said with the file that it is about.
     fn within(self, path: &Path) -> Self {
         Self::In { path: path.to_owned(), error: Box::new(self) }
+    }
+}
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        _ => error.to_string(),
     }
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Plan, Run, Value, View};
 use allot_record::{CapsStamp, PolicyStamp};
+use allot_sandbox::names::did_you_mean;
 use allot_sandbox::{Caps, Cost, Description, Level, Line, Sandbox, Setting};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pythonize::{depythonize, pythonize};
 use serde::Deserialize;
 
-use crate::shipped::{bytes, did_you_mean};
+use crate::shipped::bytes;
 use crate::trouble::{Result, Trouble};
 
 /// A policy: the name of one that ships, or the path of a component.
@@ -240,10 +241,10 @@ fn in_force(
     given: &BTreeMap<String, serde_json::Value>,
 ) -> Result<Vec<(String, Value)>> {
     let policy = &description.name;
-    let names: Vec<&str> = description.settings.iter().map(|s| s.name.as_str()).collect();
-    if let Some(unknown) = given.keys().find(|k| !names.contains(&k.as_str())) {
+    let names = description.settings.iter().map(|s| s.name.as_str());
+    if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
         let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
-        return Err(trouble.hint(did_you_mean(unknown, &names)));
+        return Err(trouble.hint(did_you_mean(unknown, names)));
     }
     let value = |setting: &Setting| match given.get(&setting.name) {
         None => Ok(setting.default.clone()),

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Limits, Order, Run, Value};
+use allot_allocation::{Ceilings, Limits, Order, Run, Value};
+use allot_record::{Head, hex};
 use serde::Deserialize;
 
+use crate::policy::Loaded;
 use crate::trouble::{Result, Trouble};
 
 /// A run to be made. The names are those of a config.
@@ -103,5 +105,28 @@ impl Setup {
             run_tokens: self.budget.tokens,
             longest: self.longest,
         }
+    }
+
+    /// The first line of the record of a run under a policy, whose first state this is.
+    pub fn head(&self, policy: &Loaded, run: Run, state: &[u8]) -> Box<Head> {
+        Box::new(Head {
+            format: allot_record::FORMAT,
+            allot: env!("CARGO_PKG_VERSION").to_owned(),
+            name: self.name.clone(),
+            policy: policy.stamp(),
+            engine: self.engine.clone(),
+            signals: policy.policy.description().signals.clone(),
+            seed: self.seed,
+            order: self.order,
+            run,
+            limits: self.limits(),
+            ceilings: Ceilings::default(),
+            caps: policy.caps(),
+            state: hex(state),
+            accuracy: None,
+            scores: Vec::new(),
+            training: self.training.clone(),
+            world: None,
+        })
     }
 }

@@ -4,7 +4,8 @@
 //! that is repeated gives the same bytes.
 
 use allot_allocation::{
-    Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent, Value,
+    Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
+    Value, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -312,6 +313,34 @@ impl Sampled {
 }
 
 impl Call {
+    /// A call and its plan, before which the policy remembered `before`. `offered` are the prompts that came on
+    /// offer since the last call, `granted` the rollouts that the budget allowed.
+    pub fn of(view: &View, plan: &Plan, before: &[u8], offered: Vec<Prompt>, granted: u64) -> Self {
+        let asked = match &plan.action {
+            Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
+            Action::Train(_) => 0,
+        };
+        let Plan { action, skip, evict, state, metrics } = plan;
+        Self {
+            step: view.step,
+            round: view.round,
+            seed: view.seed,
+            budget: view.budget,
+            offered,
+            counts: Self::counts(&view.pool, &view.groups),
+            plan: Plan {
+                action: action.clone(),
+                skip: skip.clone(),
+                evict: evict.clone(),
+                state: Vec::new(),
+                metrics: metrics.clone(),
+            },
+            state: (state != before).then(|| hex(state)),
+            asked,
+            granted,
+        }
+    }
+
     /// The counts of a view.
     pub fn counts(pool: &[Prompt], groups: &[Group]) -> [u64; 3] {
         [pool.len() as u64, groups.len() as u64, groups.iter().map(|g| g.len() as u64).sum()]

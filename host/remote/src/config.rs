@@ -27,6 +27,10 @@ pub struct RemoteConfig {
     /// first one's, and what a rollout says depends on how many were asked for beside it.
     #[serde(default = "one")]
     pub samples_per_request: u32,
+    /// Exchanges with it at a time, at most. Each takes a connection, or two for a moment, and a connection takes an
+    /// open file here and on the server.
+    #[serde(default = "connections")]
+    pub connections: u32,
     /// The longest that one exchange may take.
     #[serde(default = "request_seconds")]
     pub request_seconds: f64,
@@ -44,6 +48,11 @@ fn rank() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+/// So many that nobody has to let a process have more files open than it may: on macOS that is 256, on Linux 1024.
+fn connections() -> u32 {
+    100
 }
 
 fn request_seconds() -> f64 {
@@ -80,8 +89,12 @@ impl RemoteConfig {
         if self.base_model.is_empty() {
             return told("base_model", &"empty", "it is the server's name for the model");
         }
-        for (key, value) in [("lora_rank", self.lora_rank), ("samples_per_request", self.samples_per_request)]
-        {
+        let counts = [
+            ("lora_rank", self.lora_rank),
+            ("samples_per_request", self.samples_per_request),
+            ("connections", self.connections),
+        ];
+        for (key, value) in counts {
             if value == 0 {
                 return told(key, &value, "it is at least 1");
             }

@@ -20,7 +20,8 @@ impl Heart {
     pub(crate) fn of(line: &Line, session: &str) -> Self {
         let (stop, stopped) = channel();
         let every = EVERY.min(line.config().patience() / 30);
-        let (line, body) = (line.again(), json!({ "session_id": session, "type": "session_heartbeat" }));
+        let (line, body) =
+            (line.again(), json!({ "session_id": session, "type": "session_heartbeat" }).to_string());
         std::thread::spawn(move || {
             let Ok(line) = line else { return };
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {

@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::config::{RemoteConfig, is_loopback};
 use crate::protobuf;
@@ -31,6 +32,8 @@ pub(crate) struct Line {
     config: RemoteConfig,
     key: Option<Key>,
     patience: Duration,
+    /// As many as there may be exchanges at a time. Who comes first is served first.
+    turns: Semaphore,
     notice: fn(&str),
     /// Whether it was said that the server is away: once, however many requests wait for it.
     away: Cell<bool>,
@@ -65,7 +68,7 @@ pub(crate) enum Failure {
 /// What is said in one exchange.
 #[derive(Clone, Copy)]
 pub(crate) enum Said<'a> {
-    Json(&'a Value),
+    Json(&'a str),
     Protobuf(&'a [u8]),
 }
 
@@ -89,6 +92,7 @@ impl Line {
             .user_agent(concat!("allot/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs_f64(config.request_seconds.min(10.0)))
             .timeout(Duration::from_secs_f64(config.request_seconds))
+            .pool_max_idle_per_host(config.connections as usize)
             // A key is for one server, wherever that one points.
             .redirect(reqwest::redirect::Policy::none());
         let near = Url::parse(&config.url).is_ok_and(|url| is_loopback(&url));
@@ -103,6 +107,7 @@ impl Line {
             config: config.clone(),
             key,
             patience: config.patience(),
+            turns: Semaphore::new(config.connections as usize),
             notice,
             away: Cell::new(false),
             newer: Cell::new(false),
@@ -127,7 +132,7 @@ impl Line {
         let url = format!("{}/api/v1/{verb}", self.config.url.trim_end_matches('/'));
         let mut request = match said {
             Some(Said::Json(body)) => {
-                self.client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_string())
+                self.client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
             }
             Some(Said::Protobuf(body)) => {
                 self.client.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
@@ -161,7 +166,7 @@ impl Line {
     }
 
     /// Asks until there is an answer that says something, or patience is at its end.
-    pub(crate) async fn ask(&self, verb: &str, body: Option<&Value>) -> Result<Heard, Failure> {
+    pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<Heard, Failure> {
         self.say(verb, body.map(Said::Json)).await
     }
 
@@ -169,7 +174,8 @@ impl Line {
     /// way, in which both are one request as protobuf.
     pub(crate) async fn pass(&self, verb: &str, body: &Value) -> Result<Heard, Failure> {
         if !self.newer.get() {
-            match self.ask(verb, Some(body)).await {
+            let text = body.to_string();
+            match self.ask(verb, Some(&text)).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
                 // What a server says that has no such request at all, and not that it lost the model.
                 Err(Failure::Lost(detail)) if verb == "forward" && detail == "Not Found" => {}
@@ -182,10 +188,15 @@ impl Line {
     }
 
     async fn say(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, Failure> {
-        let (began, mut pauses) = (Instant::now(), self.pauses());
+        let (mut began, mut pauses) = (None, self.pauses());
         let url = &self.config.url;
         loop {
-            let why = match self.once(verb, said).await {
+            let turn = self.turns.acquire().await;
+            // Waiting for a turn is no fault of the server's.
+            let began = *began.get_or_insert_with(Instant::now);
+            let heard = self.once(verb, said).await;
+            drop(turn);
+            let why = match heard {
                 Ok(heard) if heard.body.len() > LONGEST_ANSWER => {
                     return Err(self.wrong(verb, "more than a gigabyte"));
                 }
@@ -227,7 +238,7 @@ impl Line {
     /// Waits for what was promised.
     pub(crate) async fn fetch<T: DeserializeOwned>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
-        let body = json!({ "request_id": promise });
+        let body = json!({ "request_id": promise }).to_string();
         loop {
             let answer = match self.ask("retrieve_future", Some(&body)).await {
                 Ok(answer) => answer,

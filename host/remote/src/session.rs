@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::heart::Heart;
-use crate::line::{Failure, Line, told};
+use crate::line::{Failure, Heard, Line, told};
 
 /// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
 const PROTOCOL: &str = "0.24.0";
@@ -24,7 +24,7 @@ pub(crate) struct Session {
     next: Cell<u64>,
     /// The number of the next sampler or rollout: requests that change nothing.
     other: Cell<u64>,
-    /// Promises that were given, each for one request.
+    /// Promises that were given since the sampler was made, each for one request.
     promises: RefCell<HashSet<String>>,
     /// The sampler, and the version that it is of.
     sampler: RefCell<Option<(u32, String)>>,
@@ -95,10 +95,11 @@ impl Session {
             "user_metadata": null,
             "sdk_version": PROTOCOL,
         });
-        let answer = line.ask("create_session", Some(&body)).await.map_err(|failure| match failure {
-            Failure::Lost(_) => line.wrong("create_session", "404, as if it did not know it"),
-            failure => failure,
-        })?;
+        let answer =
+            line.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
+                Failure::Lost(_) => line.wrong("create_session", "404, as if it did not know it"),
+                failure => failure,
+            })?;
         let said: Value = line.read("create_session", &answer)?;
         if let Some(error) = said["error_message"].as_str() {
             let what = format!("the server at {} wants no session with allot: {error}", config.url);
@@ -162,16 +163,22 @@ impl Session {
 
     /// Asks for something, and waits for it.
     async fn done<T: DeserializeOwned>(&self, line: &Line, verb: &str, body: &Value) -> Result<T, Failure> {
-        let promise = self.promise(line, verb, body).await?;
+        let answer = match verb {
+            "forward" | "forward_backward" => line.pass(verb, body).await?,
+            _ => line.ask(verb, Some(&body.to_string())).await?,
+        };
+        let promise = self.promised(line, verb, &answer)?;
         line.fetch(verb, &promise).await
     }
 
-    async fn promise(&self, line: &Line, verb: &str, body: &Value) -> Result<String, Failure> {
-        let answer = match verb {
-            "forward" | "forward_backward" => line.pass(verb, body).await?,
-            _ => line.ask(verb, Some(body)).await?,
-        };
-        let promise: Promise = line.read(verb, &answer)?;
+    async fn promise(&self, line: &Line, verb: &str, body: &str) -> Result<String, Failure> {
+        let answer = line.ask(verb, Some(body)).await?;
+        self.promised(line, verb, &answer)
+    }
+
+    /// The name of what an answer promises.
+    fn promised(&self, line: &Line, verb: &str, answer: &Heard) -> Result<String, Failure> {
+        let promise: Promise = line.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
             return Err(line.wrong(verb, "the promise of another request"));
         }
@@ -217,6 +224,8 @@ impl Session {
         {
             return Ok(id.clone());
         }
+        // Those of an earlier version were all kept. A run makes millions.
+        self.promises.borrow_mut().clear();
         let mut tries = 0;
         let made: Sampler = loop {
             let body = json!({
@@ -239,7 +248,7 @@ impl Session {
                     "sampling_session_seq_id": self.other.replace(self.other.get() + 1),
                     "model_path": path,
                 });
-                let answer = line.ask("create_sampling_session", Some(&body)).await?;
+                let answer = line.ask("create_sampling_session", Some(&body.to_string())).await?;
                 line.read::<SamplingSession>("create_sampling_session", &answer)?.sampling_session_id
             }
             (None, None) => {
@@ -264,6 +273,11 @@ impl Session {
         body["type"] = json!("sample");
         body["sampling_session_id"] = json!(sampler);
         body["seq_id"] = json!(self.other.replace(self.other.get() + 1));
-        self.done(line, "asample", &body).await
+        // Thousands of these wait for their turn at a time, and a token takes less room as text than as a value.
+        let text = body.to_string();
+        drop(body);
+        let promise = self.promise(line, "asample", &text).await?;
+        drop(text);
+        line.fetch("asample", &promise).await
     }
 }

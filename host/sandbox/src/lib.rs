@@ -4,20 +4,22 @@
 //! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
 //! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
 //! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
-//! kept.
+//! kept. The components that ship are inside of it.
 
 mod fault;
 mod look;
+pub mod names;
 mod policy;
 mod quiet;
 mod room;
 mod sandbox;
+pub mod shipped;
 mod v0_1;
 
 pub use fault::{Fault, LoadError};
 pub use policy::{Cost, Description, Policy, Setting};
 pub use room::{Caps, Level, Line};
-pub use sandbox::Sandbox;
+pub use sandbox::{Sandbox, sha256};
 
 /// The contract's package, without its version.
 pub const CONTRACT: &str = "rollout:allocation";

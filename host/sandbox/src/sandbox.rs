@@ -74,7 +74,7 @@ impl Sandbox {
     /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
     /// demands one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
-        let found = hash(bytes);
+        let found = self::sha256(bytes);
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
@@ -104,8 +104,8 @@ impl Sandbox {
     }
 }
 
-/// A file's sha256, in hexadecimal.
-pub(crate) fn hash(bytes: &[u8]) -> String {
+/// The sha256 of bytes, in hexadecimal.
+pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         use std::fmt::Write as _;
         let _ = write!(text, "{byte:02x}");

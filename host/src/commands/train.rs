@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
+use allot_sandbox::sha256;
 use clap::Args;
-use sha2::{Digest as _, Sha256};
 
 use super::Verdict;
 use crate::checkpoint;
@@ -22,7 +22,7 @@ use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
 use crate::{folder, interrupt, resume, shadow, source, swap};
-use allot_record::{Line, Record, hex};
+use allot_record::{Line, Record};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -138,7 +138,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         folder
     };
     let _held = if held.is_some() { held } else { folder::lock(&folder)? };
-    let place = Place { folder: &folder, config: hex(&Sha256::digest(&text)), model: fingerprint };
+    let place = Place { folder: &folder, config: sha256(&text), model: fingerprint };
     go(command, &prepared, (world, evaluation), (&place, change.as_ref()), (stop, screen))
 }
 

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use allot_sandbox::sha256;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::Task;
 use crate::trouble::{Result, Trouble};
@@ -50,7 +50,7 @@ impl Submission {
             }
         };
         let seen = (&folder, SystemTime::now(), std::process::id());
-        let name = format!("allot-{}", &allot_record::hex(&Sha256::digest(format!("{seen:?}")))[..10]);
+        let name = format!("allot-{}", &sha256(format!("{seen:?}"))[..10]);
         let made = Self { folder, name, runs: tasks.iter().map(|task| task.run).collect() };
         made.write("task.sh", &made.script(tasks)?)?;
         let note = Note { executor: executor.to_owned(), name: made.name.clone(), runs: made.runs.clone() };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::hash;
+use allot_sandbox::sha256;
 
 fn place(cache: &Path, digest: &str) -> PathBuf {
     cache.join("sha256").join(digest)
@@ -13,7 +13,7 @@ fn place(cache: &Path, digest: &str) -> PathBuf {
 pub(super) fn kept(cache: Option<&Path>, digest: &str) -> Option<Vec<u8>> {
     let path = place(cache?, digest);
     let bytes = std::fs::read(&path).ok()?;
-    if hash(&bytes) == digest {
+    if sha256(&bytes) == digest {
         return Some(bytes);
     }
     let _ = std::fs::remove_file(path);
@@ -24,7 +24,7 @@ pub(super) fn kept(cache: Option<&Path>, digest: &str) -> Option<Vec<u8>> {
 pub(super) fn keep(cache: Option<&Path>, bytes: &[u8]) {
     static ASIDE: AtomicU64 = AtomicU64::new(0);
     let Some(cache) = cache else { return };
-    let path = place(cache, &hash(bytes));
+    let path = place(cache, &sha256(bytes));
     let ours = format!(".{}.{}", std::process::id(), ASIDE.fetch_add(1, Ordering::Relaxed));
     let aside = path.with_file_name(ours);
     let _ = std::fs::create_dir_all(cache.join("sha256"))

@@ -3,6 +3,7 @@
 use std::io::{Cursor, Error as IoError, ErrorKind};
 use std::time::Duration;
 
+use allot_sandbox::sha256;
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::{
@@ -13,9 +14,9 @@ use oci_client::secrets::RegistryAuth;
 use oci_client::{Reference as Image, RegistryOperation};
 use rustls::crypto::{CryptoProvider, ring};
 
+use super::Layer;
 use super::login::Login;
 use super::reference::{self, Reference};
-use super::{Layer, hash};
 use crate::trouble::{Result, Trouble};
 
 /// How long a registry may take to be reached, and then to say nothing.
@@ -100,7 +101,7 @@ impl<'a> Line<'a> {
     }
 
     fn verified(&self, bytes: Vec<u8>, digest: &str) -> Result<Vec<u8>> {
-        if hash(&bytes) == digest { Ok(bytes) } else { Err(self.other(digest)) }
+        if sha256(&bytes) == digest { Ok(bytes) } else { Err(self.other(digest)) }
     }
 
     fn other(&self, digest: &str) -> Trouble {

@@ -7,10 +7,9 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use candle_core::{Device, Tensor, Var};
-use serde_json::json;
 
 use super::{Cpu, Moments};
-use crate::model::{Checkpoint, ModelError};
+use crate::model::{Checkpoint, ModelError, Precision, safetensors};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 /// As PEFT lays them out.
@@ -38,11 +37,11 @@ impl Cpu {
                 all.insert(name.to_owned(), Tensor::from_slice(numbers, shape, &Device::Cpu)?);
             }
             let adapter = folder.join(ADAPTER);
-            std::fs::create_dir_all(&adapter).map_err(|e| ModelError::file(&adapter, &e))?;
+            std::fs::create_dir_all(&adapter).map_err(|e| ModelError::write(&adapter, &e))?;
             write(&folder.join(ADAPTERS), all)?;
             let config = folder.join(ADAPTER_CONFIG);
             let text = format!("{:#}\n", adapters.peft());
-            std::fs::write(&config, text).map_err(|e| ModelError::file(&config, &e))?;
+            std::fs::write(&config, text).map_err(|e| ModelError::write(&config, &e))?;
         }
         Ok(())
     }
@@ -83,22 +82,13 @@ impl Cpu {
 /// up again by another core.
 pub(crate) fn write_moments(folder: &Path, moments: &Moments) -> Result<(), ModelError> {
     let path = folder.join(OPTIMIZER);
-    let failed = |e: std::io::Error| ModelError::Write { path: path.clone(), reason: e.to_string() };
+    let failed = |e: std::io::Error| ModelError::write(&path, &e);
     let all = [("means", &moments.means), ("squares", &moments.squares)];
-    let mut header = serde_json::Map::new();
-    let mut end = 0;
-    for (name, numbers) in all {
-        let start = end;
-        end += size_of_val(&numbers[..]);
-        let entry = json!({"dtype": "F32", "shape": [numbers.len()], "data_offsets": [start, end]});
-        header.insert(name.to_owned(), entry);
-    }
-    let mut header = serde_json::Value::Object(header).to_string();
-    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    let head =
+        safetensors::head(None, Precision::F32, all.map(|(name, numbers)| (name, vec![numbers.len()])));
     // In the safetensors format, straight from where they are: a copy would be twice the model.
     let mut file = BufWriter::with_capacity(1 << 16, File::create(&path).map_err(failed)?);
-    file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
-    file.write_all(header.as_bytes()).map_err(failed)?;
+    file.write_all(&head).map_err(failed)?;
     for number in all.into_iter().flat_map(|(_, numbers)| numbers) {
         file.write_all(&number.to_le_bytes()).map_err(failed)?;
     }

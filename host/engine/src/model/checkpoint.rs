@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use candle_core::safetensors::SliceSafetensors;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::{Gguf, ModelError, Shape, SpecialIds};
+use super::{Gguf, ModelError, Shape, SpecialIds, safetensors};
 
 /// A model's weights, as variables that can be trained, by their names in the checkpoint.
 #[derive(Debug)]
@@ -124,7 +123,7 @@ impl Checkpoint {
         precision: Precision,
         special: &SpecialIds,
     ) -> Result<(), ModelError> {
-        std::fs::create_dir_all(folder).map_err(|e| ModelError::file(folder, &e))?;
+        std::fs::create_dir_all(folder).map_err(|e| ModelError::write(folder, &e))?;
         if has(folder, |_| true) {
             return Err(ModelError::Foreign {
                 path: folder.to_owned(),
@@ -134,38 +133,22 @@ impl Checkpoint {
         }
         let config = folder.join("config.json");
         let text = format!("{:#}\n", self.shape.config(precision, special));
-        std::fs::write(&config, text).map_err(|e| ModelError::file(&config, &e))?;
+        std::fs::write(&config, text).map_err(|e| ModelError::write(&config, &e))?;
         self.write(&folder.join("model.safetensors"), precision)
     }
 
-    /// The safetensors format: the header's length, the header, then all numbers in the header's order.
+    /// In the safetensors format.
     fn write(&self, path: &Path, precision: Precision) -> Result<(), ModelError> {
-        let (kind, dtype) = match precision {
-            Precision::F32 => ("F32", precision.dtype()),
-            Precision::Bf16 => ("BF16", precision.dtype()),
-        };
-        let mut header = Map::new();
-        // transformers refuses a file that does not say whose layout it is in.
-        header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
-        let mut end = 0;
-        for (name, var) in &self.weights {
-            let start = end;
-            end += var.elem_count() * dtype.size_in_bytes();
-            let entry = json!({"dtype": kind, "shape": var.dims(), "data_offsets": [start, end]});
-            header.insert(name.clone(), entry);
-        }
-        let mut header = Value::Object(header).to_string();
-        header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
-
-        let failed = |e: std::io::Error| ModelError::file(path, &e);
+        let tensors = self.weights.iter().map(|(name, var)| (name.as_str(), var.dims().to_vec()));
+        let head = safetensors::head(Some("pt"), precision, tensors);
+        let failed = |e: std::io::Error| ModelError::write(path, &e);
         let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-        file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
-        file.write_all(header.as_bytes()).map_err(failed)?;
+        file.write_all(&head).map_err(failed)?;
         for var in self.weights.values() {
             var.as_detached_tensor()
-                .to_dtype(dtype)?
+                .to_dtype(precision.dtype())?
                 .write_bytes(&mut file)
-                .map_err(|e| ModelError::File { path: path.to_owned(), reason: first_line(&e) })?;
+                .map_err(|e| ModelError::Write { path: path.to_owned(), reason: first_line(&e) })?;
         }
         file.flush().map_err(failed)
     }

@@ -1,0 +1,233 @@
+//! The parts of a step, each with a clock of its own: what a step does with pool, shelf and books is done once
+//! more beside it, on twins of them. That the twins do the same is held by comparing every view.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use allot::step::{Decide, Learned, Watch, World};
+use allot::trouble::Result;
+use allot_allocation::advantage::{self, Scale};
+use allot_allocation::rules::{self, Bounds};
+use allot_allocation::{
+    Action, Batch, Books, Outcome, Plan, Pool, RolloutId, Run, Settled, Shelf, View, seed,
+};
+use allot_engine::Sample;
+use allot_record::{Call, Line, Rollouts, Sampled};
+use allot_sandbox::{Fault, Line as LogLine, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::fake::{EveryThird, Fake};
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// The pool: topped up, prompts taken off, visits remembered.
+    Pool,
+    /// The view put together.
+    View,
+    /// The view copied into a guest that does nothing.
+    Copied,
+    /// The rest of the policy's call: its own reading, deciding and answering.
+    Own,
+    /// The plan checked.
+    Rules,
+    /// Granting and charging.
+    Books,
+    /// Rollouts put on the shelf, and settled.
+    Shelf,
+    /// Rewards into advantages.
+    Advantages,
+    /// The record's lines made.
+    Lines,
+}
+
+impl Part {
+    pub const ALL: [Self; 9] = [
+        Self::Pool,
+        Self::View,
+        Self::Copied,
+        Self::Own,
+        Self::Rules,
+        Self::Books,
+        Self::Shelf,
+        Self::Advantages,
+        Self::Lines,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::View => "view",
+            Self::Copied => "copied",
+            Self::Own => "own",
+            Self::Rules => "rules",
+            Self::Books => "books",
+            Self::Shelf => "shelf",
+            Self::Advantages => "advant.",
+            Self::Lines => "lines",
+        }
+    }
+}
+
+/// What a world has of its own, once more.
+pub struct Twin {
+    pool: Pool,
+    shelf: Shelf,
+    books: Books,
+    scale: Scale,
+    seed: u64,
+    steps: u32,
+    max_age: u32,
+    batch: Batch,
+    seconds: [f64; Part::ALL.len()],
+}
+
+impl Twin {
+    pub fn of<P>(world: &World<Fake, EveryThird, P>, max_age: u32) -> Self {
+        Self {
+            pool: world.pool.clone(),
+            shelf: world.shelf.clone(),
+            books: Books::new(world.books.limits()),
+            scale: world.scale,
+            seed: world.seed,
+            steps: world.steps,
+            max_age,
+            batch: Batch::default(),
+            seconds: [0.0; Part::ALL.len()],
+        }
+    }
+
+    /// Seconds of a part.
+    pub fn seconds(&self, part: Part) -> f64 {
+        self.seconds[part as usize]
+    }
+
+    /// Begins to count anew.
+    pub fn forget(&mut self) {
+        self.seconds.fill(0.0);
+    }
+
+    fn timed<T>(&mut self, part: Part, work: impl FnOnce(&mut Self) -> T) -> T {
+        let began = clock::thread();
+        let done = work(self);
+        self.seconds[part as usize] += clock::thread() - began;
+        done
+    }
+
+    /// The view of a round, made here.
+    fn view(&mut self, round: u32) -> View {
+        if round == 0 {
+            self.books.open_step();
+            self.shelf.open_step();
+        }
+        self.timed(Part::Pool, |twin| twin.pool.top_up(&twin.shelf));
+        self.timed(Part::View, |twin| View {
+            step: twin.steps,
+            round,
+            seed: seed::policy(twin.seed, twin.steps, round),
+            budget: twin.books.budget(),
+            pool: twin.pool.offered().to_vec(),
+            groups: twin.shelf.groups(),
+        })
+    }
+
+    /// What a plan does until the engine is asked.
+    fn planned(&mut self, state: &[u8], view: &View, plan: &Plan) {
+        self.timed(Part::Rules, |_| rules::check("", view, plan, Bounds::default())).unwrap();
+        let offered = self.pool.newly_offered().to_vec();
+        self.timed(Part::Pool, |twin| {
+            twin.pool.evict(&plan.evict);
+            twin.pool.take(plan.skip.iter().copied());
+        });
+        let granted = match &plan.action {
+            Action::Sample(order) => {
+                let grant = self.timed(Part::Books, |twin| {
+                    twin.books.grant(order, |prompt| twin.shelf.next_position(prompt))
+                });
+                self.timed(Part::Pool, |twin| twin.pool.take(grant.lines().iter().map(|l| l.prompt)));
+                grant.rollouts()
+            }
+            Action::Train(batch) => {
+                self.timed(Part::Advantages, |twin| {
+                    let groups: std::collections::HashMap<_, _> =
+                        view.groups.iter().map(|g| (g.prompt, g)).collect();
+                    for pick in &batch.picks {
+                        std::hint::black_box(advantage::of_pick(pick, groups[&pick.prompt], twin.scale));
+                    }
+                });
+                self.batch.clone_from(batch);
+                0
+            }
+        };
+        self.timed(Part::Lines, |_| {
+            line(&Line::Call(Box::new(Call::of(view, plan, state, offered, granted))));
+        });
+    }
+}
+
+fn line(line: &Line) {
+    std::hint::black_box(serde_json::to_vec(line).unwrap());
+}
+
+/// A policy that is asked, and a twin that does what the step around it does.
+pub struct Watching<'a> {
+    pub policy: &'a Policy,
+    pub idle: &'a Policy,
+    pub twin: Rc<RefCell<Twin>>,
+}
+
+impl Decide for Watching<'_> {
+    fn name(&self) -> &str {
+        &self.policy.description().name
+    }
+
+    fn decide(
+        &mut self,
+        run: &Run,
+        state: &[u8],
+        view: &View,
+    ) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
+        let mut twin = self.twin.borrow_mut();
+        assert_eq!(twin.view(view.round), *view, "the twin sees another view");
+        let began = clock::thread();
+        let bare = Run { settings: Vec::new(), ..run.clone() };
+        self.idle.decide(&bare, &[], view)?;
+        let copied = clock::thread() - began;
+        let began = clock::thread();
+        let (plan, _) = self.policy.decide(run, state, view)?;
+        let own = clock::thread() - began - copied;
+        twin.seconds[Part::Copied as usize] += copied;
+        twin.seconds[Part::Own as usize] += own;
+        twin.planned(state, view, &plan);
+        Ok((plan, Vec::new()))
+    }
+}
+
+/// The same twin, shown what came of a plan.
+pub struct Shown(pub Rc<RefCell<Twin>>);
+
+impl Watch<()> for Shown {
+    fn sampled(&mut self, view: &View, _: RolloutId, _: &[Sample<()>], outcomes: &[Outcome]) -> Result<()> {
+        let mut twin = self.0.borrow_mut();
+        let paid = outcomes.iter().map(|o| (o.prompt, o.position, o.tokens));
+        twin.timed(Part::Books, |twin| twin.books.charge(paid)).unwrap();
+        twin.timed(Part::Shelf, |twin| twin.shelf.add(outcomes.iter().cloned()));
+        twin.timed(Part::Lines, |_| {
+            let sampled = Sampled::of(outcomes, 0);
+            line(&Line::Rollouts(Box::new(Rollouts { step: view.step, round: view.round, sampled })));
+        });
+        Ok(())
+    }
+
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
+        let mut twin = self.0.borrow_mut();
+        let batch = std::mem::take(&mut twin.batch);
+        let (updated, max_age, step) = (!learned.is_empty(), twin.max_age, twin.steps);
+        let mine = twin.timed(Part::Shelf, |twin| twin.shelf.settle(&batch, updated, max_age));
+        assert_eq!(mine, *settled, "the twin's shelf has other rollouts");
+        twin.timed(Part::Pool, |twin| twin.pool.remember(step, &mine.visits));
+        twin.steps += 1;
+        Ok(())
+    }
+}

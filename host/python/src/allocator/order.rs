@@ -1,0 +1,31 @@
+//! What the trainer is to do: sample, learn, or stop.
+
+use allot_allocation::{PromptId, RolloutId};
+use serde::Serialize;
+
+/// What the trainer is to do.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Order {
+    Sample { step: u32, round: u32, draws: Vec<Draw> },
+    Train { step: u32, round: u32, rollouts: Vec<Learn>, hold: Vec<PromptId> },
+    Over { reason: String },
+}
+
+/// Rollouts of one prompt to sample.
+#[derive(Serialize)]
+pub struct Draw {
+    pub prompt: PromptId,
+    pub count: u32,
+    /// Where the chance of each comes from, so that runs of one seed are paired.
+    pub seeds: Vec<u64>,
+}
+
+/// A rollout to train on.
+#[derive(Clone, Serialize)]
+pub struct Learn {
+    pub id: RolloutId,
+    pub prompt: PromptId,
+    pub age: u32,
+    pub advantage: f32,
+}

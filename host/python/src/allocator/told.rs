@@ -1,0 +1,66 @@
+//! Rollouts as a trainer tells of them, and what is wrong with them.
+
+use allot_allocation::{Line as Granted, Outcome, PromptId};
+use serde::Deserialize;
+
+use crate::trouble::{Result, Trouble};
+
+/// A sampled rollout, as a trainer tells of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    reward: Option<f32>,
+    correct: bool,
+    tokens: u32,
+    truncated: bool,
+    signals: Vec<f32>,
+}
+
+impl Told {
+    /// What was granted, with what was told of it. `signals` are those that the policy wants, `longest` is the
+    /// longest answer, in tokens.
+    pub fn outcomes(
+        told: Vec<Self>,
+        granted: &[Granted],
+        signals: usize,
+        longest: u32,
+    ) -> Result<Vec<Outcome>> {
+        let positions: Vec<(PromptId, u32)> =
+            granted.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i))).collect();
+        if told.len() != positions.len() {
+            let (n, granted) = (told.len(), positions.len());
+            let what = format!("{n} rollouts were handed in, and {granted} were granted");
+            return Err(Trouble::new(what)
+                .hint("give one for each, draw by draw; a reward of None is one that could not be scored"));
+        }
+        for ((prompt, _), one) in positions.iter().zip(&told) {
+            if one.tokens > longest {
+                let tokens = one.tokens;
+                let what = format!(
+                    "a rollout of prompt `{prompt}` has {tokens} tokens, and {longest} is the longest"
+                );
+                return Err(Trouble::new(what));
+            }
+            if one.signals.len() != signals {
+                let n = one.signals.len();
+                let what =
+                    format!("a rollout of prompt `{prompt}` has {n} signals, and the policy wants {signals}");
+                return Err(Trouble::new(what));
+            }
+        }
+        Ok(positions
+            .iter()
+            .zip(told)
+            .map(|((prompt, position), one)| Outcome {
+                prompt: *prompt,
+                position: *position,
+                // Nothing that is not finite reaches a policy or the record.
+                reward: one.reward.filter(|r| r.is_finite() && one.signals.iter().all(|x| x.is_finite())),
+                correct: one.correct,
+                tokens: one.tokens,
+                truncated: one.truncated,
+                signals: one.signals,
+            })
+            .collect())
+    }
+}
