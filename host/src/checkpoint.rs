@@ -269,7 +269,7 @@ fn verified(folder: &Path) -> Result<Manifest> {
 }
 
 /// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
-fn lasting(folder: &Path) -> Result<()> {
+pub fn lasting(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
@@ -288,7 +288,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-fn sha256(path: &Path) -> Result<String> {
+/// The sha256 of a file, in hexadecimal.
+pub fn sha256(path: &Path) -> Result<String> {
     let mut file = File::open(path).map_err(|e| Trouble::file("read", path, &e))?;
     let mut hash = Sha256::new();
     let mut part = vec![0; 1 << 16];

@@ -1,16 +1,22 @@
-//! The engine of a training run: on this machine, or on a server. The same verbs, and what a checkpoint keeps of
-//! either.
+//! The engine of a training run: on this machine, on a server, or here with its rollouts there. The same verbs, and
+//! what a checkpoint keeps of each.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use allot_allocation::{Compute, Grant};
+use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
-use allot_remote::{Remote, RemoteConfig};
+use allot_remote::Remote;
+use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
 
-use crate::checkpoint::State;
+use sha2::{Digest as _, Sha256};
+
+use crate::checkpoint::{self, State};
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble};
+use allot_record::hex;
 
 /// Where a checkpoint has what a server keeps.
 const SERVER: &str = "server.json";
@@ -20,18 +26,16 @@ const SERVER: &str = "server.json";
 const FILES: u64 = 56;
 
 /// Refuses more connections to a server than this process may have files open. Else the first ones past the limit
-/// would look like a server that is away.
+/// would look like a server that is away. `key` is what says how many there are.
 #[cfg(unix)]
-pub fn has_room(server: &RemoteConfig) -> Result<()> {
+pub fn has_room(key: &str, wanted: u64) -> Result<()> {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     // A connection that is still being made when another one comes free is there beside it for a moment.
-    let (wanted, needed) = (server.connections, 2 * u64::from(server.connections) + FILES);
+    let needed = 2 * wanted + FILES;
     match most.filter(|most| *most < needed) {
         None => Ok(()),
         Some(most) => {
-            let what = format!(
-                "`engine.connections` is {wanted}, and this process may have {most} files open at a time"
-            );
+            let what = format!("`{key}` is {wanted}, and this process may have {most} files open at a time");
             let hint = format!("lower it, or let the process have more first: ulimit -n {needed}");
             Err(Trouble::new(what).hint(hint))
         }
@@ -40,14 +44,16 @@ pub fn has_room(server: &RemoteConfig) -> Result<()> {
 
 /// Other systems have no such limit.
 #[cfg(not(unix))]
-pub fn has_room(_: &RemoteConfig) -> Result<()> {
+pub fn has_room(_: &str, _: u64) -> Result<()> {
     Ok(())
 }
 
-/// An engine of either kind.
+/// An engine of any kind.
 pub enum AnyEngine {
     /// The model is here.
     Native(Box<Native>),
+    /// It is here, and rollouts are sampled on a server.
+    Split(Box<Split>),
     /// It is on a server.
     Remote(Box<Remote>),
 }
@@ -56,31 +62,40 @@ impl AnyEngine {
     /// Whether every number that is trained is finite, as far as can be seen from here. A server's are seen in
     /// the log-probabilities and norms that it tells, and those were looked at.
     pub fn finite(&self) -> Result<bool> {
-        match self {
-            Self::Native(native) => Ok(native.core().finite()?),
-            Self::Remote(_) => Ok(true),
-        }
+        Ok(self.core().map_or(Ok(true), Core::finite)?)
     }
 
     /// Steps that the optimizer has made.
     pub fn optimizer_steps(&self) -> u32 {
         match self {
             Self::Native(native) => native.core().steps(),
+            Self::Split(split) => split.native().core().steps(),
             Self::Remote(remote) => remote.steps(),
+        }
+    }
+
+    /// The model that learns here, if one does.
+    fn core(&self) -> Option<&dyn Core> {
+        match self {
+            Self::Native(native) => Some(native.core()),
+            Self::Split(split) => Some(split.native().core()),
+            Self::Remote(_) => None,
         }
     }
 
     /// Writes weights and optimizer into a checkpoint's folder, or where the server has them.
     pub fn save(&self, folder: &Path, tokens: &Tokens, shape: &Shape) -> Result<()> {
+        let trained = |core: &dyn Core| {
+            let model = folder.join("model");
+            let weights = core.checkpoint()?;
+            debug_assert_eq!(weights.shape, *shape);
+            weights.export(&model, Precision::F32, tokens.special())?;
+            tokens.write(&model)?;
+            Ok(core.save_training(folder)?)
+        };
         match self {
-            Self::Native(native) => {
-                let (core, model) = (native.core(), folder.join("model"));
-                let weights = core.checkpoint()?;
-                debug_assert_eq!(weights.shape, *shape);
-                weights.export(&model, Precision::F32, tokens.special())?;
-                tokens.write(&model)?;
-                Ok(core.save_training(folder)?)
-            }
+            Self::Native(native) => trained(native.core()),
+            Self::Split(split) => trained(split.native().core()),
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
                 let text = serde_json::to_vec_pretty(remote.keep());
@@ -96,6 +111,10 @@ impl AnyEngine {
             Self::Native(native) => {
                 let model = folder.join("model");
                 Ok(native.restore(folder, &model, state.version, state.optimizer_steps)?)
+            }
+            Self::Split(split) => {
+                let model = folder.join("model");
+                Ok(split.restore(folder, &model, state.version, state.optimizer_steps)?)
             }
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
@@ -114,12 +133,29 @@ impl AnyEngine {
     }
 }
 
+/// Where a run's weights are handed over to the server that samples by them. `config` is the text of the run's
+/// config, by whose hash its folders are told from others'.
+pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> Handover {
+    let precision = rollouts.dtype;
+    let write = move |core: &dyn Core, folder: &Path| -> std::result::Result<String, EngineError> {
+        let told = |t: Trouble| EngineError::Remote { what: t.what, hint: t.hint.unwrap_or_default() };
+        core.checkpoint()?.export(folder, precision, tokens.special())?;
+        tokens.write(folder).map_err(told)?;
+        checkpoint::lasting(folder).map_err(told)?;
+        checkpoint::sha256(&folder.join("model.safetensors")).map_err(told)
+    };
+    let there = rollouts.weights_there.clone().unwrap_or_else(|| rollouts.weights.clone());
+    let tag = &hex(&Sha256::digest(config))[..8];
+    Handover::new(rollouts.weights.clone().into(), there, tag, Box::new(write))
+}
+
 impl Engine for AnyEngine {
     type Answer = Answer;
 
     fn capabilities(&self) -> Capabilities {
         match self {
             Self::Native(native) => native.capabilities(),
+            Self::Split(split) => split.capabilities(),
             Self::Remote(remote) => remote.capabilities(),
         }
     }
@@ -127,6 +163,7 @@ impl Engine for AnyEngine {
     fn version(&self) -> u32 {
         match self {
             Self::Native(native) => native.version(),
+            Self::Split(split) => split.version(),
             Self::Remote(remote) => remote.version(),
         }
     }
@@ -138,6 +175,7 @@ impl Engine for AnyEngine {
     ) -> std::result::Result<Vec<Sample<Answer>>, EngineError> {
         match self {
             Self::Native(native) => native.sample(grant, whole).await,
+            Self::Split(split) => split.sample(grant, whole).await,
             Self::Remote(remote) => remote.sample(grant, whole).await,
         }
     }
@@ -145,6 +183,7 @@ impl Engine for AnyEngine {
     async fn score(&mut self, samples: &[&Sample<Answer>]) -> std::result::Result<Vec<f64>, EngineError> {
         match self {
             Self::Native(native) => native.score(samples).await,
+            Self::Split(split) => split.score(samples).await,
             Self::Remote(remote) => remote.score(samples).await,
         }
     }
@@ -152,6 +191,7 @@ impl Engine for AnyEngine {
     async fn update(&mut self, batch: &[Example<'_, Answer>]) -> std::result::Result<Report, EngineError> {
         match self {
             Self::Native(native) => native.update(batch).await,
+            Self::Split(split) => split.update(batch).await,
             Self::Remote(remote) => remote.update(batch).await,
         }
     }
@@ -159,6 +199,7 @@ impl Engine for AnyEngine {
     fn computed(&mut self) -> Compute {
         match self {
             Self::Native(native) => native.computed(),
+            Self::Split(split) => split.computed(),
             Self::Remote(remote) => remote.computed(),
         }
     }

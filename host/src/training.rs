@@ -1,4 +1,4 @@
-//! A training run: the real step loop over a language model, on this machine or on a server.
+//! A training run: the real step loop over a language model, on this machine, on a server, or on both.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use allot_engine::cpu::{Cpu, Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::tensors::{self, DeviceName, Tensors};
 use allot_engine::{Engine as _, Native, NativeConfig, SIGNALS};
+use allot_remote::rollouts::{self, Greeted, RolloutsConfig, Split};
 use allot_remote::{Remote, RemoteConfig, greet};
 use allot_sandbox::{Line as LogLine, Policy};
 use candle_core::Device;
@@ -60,6 +61,8 @@ pub struct Prepared<'a> {
     device: Device,
     /// What the run will take.
     pub memory: Memory,
+    /// What the server said that samples, if one does.
+    pub sampler: Option<Greeted>,
     /// What the policy begins with.
     state: Vec<u8>,
     /// What it said as it began.
@@ -71,9 +74,10 @@ impl<'a> Prepared<'a> {
     pub fn new(config: TrainConfig, policy: &'a Policy) -> Result<Self> {
         let description = policy.description();
         let settings = settings(description, &config.policy.settings)?;
-        let (engine, signals) = match config.engine.server() {
-            None => ("native", &SIGNALS[..]),
-            Some(_) => ("tinker", &allot_remote::SIGNALS[..]),
+        let (engine, signals) = match (config.engine.server(), &config.rollouts) {
+            (Some(_), _) => ("tinker", &allot_remote::SIGNALS[..]),
+            (None, Some(rollouts)) => (rollouts.kind.name(), &allot_remote::SIGNALS[..]),
+            (None, None) => ("native", &SIGNALS[..]),
         };
         if let Some(missing) = description.signals.iter().find(|s| !signals.contains(&s.as_str())) {
             let name = &description.name;
@@ -85,11 +89,17 @@ impl<'a> Prepared<'a> {
         // First of all: whatever else is wrong, without its device or its server there is no run.
         let device = config.model.device.open()?;
         if let Some(server) = config.engine.server() {
-            engines::has_room(server)?;
+            engines::has_room("engine.connections", u64::from(server.connections))?;
             greet(server)?;
         }
         let path = models::find(&config.model.source)?;
         let shape = models::shape(&path)?;
+        let rollouts = config.rollouts.as_ref();
+        if rollouts.is_some() {
+            // Each rollout is asked for by itself.
+            engines::has_room("model.rows", config.model.rows as u64)?;
+        }
+        let sampler = rollouts.map(|r| rollouts::greet(r, &shape, &config.rollout)).transpose()?;
         let tokens = Tokens::read(&path)?;
         tokens.fits(shape.vocabulary)?;
 
@@ -129,6 +139,7 @@ impl<'a> Prepared<'a> {
             reference: config.update.loss.kl > 0.0,
             seed: config.run.seed,
         };
+        sampler.as_ref().map_or(Ok(()), |sampler| sampler.fits(setup.longest))?;
         let (u, m) = (&config.update, &config.model);
         let (rows, micro, longest) = (m.rows, u.micro_batch_tokens, setup.longest);
         let memory = match m.device {
@@ -151,6 +162,7 @@ impl<'a> Prepared<'a> {
             setup,
             device,
             memory,
+            sampler,
             state,
             log,
         })
@@ -183,7 +195,7 @@ impl<'a> Prepared<'a> {
             None => {
                 let core = self.core()?;
                 let fingerprint = models::fingerprint(core.arena(), &core.weights()?);
-                (AnyEngine::Native(Box::new(Native::new(core, native, train, held_out))), fingerprint)
+                (self.here(Native::new(core, native, train, held_out))?, fingerprint)
             }
             Some(server) => {
                 let remote = Remote::new(server, native, self.shape.clone(), train, held_out, folder::note)?;
@@ -214,6 +226,16 @@ impl<'a> Prepared<'a> {
             steps: 0,
         };
         Ok((world, evaluation, fingerprint))
+    }
+
+    /// An engine that learns here, and samples here or on a server.
+    fn here(&self, native: Native) -> Result<AnyEngine> {
+        let Some(rollouts) = &self.config.rollouts else {
+            return Ok(AnyEngine::Native(Box::new(native)));
+        };
+        let text = folder::text(&self.config)?;
+        let handover = engines::handover(rollouts, Rc::clone(&self.tokens), &text);
+        Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, folder::note)?)))
     }
 
     /// The model, with its weights.
@@ -257,6 +279,9 @@ impl<'a> Prepared<'a> {
         });
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
+        }
+        if let Some(rollouts) = &config.rollouts {
+            training["rollouts"] = sampled_by(rollouts);
         }
         Head {
             format: FORMAT,
@@ -314,4 +339,14 @@ fn elsewhere(training: &mut serde_json::Value, server: &RemoteConfig) {
         "lora_rank": server.lora_rank,
         "samples_per_request": server.samples_per_request,
     });
+}
+
+/// What a record says of the server that samples. Neither its address nor its key, nor where weights are handed over.
+fn sampled_by(rollouts: &RolloutsConfig) -> serde_json::Value {
+    serde_json::json!({
+        "kind": rollouts.kind,
+        "model": rollouts.model,
+        "dtype": rollouts.dtype,
+        "tolerance": rollouts.tolerance,
+    })
 }

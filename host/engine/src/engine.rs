@@ -108,6 +108,17 @@ pub enum EngineError {
     /// An update that would have broken the weights.
     #[error("the update was refused: {0} is not finite")]
     NotFinite(&'static str),
+    /// Rollouts of another engine, whose probabilities can't be those of the same weights.
+    #[error(
+        "the log-probabilities that the sampler told lie {apart:.3} nats from the trainer's own on average; \
+         {most} are the limit"
+    )]
+    Apart {
+        /// How far, in nats.
+        apart: f64,
+        /// How far they may, in nats.
+        most: f64,
+    },
     /// The model could not be run.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -127,6 +138,10 @@ impl EngineError {
         match self {
             Self::Model(error) => error.hint(),
             Self::Remote { hint, .. } => Some(hint),
+            Self::Apart { .. } => Some(
+                "it has other weights, or tells log-probabilities of another temperature; if it only rounds so \
+                 coarsely, set `rollouts.tolerance` higher",
+            ),
             Self::Setting { .. } | Self::NotFinite(_) => None,
         }
     }

@@ -53,6 +53,8 @@ pub struct Native {
     prompts: Vec<Vec<u32>>,
     trained_on: usize,
     version: u32,
+    /// Where rollouts are sampled by another engine: how far its log-probabilities may lie from this one's.
+    foreign: Option<f64>,
     /// Since it was told of last.
     computed: Compute,
 }
@@ -68,7 +70,18 @@ impl Native {
         let trained_on = train.len();
         let mut prompts = train;
         prompts.extend(held_out);
-        Self { core, config, prompts, trained_on, version: 0, computed: Compute::default() }
+        Self { core, config, prompts, trained_on, version: 0, foreign: None, computed: Compute::default() }
+    }
+
+    /// The same, for rollouts that another engine samples at these weights. Its log-probabilities may lie so far
+    /// from this one's, on average, in nats: the difference counts as an importance weight, which is cut.
+    pub fn with_foreign_rollouts(self, tolerance: f64) -> Self {
+        Self { foreign: Some(tolerance), ..self }
+    }
+
+    /// How it works.
+    pub fn config(&self) -> &NativeConfig {
+        &self.config
     }
 
     /// The model.
@@ -94,7 +107,8 @@ impl Native {
         Ok(())
     }
 
-    fn sampling(&self, prompt: PromptId) -> Sampling {
+    /// How a prompt is answered.
+    pub fn sampling(&self, prompt: PromptId) -> Sampling {
         if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
     }
 
@@ -114,6 +128,20 @@ impl Native {
             log_prob,
             signals: self.config.signals.iter().map(signal).collect(),
             answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs },
+        }
+    }
+
+    /// Counts what sampling these rollouts takes, whoever does it. A prompt is read once for all the answers that a
+    /// line grants.
+    pub fn count(&mut self, grant: &Grant, samples: &[Sample<Answer>]) {
+        for line in grant.lines() {
+            let prompt = self.prompts[line.prompt.0 as usize].len();
+            self.computed.prompt_tokens += prompt as u64;
+            self.computed.flops.prefill += self.core.shape().prefill_flops(prompt);
+        }
+        for sample in samples {
+            let prompt = self.prompts[sample.prompt.0 as usize].len();
+            self.computed.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
         }
     }
 
@@ -156,16 +184,7 @@ impl Engine for Native {
             whole(number, samples[number].insert(self.told(places[number], answered)));
         })?;
         let samples: Vec<Sample<Answer>> = samples.into_iter().flatten().collect();
-        // A prompt is read once for all the answers that a line grants.
-        for line in grant.lines() {
-            let prompt = self.prompts[line.prompt.0 as usize].len();
-            self.computed.prompt_tokens += prompt as u64;
-            self.computed.flops.prefill += self.core.shape().prefill_flops(prompt);
-        }
-        for sample in &samples {
-            let prompt = self.prompts[sample.prompt.0 as usize].len();
-            self.computed.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
-        }
+        self.count(&grant, &samples);
         Ok(samples)
     }
 
@@ -202,6 +221,7 @@ impl Engine for Native {
             temperature: self.config.sampling.divisor(),
             longest: self.config.sampling.max_tokens as usize,
             progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
+            foreign: self.foreign,
         };
         let (report, computed) = update(self.core.as_mut(), &lessons, terms)?;
         self.computed += computed;

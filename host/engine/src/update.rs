@@ -22,7 +22,7 @@ pub struct UpdateConfig {
     pub epochs: u32,
     /// What ratios are measured from.
     pub old_log_probs: Old,
-    /// The most that an importance weight counts, for rollouts sampled at earlier weights.
+    /// The most that an importance weight counts, for rollouts sampled at earlier weights or elsewhere.
     pub correction: f64,
     /// Tokens in a micro-batch, as many as memory allows: no result depends on it but by rounding.
     pub micro_batch_tokens: usize,
@@ -35,8 +35,8 @@ pub struct UpdateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Old {
-    /// The log-probabilities that sampling gave. For rollouts of earlier weights those of now are
-    /// computed, ratios measured from them, and the difference counts as an importance weight, which
+    /// The log-probabilities that sampling gave. For rollouts of earlier weights, or of another engine,
+    /// the trainer's own of now are computed, ratios measured from them, and the difference counts as an importance weight, which
     /// is cut. The default: it is exact, and saves a pass over the fresh ones.
     Sampling,
     /// Log-probabilities under the weights of now, for all rollouts, and no importance weights: as
@@ -84,6 +84,9 @@ pub struct Terms<'a> {
     pub longest: usize,
     /// The share of the run that is over.
     pub progress: f64,
+    /// Whether rollouts are sampled by another engine than this one, and how far its log-probabilities may lie
+    /// from this one's then, on average, in nats.
+    pub foreign: Option<f64>,
 }
 
 /// Makes one update. Also gives what it computed.
@@ -111,7 +114,13 @@ pub fn update(
         })
         .collect();
     let lessons: Vec<Lesson<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
-    let old = old(core, &lessons, config, manner)?;
+    let old = old(core, &lessons, terms, manner)?;
+    let apart = terms.foreign.and_then(|_| apart(&lessons, &old));
+    if let (Some(apart), Some(most)) = (apart, terms.foreign)
+        && apart > most
+    {
+        return Err(EngineError::Apart { apart, most });
+    }
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
         let all: Vec<&Lesson<'_>> = lessons.iter().collect();
         log_probs(core, &all, config, manner, true)?
@@ -168,12 +177,14 @@ pub fn update(
             sums.step(value, norm, rate, batch.iter().map(|l| l.sequence.answer()).sum());
         }
     }
-    let report = sums.report(config.loss.kl > 0.0);
-    Ok((report, computed(core, &lessons, config, sums.steps as u64)))
+    let mut report = sums.report(config.loss.kl > 0.0);
+    report.metrics.extend(apart.map(|apart| ("sampling/sampling_logp_difference/mean", apart)));
+    Ok((report, computed(core, &lessons, terms, sums.steps as u64)))
 }
 
 /// What an update over these lessons computed.
-fn computed(core: &dyn Core, lessons: &[Lesson<'_>], config: &UpdateConfig, optimizer_steps: u64) -> Compute {
+fn computed(core: &dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>, optimizer_steps: u64) -> Compute {
+    let config = terms.update;
     let (shape, epochs) = (core.shape(), f64::from(config.epochs));
     let one = |lesson: &Lesson<'_>| {
         let pass = shape.pass_flops(&lesson.sequence);
@@ -183,7 +194,7 @@ fn computed(core: &dyn Core, lessons: &[Lesson<'_>], config: &UpdateConfig, opti
         if config.recompute {
             learned += shape.blocks_flops(0..lesson.sequence.read());
         }
-        let scored = f64::from(u8::from(anew(lesson, config))) + f64::from(u8::from(config.loss.kl > 0.0));
+        let scored = f64::from(u8::from(anew(lesson, terms))) + f64::from(u8::from(config.loss.kl > 0.0));
         epochs * learned + scored * pass
     };
     let tokens: u64 = lessons.iter().map(|l| l.sequence.answer() as u64).sum();
@@ -196,20 +207,31 @@ fn computed(core: &dyn Core, lessons: &[Lesson<'_>], config: &UpdateConfig, opti
 }
 
 /// Whether a rollout's old log-probabilities are computed, and not those of its sampling.
-fn anew(lesson: &Lesson<'_>, config: &UpdateConfig) -> bool {
-    lesson.stale || config.old_log_probs == Old::Recomputed
+fn anew(lesson: &Lesson<'_>, terms: Terms<'_>) -> bool {
+    lesson.stale || terms.foreign.is_some() || terms.update.old_log_probs == Old::Recomputed
+}
+
+/// How far the sampler's log-probabilities lie from the trainer's own, on average, for rollouts of the weights of
+/// now. None where there are no such rollouts.
+fn apart(lessons: &[Lesson<'_>], old: &[Vec<f32>]) -> Option<f64> {
+    let (mut sum, mut tokens) = (0.0, 0);
+    for (lesson, old) in lessons.iter().zip(old).filter(|(lesson, _)| !lesson.stale) {
+        sum += old.iter().zip(lesson.sampled).map(|(a, b)| f64::from(a - b).abs()).sum::<f64>();
+        tokens += old.len();
+    }
+    (tokens > 0).then(|| sum / tokens as f64)
 }
 
 /// The log-probabilities that each lesson's ratios are measured from.
 fn old(
     core: &mut dyn Core,
     lessons: &[Lesson<'_>],
-    config: &UpdateConfig,
+    terms: Terms<'_>,
     manner: Manner,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let anew = |l: &Lesson<'_>| anew(l, config);
+    let anew = |l: &Lesson<'_>| anew(l, terms);
     let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
-    let mut computed = log_probs(core, &wanted, config, manner, false)?.into_iter();
+    let mut computed = log_probs(core, &wanted, terms.update, manner, false)?.into_iter();
     let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };
     Ok(lessons.iter().map(one).collect())
 }

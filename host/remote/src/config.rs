@@ -1,11 +1,14 @@
-//! Where the server is, and how much is put up with.
+//! `[engine]` of a config: a server that samples and trains.
 
 use std::time::Duration;
 
-use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
+use crate::address::{Address, Lock, Wrong, wrong_seconds, wrong_url};
 use crate::server::Server;
+
+/// The section of the config that this is.
+const SECTION: &str = "engine";
 
 /// A server that speaks the Tinker protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,22 +72,11 @@ fn retry_seconds() -> f64 {
 
 impl RemoteConfig {
     /// The first key whose value makes no sense, its value, and the rule that it breaks.
-    pub fn wrong(&self) -> Option<(&'static str, String, &'static str)> {
-        let told = |key, value: &dyn ToString, rule| Some((key, value.to_string(), rule));
-        match Url::parse(&self.url) {
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                // Not even to say what is wrong with it.
-                let hidden = "an address with a password";
-                return told("url", &hidden, "a key is given by `engine.api_key_env` alone");
-            }
-            Ok(url) if url.query().is_some() || url.fragment().is_some() => {
-                return told("url", &self.url, "it ends with a path, or before it");
-            }
-            Ok(url) if url.scheme() == "http" && self.api_key_env.is_some() && !is_loopback(&url) => {
-                return told("url", &self.url, "a key goes over https alone, but on this machine");
-            }
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {}
-            _ => return told("url", &self.url, "it is an address like http://localhost:8000"),
+    pub fn wrong(&self) -> Option<Wrong> {
+        let told = |key, value: &dyn ToString, rule: &str| Some((key, value.to_string(), rule.to_owned()));
+        let example = "http://localhost:8000";
+        if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), SECTION, example) {
+            return Some(wrong);
         }
         if self.base_model.is_empty() {
             return told("base_model", &"empty", "it is the server's name for the model");
@@ -99,25 +91,25 @@ impl RemoteConfig {
                 return told(key, &value, "it is at least 1");
             }
         }
-        [
+        wrong_seconds([
             ("request_seconds", self.request_seconds),
             ("patience_seconds", self.patience_seconds),
             ("retry_seconds", self.retry_seconds),
-        ]
-        .into_iter()
-        .find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))
-        .and_then(|(key, value)| told(key, &value, "it is more than 0 and at most a day, 86400"))
+        ])
     }
 
-    /// How long the server may be away.
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs_f64(self.patience_seconds)
+    /// Where the server is.
+    pub(crate) fn address(&self) -> Address {
+        Address {
+            url: self.url.clone(),
+            path: "/api/v1/",
+            section: SECTION,
+            api_key_env: self.api_key_env.clone(),
+            lock: Lock::ApiKey,
+            connections: self.connections,
+            request: Duration::from_secs_f64(self.request_seconds),
+            patience: Duration::from_secs_f64(self.patience_seconds),
+            retry: Duration::from_secs_f64(self.retry_seconds),
+        }
     }
-}
-
-/// Whether an address is on this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }

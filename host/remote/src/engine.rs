@@ -28,6 +28,7 @@ const LOSSES: u32 = 5;
 /// The engine.
 pub struct Remote {
     line: Line,
+    server: RemoteConfig,
     config: NativeConfig,
     shape: Shape,
     /// The prompts to train on, then those held out, in tokens.
@@ -68,7 +69,8 @@ impl Remote {
         let mut prompts = train;
         prompts.extend(held_out);
         Ok(Self {
-            line: Line::open(server, notice)?,
+            line: Line::open(server.address(), notice)?,
+            server: server.clone(),
             config,
             shape,
             prompts,
@@ -109,7 +111,9 @@ impl Remote {
     /// The model, made or loaded where the server does not have it.
     async fn open(&mut self) -> Result<(), EngineError> {
         if self.session.is_none() {
-            let opened = Session::open(&self.line, self.config.seed, self.state.path.as_deref()).await;
+            let opened =
+                Session::open(&self.line, &self.server, self.config.seed, self.state.path.as_deref());
+            let opened = opened.await;
             self.session = Some(opened.map_err(|failure| self.plain("create_model", failure))?);
         }
         Ok(())
@@ -127,7 +131,7 @@ impl Remote {
     /// After a failure: whether the same may be done again, on a model that is made anew.
     fn forget(&mut self, verb: &str, failure: Failure, losses: &mut u32) -> Result<(), EngineError> {
         let Failure::Lost(detail) = failure else { return Err(self.plain(verb, failure)) };
-        let url = &self.line.config().url;
+        let url = &self.server.url;
         *losses += 1;
         if *losses > LOSSES {
             let what = format!("the server at {url} lost the model {losses} times in a row: {detail}");
@@ -226,7 +230,7 @@ impl Remote {
         mut lessons: Vec<Lesson>,
     ) -> Result<(Report, Compute, State), Failure> {
         let (update, optimizer) = (&self.config.update, &self.config.optimizer);
-        let (can, line) = (self.line.config().server.can(), &self.line);
+        let (can, line) = (self.server.server.can(), &self.line);
         let anew: Vec<usize> =
             (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
         if !anew.is_empty() {
@@ -322,7 +326,7 @@ impl Engine for Remote {
         grant: Grant,
         whole: Whole<'_, Answer>,
     ) -> Result<Vec<Sample<Answer>>, EngineError> {
-        let wanted = wanted(&grant, self.line.config().samples_per_request);
+        let wanted = wanted(&grant, self.server.samples_per_request);
         let mut came: Vec<Option<Vec<Sample<Answer>>>> = vec![None; wanted.len()];
         let mut losses = 0;
         while came.iter().any(Option::is_none) {

@@ -19,7 +19,7 @@ impl Heart {
     /// policy decides.
     pub(crate) fn of(line: &Line, session: &str) -> Self {
         let (stop, stopped) = channel();
-        let every = EVERY.min(line.config().patience() / 30);
+        let every = EVERY.min(line.to().patience / 30);
         let (line, body) =
             (line.again(), json!({ "session_id": session, "type": "session_heartbeat" }).to_string());
         std::thread::spawn(move || {

@@ -1,5 +1,6 @@
-//! The engine on another machine: sample, score and update, spoken in the Tinker protocol to a server that
-//! holds the model. SkyRL serves it, so do others, and a hosted service.
+//! Engines on other machines. [`Remote`] speaks sample, score and update in the Tinker protocol to a server that
+//! holds the model: SkyRL serves it, so do others, and a hosted service. [`rollouts`] samples on a server while the
+//! model learns here; this page is about the former.
 //!
 //! A server may be away, slow, forgetful or wrong. What keeps a run whole:
 //!
@@ -16,18 +17,22 @@
 //! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
 //! at, and what does not fit ends the run in one sentence.
 
+mod address;
 mod config;
 mod engine;
+mod greet;
 mod heart;
 mod learn;
 mod line;
 mod protobuf;
+pub mod rollouts;
 mod sample;
 mod server;
 mod session;
 mod sums;
 
+pub use address::Wrong;
 pub use config::RemoteConfig;
 pub use engine::{Remote, SIGNALS, State};
-pub use line::greet;
+pub use greet::greet;
 pub use server::{Can, Cuts, Mean, Server};

@@ -9,12 +9,11 @@ use allot_engine::EngineError;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use rustls::crypto::{CryptoProvider, ring};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::config::{RemoteConfig, is_loopback};
+use crate::address::{Address, Lock, is_loopback};
 use crate::protobuf;
 
 /// The longest pause before something is asked again.
@@ -23,15 +22,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a server may be away when a run is about to start.
 const AT_FIRST: Duration = Duration::from_secs(5);
+/// Answers of "something broke" in a row by which a server has refused what may well break it.
+const BROKE: u32 = 3;
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 1 << 30;
 
 /// A line to a server.
 pub(crate) struct Line {
     client: Client,
-    config: RemoteConfig,
+    to: Address,
     key: Option<Key>,
-    patience: Duration,
     /// As many as there may be exchanges at a time. Who comes first is served first.
     turns: Semaphore,
     notice: fn(&str),
@@ -80,47 +80,54 @@ pub(crate) struct Heard {
     body: Vec<u8>,
 }
 
+impl Heard {
+    /// What came, as it came.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 impl Line {
     /// A line to a server. Nothing is said yet. `notice` is called when the server is away, and when it is back.
-    pub(crate) fn open(config: &RemoteConfig, notice: fn(&str)) -> Result<Self, EngineError> {
+    pub(crate) fn open(to: Address, notice: fn(&str)) -> Result<Self, EngineError> {
         if CryptoProvider::get_default().is_none() {
             // Fails only where someone else was faster.
             let _ = ring::default_provider().install_default();
         }
-        let key = config.api_key_env.as_deref().map(Key::read).transpose()?;
+        let key = to.api_key_env.as_deref().map(|name| Key::read(name, &to)).transpose()?;
         let builder = Client::builder()
             .user_agent(concat!("allot/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs_f64(config.request_seconds.min(10.0)))
-            .timeout(Duration::from_secs_f64(config.request_seconds))
-            .pool_max_idle_per_host(config.connections as usize)
+            .connect_timeout(to.request.min(Duration::from_secs(10)))
+            .timeout(to.request)
+            .pool_max_idle_per_host(to.connections as usize)
             // A key is for one server, wherever that one points.
             .redirect(reqwest::redirect::Policy::none());
-        let near = Url::parse(&config.url).is_ok_and(|url| is_loopback(&url));
+        let near = Url::parse(&to.url).is_ok_and(|url| is_loopback(&url));
         // A proxy would look for this machine's own server on its own.
         let builder = if near { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| {
-            let what = format!("could not make ready to reach {}: {}", config.url, root(&error));
+            let what = format!("could not make ready to reach {}: {}", to.url, root(&error));
             told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
-        Ok(Self {
-            client,
-            config: config.clone(),
-            key,
-            patience: config.patience(),
-            turns: Semaphore::new(config.connections as usize),
-            notice,
-            away: Cell::new(false),
-            newer: Cell::new(false),
-        })
+        let turns = Semaphore::new(to.connections as usize);
+        let (away, newer) = (Cell::new(false), Cell::new(false));
+        Ok(Self { client, to, key, turns, notice, away, newer })
+    }
+
+    /// A line for a first look, before a run starts: patience is short, and nobody is told that it runs out.
+    pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
+        to.patience = to.patience.min(AT_FIRST);
+        Self::open(to, |_| ())
     }
 
     /// Another line to the same server, for another thread.
     pub(crate) fn again(&self) -> Result<Self, EngineError> {
-        Self::open(&self.config, |_| ())
+        Self::open(self.to.clone(), |_| ())
     }
 
-    pub(crate) fn config(&self) -> &RemoteConfig {
-        &self.config
+    /// Where it goes.
+    pub(crate) fn to(&self) -> &Address {
+        &self.to
     }
 
     pub(crate) fn notice(&self, words: &str) {
@@ -129,7 +136,7 @@ impl Line {
 
     /// One exchange. Where nothing is said it is a GET.
     pub(crate) async fn once(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, reqwest::Error> {
-        let url = format!("{}/api/v1/{verb}", self.config.url.trim_end_matches('/'));
+        let url = self.url(verb);
         let mut request = match said {
             Some(Said::Json(body)) => {
                 self.client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
@@ -140,7 +147,7 @@ impl Line {
             None => self.client.get(url),
         };
         if let Some(key) = &self.key {
-            request = request.header("x-api-key", key.header.clone());
+            request = request.header(self.to.lock.header().0, key.header.clone());
         }
         let mut response = request.send().await?;
         let (status, mut body) = (response.status(), Vec::new());
@@ -157,17 +164,20 @@ impl Line {
 
     /// Removes something that nobody needs any more. Where that fails it only takes up room.
     pub(crate) async fn remove(&self, path: &str) {
-        let url = format!("{}/api/v1/{path}", self.config.url.trim_end_matches('/'));
-        let mut request = self.client.delete(url);
+        let mut request = self.client.delete(self.url(path));
         if let Some(key) = &self.key {
-            request = request.header("x-api-key", key.header.clone());
+            request = request.header(self.to.lock.header().0, key.header.clone());
         }
         let _ = request.send().await;
     }
 
+    fn url(&self, verb: &str) -> String {
+        format!("{}{}{verb}", self.to.url.trim_end_matches('/'), self.to.path)
+    }
+
     /// Asks until there is an answer that says something, or patience is at its end.
     pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<Heard, Failure> {
-        self.say(verb, body.map(Said::Json)).await
+        self.say(verb, body.map(Said::Json), u32::MAX).await
     }
 
     /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
@@ -184,12 +194,18 @@ impl Line {
             self.newer.set(true);
         }
         let message = protobuf::passed(body, verb == "forward");
-        self.say("forward_backward", Some(Said::Protobuf(&message))).await
+        self.say("forward_backward", Some(Said::Protobuf(&message)), u32::MAX).await
     }
 
-    async fn say(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, Failure> {
-        let (mut began, mut pauses) = (None, self.pauses());
-        let url = &self.config.url;
+    /// The same as [`ask`](Self::ask), of something that may be too much for a server: it is not asked for over and
+    /// over where it breaks each time.
+    pub(crate) async fn ask_much(&self, verb: &str, body: &str) -> Result<Heard, Failure> {
+        self.say(verb, Some(Said::Json(body)), BROKE).await
+    }
+
+    async fn say(&self, verb: &str, said: Option<Said<'_>>, most: u32) -> Result<Heard, Failure> {
+        let (mut began, mut pauses, mut broke) = (None, self.pauses(), 0);
+        let url = &self.to.url;
         loop {
             let turn = self.turns.acquire().await;
             // Waiting for a turn is no fault of the server's.
@@ -208,12 +224,19 @@ impl Line {
                 }
                 Ok(heard) => {
                     let detail = self.detail(&heard.body);
+                    broke += u32::from(heard.status == StatusCode::INTERNAL_SERVER_ERROR);
                     match heard.status.as_u16() {
+                        // Where a key is a bearer's, 403 is about something else.
+                        403 if matches!(self.to.lock, Lock::Bearer(_)) => {
+                            return Err(Failure::Refused { verb: verb.to_owned(), status: 403, detail });
+                        }
                         401 | 403 => return Err(Failure::Stop(self.locked(heard.status))),
                         404 | 410 => return Err(Failure::Lost(detail)),
                         // Still at it: that is no trouble yet.
                         408 if verb == "retrieve_future" => String::new(),
-                        408 | 425 | 429 | 500.. => format!("it answers {}{}", heard.status, dash(&detail)),
+                        408 | 425 | 429 | 500.. if broke < most => {
+                            format!("it answers {}{}", heard.status, dash(&detail))
+                        }
                         status => {
                             return Err(Failure::Refused { verb: verb.to_owned(), status, detail });
                         }
@@ -222,12 +245,12 @@ impl Line {
                 Err(error) if error.is_timeout() && verb == "retrieve_future" => String::new(),
                 Err(error) => words(&error),
             };
-            if began.elapsed() >= self.patience {
+            if began.elapsed() >= self.to.patience {
                 let why = if why.is_empty() { "it has not done what it was asked".to_owned() } else { why };
                 return Err(Failure::Stop(self.away(verb, &why)));
             }
             if !why.is_empty() && !self.away.replace(true) {
-                let most = self.patience.as_secs_f64();
+                let most = self.to.patience.as_secs_f64();
                 let what = format!("the server at {url} does not do `{verb}`: {why}");
                 self.notice(&format!("{what}; it is asked again for up to {most} s"));
             }
@@ -251,7 +274,7 @@ impl Line {
                 if value["request_id"].as_str().is_some_and(|id| id != promise) {
                     return Err(self.wrong(verb, "word of another request"));
                 }
-                if began.elapsed() >= self.patience {
+                if began.elapsed() >= self.to.patience {
                     let state = value["queue_state"].as_str().unwrap_or("active");
                     let why = format!("it is still at it, and calls its queue `{state}`");
                     return Err(Failure::Stop(self.away(verb, &why)));
@@ -286,39 +309,43 @@ impl Line {
 
     /// A model whose numbers have left all bounds.
     pub(crate) fn mad(&self, verb: &str, what: &str) -> Failure {
-        let what =
-            format!("the server at {} answered `{verb}` with {what} that is not finite", self.config.url);
+        let what = format!("the server at {} answered `{verb}` with {what} that is not finite", self.to.url);
         Failure::Stop(told(what, "the model may have left all bounds: lower `optimizer.learning_rate`"))
     }
 
     /// A server that says what the protocol does not allow.
     pub(crate) fn wrong(&self, verb: &str, what: &str) -> Failure {
-        let what = format!("the server at {} answered `{verb}` with {what}", self.config.url);
+        let what = format!("the server at {} answered `{verb}` with {what}", self.to.url);
         Failure::Stop(told(what, "it may speak another version of the protocol; see its own log"))
     }
 
     /// A refusal, where there is no more to say.
     pub(crate) fn refused(&self, verb: &str, status: u16, detail: &str) -> EngineError {
-        let what = format!("the server at {} refused `{verb}` ({status})", self.config.url);
+        let what = format!("the server at {} refused `{verb}` ({status})", self.to.url);
         told(format!("{what}{}", dash(detail)), "see the server's own log")
     }
 
-    fn away(&self, verb: &str, why: &str) -> EngineError {
-        let (url, most) = (&self.config.url, self.patience.as_secs_f64());
+    pub(crate) fn away(&self, verb: &str, why: &str) -> EngineError {
+        let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
         let what = format!("the server at {url} has not done `{verb}` in {most} s: {why}");
-        told(what, "see to the server; `engine.patience_seconds` says how long it is waited for")
+        let hint = format!("`{}.patience_seconds` says how long it is waited for", self.to.section);
+        told(what, &format!("see to the server; {hint}"))
     }
 
     fn locked(&self, status: StatusCode) -> EngineError {
-        let url = &self.config.url;
-        match &self.config.api_key_env {
+        let url = &self.to.url;
+        match &self.to.api_key_env {
             Some(name) => told(
                 format!("the server at {url} does not take the key in `{name}` ({})", status.as_u16()),
                 "the key may be another server's, or have ended",
             ),
             None => told(
                 format!("the server at {url} wants a key ({})", status.as_u16()),
-                "name the variable that has it: `engine.api_key_env = \"TINKER_API_KEY\"`",
+                &format!(
+                    "name the variable that has it: `{}.api_key_env = \"{}\"`",
+                    self.to.section,
+                    self.to.lock.example()
+                ),
             ),
         }
     }
@@ -329,12 +356,12 @@ impl Line {
         let said = ["detail", "error", "message"].iter().find_map(|key| match &value[*key] {
             Value::Null => None,
             Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
+            other => Some(other["message"].as_str().map_or_else(|| other.to_string(), str::to_owned)),
         });
         self.clean(&said.unwrap_or_default())
     }
 
-    fn clean(&self, text: &str) -> String {
+    pub(crate) fn clean(&self, text: &str) -> String {
         let shown: String =
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>();
         match &self.key {
@@ -343,19 +370,18 @@ impl Line {
         }
     }
 
-    fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
-        let first = Duration::from_secs_f64(self.config.retry_seconds);
-        std::iter::successors(Some(first), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
+    pub(crate) fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
+        std::iter::successors(Some(self.to.retry), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
     }
 }
 
 impl Key {
-    fn read(name: &str) -> Result<Self, EngineError> {
+    fn read(name: &str, to: &Address) -> Result<Self, EngineError> {
         let Ok(text) = std::env::var(name) else {
-            let what = format!("`engine.api_key_env` is `{name}`, and there is no such variable");
+            let what = format!("`{}.api_key_env` is `{name}`, and there is no such variable", to.section);
             return Err(told(what, &format!("set it first: export {name}=…")));
         };
-        match HeaderValue::from_str(text.trim()) {
+        match HeaderValue::from_str(&format!("{}{}", to.lock.header().1, text.trim())) {
             Ok(mut header) if !text.trim().is_empty() => {
                 header.set_sensitive(true);
                 Ok(Self { text: text.trim().to_owned(), header })
@@ -363,49 +389,6 @@ impl Key {
             _ => Err(told(format!("what `{name}` holds is no key"), "it is one line of plain characters")),
         }
     }
-}
-
-/// Looks whether the server is there, lets us in, and has the model. Nothing is made.
-pub fn greet(config: &RemoteConfig) -> Result<(), EngineError> {
-    #[derive(Deserialize)]
-    struct Models {
-        supported_models: Vec<Model>,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        model_name: Option<String>,
-    }
-    let mut line = Line::open(config, |_| ())?;
-    line.patience = line.patience.min(AT_FIRST);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| told(format!("no async runtime: {e}"), "free some memory"))?;
-    let foreign = || {
-        let what = format!("what is at {} does not speak the Tinker protocol, `/api/v1`", config.url);
-        let asked = format!("{}/api/v1/healthz", config.url.trim_end_matches('/'));
-        told(what, &format!("`engine.url` is what comes before `/api/v1`; see what answers at {asked}"))
-    };
-    runtime.block_on(async {
-        let plain = |failure| match failure {
-            Failure::Stop(error) => error,
-            Failure::Lost(_) | Failure::Refused { .. } => foreign(),
-        };
-        let health = line.ask("healthz", None).await.map_err(plain)?;
-        let health: Value = serde_json::from_slice(&health.body).unwrap_or_default();
-        if !health["status"].is_string() {
-            return Err(foreign());
-        }
-        let answer = line.ask("get_server_capabilities", None).await.map_err(plain)?;
-        let models: Models = line.read("get_server_capabilities", &answer).map_err(plain)?;
-        let names: Vec<String> = models.supported_models.into_iter().filter_map(|m| m.model_name).collect();
-        if names.contains(&config.base_model) {
-            return Ok(());
-        }
-        let what = format!("the server at {} has no model `{}`", config.url, config.base_model);
-        let shown: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", line.clean(n))).collect();
-        let more = if names.len() > 12 { " and others" } else { "" };
-        let has = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
-        Err(told(what, &format!("it has {has}{more}; set `engine.base_model`")))
-    })
 }
 
 /// What a promise that failed means: what the server says it no longer has is lost, and can be made anew.

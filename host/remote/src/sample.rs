@@ -75,50 +75,92 @@ pub(crate) fn rollouts(
     (version, vocabulary, sampling): (u32, usize, Sampling),
     signals: usize,
 ) -> Result<Vec<Sample<Answer>>, Failure> {
-    let prompt = wanted.prompt.0;
-    let wrong = |what: String| Err(line.wrong("asample", &what));
     if sampled.sequences.len() != wanted.count as usize {
-        let (asked, came) = (wanted.count, sampled.sequences.len());
-        return wrong(format!("{came} rollouts of prompt {prompt}; {asked} were asked for"));
+        let (prompt, asked, came) = (wanted.prompt.0, wanted.count, sampled.sequences.len());
+        return Err(
+            line.wrong("asample", &format!("{came} rollouts of prompt {prompt}; {asked} were asked for"))
+        );
     }
     let mut all = Vec::with_capacity(sampled.sequences.len());
     for (position, sequence) in (wanted.first..).zip(sampled.sequences) {
-        let (tokens, most) = (sequence.tokens.len(), sampling.max_tokens as usize);
+        let claim = Claim {
+            truncated: sequence.stop_reason == "length",
+            tokens: sequence.tokens,
+            log_probs: sequence.logprobs,
+        };
+        let place = Place { prompt: wanted.prompt, position, version };
+        let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
+        let sample = claim.looked_at(place, limits).map_err(|what| line.wrong("asample", &what))?;
+        all.push(sample);
+    }
+    Ok(all)
+}
+
+/// What a server says to be a rollout.
+pub(crate) struct Claim {
+    pub(crate) tokens: Vec<u32>,
+    /// `None` for one that is not finite, where a server can say so.
+    pub(crate) log_probs: Option<Vec<Option<f32>>>,
+    /// Whether it met the length limit.
+    pub(crate) truncated: bool,
+}
+
+/// Which rollout it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) prompt: PromptId,
+    pub(crate) position: u32,
+    pub(crate) version: u32,
+}
+
+/// What a rollout keeps to.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Tokens that there are.
+    pub(crate) vocabulary: usize,
+    /// Tokens of the longest answer.
+    pub(crate) longest: usize,
+    /// How many signals were asked for. There is one that can be measured, the mean log-probability.
+    pub(crate) signals: usize,
+}
+
+impl Claim {
+    /// The rollout, if it can be one; else what it is instead.
+    pub(crate) fn looked_at(self, place: Place, limits: Limits) -> Result<Sample<Answer>, String> {
+        let (prompt, tokens, most) = (place.prompt.0, self.tokens.len(), limits.longest);
         if tokens == 0 {
-            return wrong(format!("a rollout of prompt {prompt} without tokens"));
+            return Err(format!("a rollout of prompt {prompt} without tokens"));
         }
         if tokens > most {
-            return wrong(format!("a rollout of prompt {prompt} of {tokens} tokens; {most} are the limit"));
+            return Err(format!("a rollout of prompt {prompt} of {tokens} tokens; {most} are the limit"));
         }
-        if let Some(token) = sequence.tokens.iter().find(|t| **t as usize >= vocabulary) {
-            return wrong(format!("token {token}, which is past the vocabulary of {vocabulary}"));
+        if let Some(token) = self.tokens.iter().find(|t| **t as usize >= limits.vocabulary) {
+            return Err(format!("token {token}, which is past the vocabulary of {}", limits.vocabulary));
         }
-        let Some(log_probs) = sequence.logprobs else {
-            return wrong(format!("a rollout of prompt {prompt} without log-probabilities"));
+        let Some(log_probs) = self.log_probs else {
+            return Err(format!("a rollout of prompt {prompt} without log-probabilities"));
         };
         if log_probs.len() != tokens {
             let came = log_probs.len();
-            return wrong(format!(
+            return Err(format!(
                 "a rollout of prompt {prompt} of {tokens} tokens and {came} log-probabilities"
             ));
         }
         // A little above 0 is rounding.
         let good = |l: &Option<f32>| l.filter(|l| l.is_finite() && *l <= 1e-3);
         let Some(log_probs) = log_probs.iter().map(good).collect::<Option<Vec<f32>>>() else {
-            return wrong(format!("a log-probability of prompt {prompt} that is none"));
+            return Err(format!("a log-probability of prompt {prompt} that is none"));
         };
         let log_prob: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
-        all.push(Sample {
-            prompt: wanted.prompt,
-            position,
-            version,
+        Ok(Sample {
+            prompt: place.prompt,
+            position: place.position,
+            version: place.version,
             tokens: tokens as u32,
-            truncated: sequence.stop_reason == "length",
+            truncated: self.truncated,
             log_prob,
-            // There is one that can be measured.
-            signals: vec![(log_prob / tokens as f64) as f32; signals],
-            answer: Answer { tokens: sequence.tokens, log_probs },
-        });
+            signals: vec![(log_prob / tokens as f64) as f32; limits.signals],
+            answer: Answer { tokens: self.tokens, log_probs },
+        })
     }
-    Ok(all)
 }

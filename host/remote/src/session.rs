@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::config::RemoteConfig;
 use crate::heart::Heart;
 use crate::line::{Failure, Heard, Line, told};
 
@@ -59,10 +60,15 @@ struct Saved {
 
 impl Session {
     /// A fresh model, or one in the state that was saved under a path.
-    pub(crate) async fn open(line: &Line, seed: u64, saved: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        line: &Line,
+        config: &RemoteConfig,
+        seed: u64,
+        saved: Option<&str>,
+    ) -> Result<Self, Failure> {
         let mut last = None;
         for _ in 0..MODELS {
-            match Self::attempt(line, seed, saved).await {
+            match Self::attempt(line, config, seed, saved).await {
                 // The request came through and its answer did not: it is no longer the model's first.
                 Err(Failure::Refused { verb, status, detail }) if detail.contains("LoadWeights") => {
                     last = Some(line.refused(&verb, status, &detail));
@@ -79,7 +85,7 @@ impl Session {
     }
 
     fn unfound(line: &Line, saved: Option<&str>, detail: &str) -> EngineError {
-        let (url, path) = (&line.config().url, saved.unwrap_or_default());
+        let (url, path) = (&line.to().url, saved.unwrap_or_default());
         let what = format!("the server at {url} no longer has the state `{path}`: {detail}");
         told(
             what,
@@ -87,8 +93,12 @@ impl Session {
         )
     }
 
-    async fn attempt(line: &Line, seed: u64, saved: Option<&str>) -> Result<Self, Failure> {
-        let config = line.config();
+    async fn attempt(
+        line: &Line,
+        config: &RemoteConfig,
+        seed: u64,
+        saved: Option<&str>,
+    ) -> Result<Self, Failure> {
         let body = json!({
             "type": "create_session",
             "tags": ["allot"],
@@ -126,7 +136,9 @@ impl Session {
         });
         let made: Made =
             session.done(line, "create_model", &body).await.map_err(|failure| match failure {
-                Failure::Refused { status, detail, .. } => Failure::Stop(Self::unmade(line, status, &detail)),
+                Failure::Refused { status, detail, .. } => {
+                    Failure::Stop(Self::unmade(config, status, &detail))
+                }
                 failure => failure,
             })?;
         let session = Self { model: made.model_id, ..session };
@@ -143,8 +155,7 @@ impl Session {
         Ok(session)
     }
 
-    fn unmade(line: &Line, status: u16, detail: &str) -> EngineError {
-        let config = line.config();
+    fn unmade(config: &RemoteConfig, status: u16, detail: &str) -> EngineError {
         let what = format!(
             "the server at {} could not make a model of `{}` ({status})",
             config.url, config.base_model

@@ -103,7 +103,13 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     let prepared = Prepared::new(config, &policy)?;
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
-        prepared.problems.notes.iter().for_each(|note| screen.tell(format_args!("note: {note}")));
+        let notes = prepared.sampler.iter().flat_map(|sampler| &sampler.notes);
+        prepared
+            .problems
+            .notes
+            .iter()
+            .chain(notes)
+            .for_each(|note| screen.tell(format_args!("note: {note}")));
     }
     if command.dry_run {
         show(&prepared, screen);
@@ -299,6 +305,11 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  model", server.base_model.clone());
         row("  adapters", format!("of rank {}", server.lora_rank));
     }
+    if let (Some(rollouts), Some(sampler)) = (&config.rollouts, &prepared.sampler) {
+        row("rollouts", rollouts.url.clone());
+        row("  server", format!("{} {}", rollouts.kind.name(), sampler.version));
+        row("  weights", format!("in {}, in {}", rollouts.weights, precision(rollouts.dtype)));
+    }
     row("model", config.model.source.clone());
     row("  parameters", prepared.shape.parameters().to_string());
     if config.engine.is_native() {
@@ -333,7 +344,13 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     if config.model.device == DeviceName::Cpu {
         row("threads", prepared.setup.threads.to_string());
     } else {
-        let dtype = if config.model.dtype == Precision::Bf16 { "bf16" } else { "f32" };
-        row("device", format!("{}, in {dtype}", config.model.device));
+        row("device", format!("{}, in {}", config.model.device, precision(config.model.dtype)));
+    }
+}
+
+fn precision(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "f32",
+        Precision::Bf16 => "bf16",
     }
 }

@@ -8,6 +8,7 @@ use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
 use allot_remote::RemoteConfig;
+use allot_remote::rollouts::RolloutsConfig;
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct TrainConfig {
     /// Where it is trained, if not by this program.
     #[serde(default, skip_serializing_if = "EngineConfig::is_native")]
     pub engine: EngineConfig,
+    /// Where rollouts are sampled, if not by this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollouts: Option<RolloutsConfig>,
     /// What is trained.
     pub model: ModelConfig,
     /// How rollouts are sampled.
@@ -111,7 +115,7 @@ pub struct ModelConfig {
     /// Threads; by default one a core. Results are the same to the last bit for one number of
     /// threads, so it is written down when a run starts.
     pub threads: Option<usize>,
-    /// Answers that are sampled at a time; with a server, requests to it.
+    /// Answers that are sampled at a time; on a server, requests to it.
     #[serde(default = "rows")]
     pub rows: usize,
     /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
@@ -270,6 +274,7 @@ impl TrainConfig {
             }
         }
         self.reward.check(name, self.rollout.max_tokens)?;
+        self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
             let trouble = Trouble::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
@@ -316,6 +321,24 @@ impl TrainConfig {
         }
     }
 
+    /// What a server that samples is asked for has to be what it can do.
+    fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
+        if !self.engine.is_native() {
+            let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
+            return Err(Trouble::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
+        }
+        if let Some((key, value, rule)) = rollouts.wrong() {
+            return Err(Trouble::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
+        }
+        match rollouts.cannot(&self.rollout) {
+            Some(why) => {
+                let temperature = self.rollout.temperature;
+                Err(Trouble::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
     /// the same from anywhere.
     pub fn settle(&mut self) -> Result<()> {
@@ -333,6 +356,9 @@ impl TrainConfig {
         }
         if looks_like_a_path(&self.model.source) {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
+        }
+        if let Some(rollouts) = &mut self.rollouts {
+            rollouts.weights = whole(Path::new(&rollouts.weights))?.display().to_string();
         }
         self.policy.settle()?;
         self.reward.settle()?;

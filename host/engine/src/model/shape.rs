@@ -19,6 +19,17 @@ pub enum Family {
     Qwen3,
 }
 
+impl Family {
+    /// What a `config.json` calls it, as its `model_type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+}
+
 /// A model's shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
@@ -194,10 +205,10 @@ impl Shape {
     /// A `config.json` for it. What transformers 4 and 5 call by two names is there under both: the
     /// number format, and the rotary embedding.
     pub(super) fn config(&self, precision: Precision, special: &SpecialIds) -> Value {
-        let (kind, class) = match self.family {
-            Family::Llama => ("llama", "LlamaForCausalLM"),
-            Family::Qwen2 => ("qwen2", "Qwen2ForCausalLM"),
-            Family::Qwen3 => ("qwen3", "Qwen3ForCausalLM"),
+        let class = match self.family {
+            Family::Llama => "LlamaForCausalLM",
+            Family::Qwen2 => "Qwen2ForCausalLM",
+            Family::Qwen3 => "Qwen3ForCausalLM",
         };
         let dtype = match precision {
             Precision::F32 => "float32",
@@ -228,7 +239,7 @@ impl Shape {
             "initializer_range": 0.02,
             "intermediate_size": self.intermediate,
             "max_position_embeddings": self.context,
-            "model_type": kind,
+            "model_type": self.family.name(),
             "num_attention_heads": self.heads,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,

@@ -1,0 +1,28 @@
+//! Rollouts on a server, updates here: an engine whose `sample` asks SGLang or vLLM, and whose other verbs are the
+//! native ones.
+//!
+//! Before the first sampling at a version, the weights of now are written as a model's folder and the server loads
+//! them, under a label that names their content. Each answer says by which weights it was sampled, and counts only
+//! where that is the label. What keeps a run whole:
+//!
+//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the books are
+//!   charged once, when all of a grant are there.
+//! - **A server that was started anew** says so by its label: it gets the weights again. One that has the weights of
+//!   another run ends this one, in a sentence.
+//! - **The trainer's state is here.** Checkpoints and resuming are the native ones; a run that goes on hands its
+//!   weights over first.
+//!
+//! Nothing is believed because it came: tokens, ends, log-probabilities and labels are looked at.
+
+mod config;
+mod greet;
+mod handover;
+mod sampler;
+mod sglang;
+mod split;
+mod vllm;
+
+pub use config::{Kind, RolloutsConfig};
+pub use greet::{Greeted, greet};
+pub use handover::{Handover, Write};
+pub use split::Split;

@@ -1,0 +1,182 @@
+//! A first look at a server that samples, before a run starts. Nothing is loaded, nothing is sampled.
+
+use std::path::Path;
+
+use allot_engine::model::Shape;
+use allot_engine::{EngineError, Sampling};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::config::{Kind, RolloutsConfig};
+use super::handover::Handover;
+use super::vllm;
+use crate::greet::waited;
+use crate::line::{Failure, Line, told};
+
+/// What a server told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Greeted {
+    /// Its version.
+    pub version: String,
+    /// The longest sequence that it takes, in tokens.
+    pub context: Option<usize>,
+    /// What is good to know, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// What SGLang says of its model.
+#[derive(Deserialize)]
+struct ModelInfo {
+    is_generation: bool,
+    model_type: Option<String>,
+    weight_version: Option<String>,
+}
+
+/// What SGLang says of itself.
+#[derive(Deserialize)]
+struct ServerInfo {
+    version: String,
+    served_model_name: Option<String>,
+    #[serde(default)]
+    enable_deterministic_inference: bool,
+}
+
+/// What both say of their models.
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    max_model_len: Option<usize>,
+}
+
+/// Looks whether the server is there, lets us in, has such a model and can do what a run asks of it, and whether
+/// weights can be written where it will look for them.
+pub fn greet(config: &RolloutsConfig, shape: &Shape, rollout: &Sampling) -> Result<Greeted, EngineError> {
+    Handover::try_folder(Path::new(&config.weights))?;
+    let line = Line::first(config.address())?;
+    waited(async {
+        match config.kind {
+            Kind::Sglang => sglang(&line, config, shape).await,
+            Kind::Vllm => vllm(&line, config, rollout).await,
+        }
+    })?
+}
+
+impl Greeted {
+    /// Whether the longest prompt and its answer fit into what the server takes.
+    pub fn fits(&self, longest: usize) -> Result<(), EngineError> {
+        match self.context {
+            Some(context) if context < longest => {
+                let what =
+                    format!("the server takes {context} tokens, and the longest prompt and answer have");
+                let hint = "start it with a longer context, or set `model.max_prompt_tokens` or \
+                            `rollout.max_tokens` lower";
+                Err(told(format!("{what} {longest}"), hint))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for something that each server of a kind has.
+async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) -> Result<T, EngineError> {
+    let foreign = |why: &str| {
+        let url = &line.to().url;
+        let what = format!("what is at {url} is no {kind} that this program knows: {why}");
+        told(
+            what,
+            &format!("`rollouts.url` is what comes before `/{verb}`; docs/scaling.md names the versions"),
+        )
+    };
+    let answer = line.ask(verb, None).await.map_err(|failure| match failure {
+        Failure::Stop(error) => error,
+        Failure::Lost(_) => foreign(&format!("it has no `/{verb}`")),
+        Failure::Refused { status, .. } => foreign(&format!("it answers `/{verb}` with {status}")),
+    })?;
+    serde_json::from_slice(answer.body())
+        .map_err(|_| foreign(&format!("it answers `/{verb}` with something else")))
+}
+
+/// The model among those that a server has.
+fn named(line: &Line, config: &RolloutsConfig, names: &[String]) -> Result<(), EngineError> {
+    let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
+    let what = format!("the server at {} has no model `{wanted}`", line.to().url);
+    let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", line.clean(n))).collect();
+    Err(told(what, &format!("it has {}; set `rollouts.model`", has.join(", "))))
+}
+
+async fn sglang(line: &Line, config: &RolloutsConfig, shape: &Shape) -> Result<Greeted, EngineError> {
+    let url = &line.to().url;
+    let info: ModelInfo = known(line, "model_info", "SGLang").await?;
+    let server: ServerInfo = known(line, "server_info", "SGLang").await?;
+    let models: Models = known(line, "v1/models", "SGLang").await?;
+    if !info.is_generation || info.weight_version.is_none() {
+        let what =
+            format!("the server at {url} has a model that does not generate, or no word for its weights");
+        return Err(told(what, "docs/scaling.md names the versions of SGLang that this was made for"));
+    }
+    if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name()) {
+        let (other, own) = (line.clean(&other), shape.family.name());
+        let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
+        return Err(told(what, "serve the model that `[model]` names"));
+    }
+    // What it was started with: a load of weights changes the name that `v1/models` tells.
+    named(line, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
+    let mut notes = Vec::new();
+    if !server.enable_deterministic_inference {
+        let what = "the server draws without the seeds of rollouts, so that a run is not the same twice; started \
+                    with `--enable-deterministic-inference` it would";
+        notes.push(what.to_owned());
+    }
+    let context = models.data.first().and_then(|m| m.max_model_len);
+    Ok(Greeted { version: server.version, context, notes })
+}
+
+async fn vllm(line: &Line, config: &RolloutsConfig, rollout: &Sampling) -> Result<Greeted, EngineError> {
+    let url = &line.to().url;
+    let version: Value = known(line, "version", "vLLM").await?;
+    let models: Models = known(line, "v1/models", "vLLM").await?;
+    let names: Vec<String> = models.data.iter().map(|m| m.id.clone()).collect();
+    named(line, config, &names)?;
+    let model = models.data.iter().find(|m| config.model.as_ref().is_none_or(|name| *name == m.id));
+    // Nothing to generate from: refused in one way where it can, and in another where it is off.
+    let empty = json!({ "token_ids": [], "sampling_params": {} }).to_string();
+    match line.ask(vllm::GENERATE, Some(&empty)).await {
+        Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}
+        Err(Failure::Stop(error)) => return Err(error),
+        Err(Failure::Lost(_) | Failure::Refused { .. }) => {
+            let what = format!("the server at {url} does not take tokens, `/{}`", vllm::GENERATE);
+            return Err(told(what, "start it with `--enable-scale-out`, a vLLM from 0.32 on"));
+        }
+    }
+    let weights = line.ask("weight_info", None).await;
+    if let Err(Failure::Stop(error)) = weights {
+        return Err(error);
+    }
+    if weights.is_err() {
+        let what = format!("the server at {url} does not load weights anew, `/weight_info`");
+        return Err(told(what, "start it with `VLLM_SERVER_DEV_MODE=1` in its environment"));
+    }
+    let info: Value = known(line, "server_info?config_format=json", "vLLM").await?;
+    let mode = info["vllm_config"]["model_config"]["logprobs_mode"].as_str();
+    let wanted = if rollout.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
+    let either = rollout.temperature == 1.0 && rollout.top_k == 0 && rollout.top_p >= 1.0;
+    let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
+    if let Some(mode) = mode.filter(|mode| !good(mode)) {
+        let what = format!("the server at {url} tells `{}`", line.clean(mode));
+        let why = "those of what is sampled, by `[rollout]`, are";
+        return Err(told(
+            format!("{what}; {why} `{wanted}`"),
+            &format!("start it with `--logprobs-mode {wanted}`"),
+        ));
+    }
+    Ok(Greeted {
+        version: line.clean(version["version"].as_str().unwrap_or("of no version")),
+        context: model.and_then(|m| m.max_model_len),
+        notes: Vec::new(),
+    })
+}

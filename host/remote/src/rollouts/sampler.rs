@@ -1,0 +1,196 @@
+//! A server that samples, whichever it is: a rollout is asked for, weights are loaded, and what comes is looked at.
+
+use std::time::Instant;
+
+use allot_engine::{Answer, Sample, Sampling};
+use serde_json::Value;
+
+use super::config::{Kind, RolloutsConfig};
+use super::handover::OURS;
+use super::{sglang, vllm};
+use crate::line::{Failure, Line, told};
+use crate::sample::{Claim, Limits, Place};
+
+/// A server.
+pub(crate) struct Sampler {
+    pub(crate) line: Line,
+    kind: Kind,
+    model: Option<String>,
+}
+
+/// A rollout that is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    /// The prompt, in tokens.
+    pub(crate) prompt: &'a [u32],
+    /// The seed of its draws.
+    pub(crate) seed: u32,
+    pub(crate) sampling: Sampling,
+    /// Tokens that end it.
+    pub(crate) stops: &'a [u32],
+}
+
+/// What a server tells of a rollout.
+pub(crate) struct Told {
+    pub(crate) claim: Claim,
+    /// Tokens of the prompt that it read.
+    pub(crate) prompt: usize,
+    /// Why it ended, by the server's word for it, if that is no end of ours.
+    pub(crate) broken: Option<String>,
+    /// The labels of the weights that it was sampled by.
+    pub(crate) weights: Vec<String>,
+}
+
+/// Why there is no rollout.
+pub(crate) enum Missed {
+    /// It was sampled by these weights, and not by those that were handed over.
+    Weights(String),
+    /// Another failure.
+    Failure(Failure),
+}
+
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl Sampler {
+    /// A server at the end of a line.
+    pub(crate) fn new(line: Line, config: &RolloutsConfig) -> Self {
+        Self { line, kind: config.kind, model: config.model.clone() }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self.kind {
+            Kind::Sglang => sglang::GENERATE,
+            Kind::Vllm => vllm::GENERATE,
+        }
+    }
+
+    /// Loads weights from a folder, as the server sees it, under a label.
+    pub(crate) async fn load(&self, folder: &str, label: &str) -> Result<(), Failure> {
+        let loaded = match self.kind {
+            Kind::Sglang => sglang::load(&self.line, folder, label).await,
+            Kind::Vllm => vllm::load(&self.line, folder, label).await,
+        };
+        loaded.map_err(|failure| match known(failure, "load") {
+            Failure::Refused { verb, status, detail } => {
+                let what = format!("the server at {} could not load `{folder}`", self.line.to().url);
+                let said = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+                let hint = "the folder is reached by the server too, at that path (`rollouts.weights_there`), and \
+                            the model that it serves is the one that is trained; see its own log";
+                Failure::Stop(told(format!("{what} (`{verb}`, {status}){said}"), hint))
+            }
+            failure => failure,
+        })
+    }
+
+    /// One rollout, by the weights of a label. Where somebody breaks it off, it is asked for again.
+    pub(crate) async fn rollout(
+        &self,
+        wish: Wish<'_>,
+        place: Place,
+        limits: Limits,
+        label: &str,
+    ) -> Result<Sample<Answer>, Missed> {
+        let (verb, body) = (self.verb(), self.body(wish).to_string());
+        let (began, mut pauses) = (Instant::now(), self.line.pauses());
+        loop {
+            let answer = self.line.ask(verb, Some(&body)).await.map_err(|failure| known(failure, verb))?;
+            let told = match self.kind {
+                Kind::Sglang => sglang::told(&self.line, &answer)?,
+                Kind::Vllm => vllm::told(&self.line, &answer)?,
+            };
+            if let Some(other) = told.weights.iter().find(|l| *l != label) {
+                return Err(self.other(verb, other, label));
+            }
+            if told.weights.is_empty() {
+                let what = "a rollout that does not say by which weights it was sampled";
+                return Err(self.line.wrong(verb, what).into());
+            }
+            let Some(end) = &told.broken else {
+                return self.looked_at(told, wish, place, limits).map_err(Missed::Failure);
+            };
+            if began.elapsed() >= self.line.to().patience {
+                let why = format!("rollouts end by `{}`", self.line.clean(end));
+                return Err(Failure::Stop(self.line.away(verb, &why)).into());
+            }
+            tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+        }
+    }
+
+    fn body(&self, wish: Wish<'_>) -> Value {
+        match self.kind {
+            Kind::Sglang => sglang::body(wish),
+            Kind::Vllm => vllm::body(wish, self.model.as_deref()),
+        }
+    }
+
+    /// Other weights than those that were handed over. Those of another run don't come by starting a server anew.
+    fn other(&self, verb: &str, other: &str, label: &str) -> Missed {
+        if !other.starts_with(OURS) {
+            return Missed::Weights(self.line.clean(other));
+        }
+        let what = format!(
+            "the server at {} answered `{verb}` by the weights `{}`; those that were handed over are `{label}`",
+            self.line.to().url,
+            self.line.clean(other)
+        );
+        Missed::Failure(Failure::Stop(told(what, "a server samples for one run at a time")))
+    }
+
+    /// The rollout, if it can be what was wanted.
+    fn looked_at(
+        &self,
+        told: Told,
+        wish: Wish<'_>,
+        place: Place,
+        limits: Limits,
+    ) -> Result<Sample<Answer>, Failure> {
+        let wrong = |what: &str| Err(self.line.wrong(self.verb(), what));
+        let number = place.prompt.0;
+        if told.prompt != wish.prompt.len() {
+            let (read, whole) = (told.prompt, wish.prompt.len());
+            return wrong(&format!("a rollout of prompt {number} that read {read} of its {whole} tokens"));
+        }
+        let cut = told.claim.truncated;
+        let sample = told.claim.looked_at(place, limits);
+        let mut sample = sample.map_err(|what| self.line.wrong(self.verb(), &what))?;
+        let tokens = &sample.answer.tokens;
+        let end = tokens.iter().position(|t| wish.stops.contains(t));
+        if let Some(end) = end.filter(|end| end + 1 < tokens.len()) {
+            let token = tokens[end];
+            return wrong(&format!(
+                "a rollout of prompt {number} that goes on behind its end, token {token}"
+            ));
+        }
+        if end.is_none() && !cut {
+            let last = tokens[tokens.len() - 1];
+            let what = format!(
+                "the server at {} ended a rollout of prompt {number} at token {last}, which ends none here",
+                self.line.to().url
+            );
+            let hint = "its model's files name other tokens that end a text: add it to `model.stop`, or serve the \
+                        model that `[model]` names";
+            return Err(Failure::Stop(crate::line::told(what, hint)));
+        }
+        if end.is_none() && tokens.len() < limits.longest {
+            let (came, most) = (tokens.len(), limits.longest);
+            return wrong(&format!(
+                "a rollout of prompt {number} that was cut after {came} tokens; {most} are the limit"
+            ));
+        }
+        // An end at the limit is an end.
+        sample.truncated = end.is_none();
+        Ok(sample)
+    }
+}
+
+/// A server that does not know a verb any more has refused it.
+fn known(failure: Failure, verb: &str) -> Failure {
+    match failure {
+        Failure::Lost(detail) => Failure::Refused { verb: verb.to_owned(), status: 404, detail },
+        failure => failure,
+    }
+}

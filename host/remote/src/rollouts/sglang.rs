@@ -1,0 +1,108 @@
+//! SGLang's words: `/generate`, and weights from a disk. As of 0.5.23, read on 2026-11-22.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::sampler::{Told, Wish};
+use crate::line::{Failure, Heard, Line, Said};
+use crate::sample::Claim;
+
+pub(super) const GENERATE: &str = "generate";
+
+/// What it answers to `generate`.
+#[derive(Deserialize)]
+struct Generated {
+    output_ids: Vec<u32>,
+    meta_info: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    finish_reason: Finish,
+    prompt_tokens: usize,
+    /// The weights that it ended with.
+    weight_version: Option<String>,
+    /// All that it had, where there were several.
+    #[serde(default)]
+    weight_versions: Vec<Span>,
+    /// Log-probability, token, and nothing. `null` is a number that is not finite.
+    output_token_logprobs: Option<Vec<(Option<f32>, u32, Value)>>,
+}
+
+#[derive(Deserialize)]
+struct Finish {
+    #[serde(rename = "type")]
+    kind: String,
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Loaded {
+    success: bool,
+    message: Option<String>,
+}
+
+/// A request's body. Seeds count where the server infers deterministically. A stop token is part of what comes.
+pub(super) fn body(wish: Wish<'_>) -> Value {
+    let top_k = if wish.sampling.top_k == 0 { json!(-1) } else { json!(wish.sampling.top_k) };
+    json!({
+        "input_ids": wish.prompt,
+        "return_logprob": true,
+        "sampling_params": {
+            "max_new_tokens": wish.sampling.max_tokens,
+            "sampling_seed": wish.seed,
+            "skip_special_tokens": false,
+            "stop_token_ids": wish.stops,
+            "temperature": wish.sampling.temperature,
+            "top_k": top_k,
+            "top_p": wish.sampling.top_p,
+        },
+    })
+}
+
+/// What an answer tells.
+pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
+    let Generated { output_ids, meta_info: meta } = line.read(GENERATE, answer)?;
+    let scored = meta.output_token_logprobs;
+    if let Some(scored) = &scored
+        && scored.len() == output_ids.len()
+        && scored.iter().zip(&output_ids).any(|((_, token, _), id)| token != id)
+    {
+        return Err(line.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+    }
+    let Finish { kind, message } = meta.finish_reason;
+    let broken = (kind != "stop" && kind != "length")
+        .then(|| message.map_or_else(|| kind.clone(), |message| format!("{kind}: {message}")));
+    let claim = Claim {
+        tokens: output_ids,
+        log_probs: scored.map(|scored| scored.into_iter().map(|(l, _, _)| l).collect()),
+        truncated: kind == "length",
+    };
+    let weights = meta.weight_versions.into_iter().map(|s| s.version).chain(meta.weight_version).collect();
+    Ok(Told { claim, prompt: meta.prompt_tokens, broken, weights })
+}
+
+/// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
+pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), Failure> {
+    line.ask("pause_generation", Some(&json!({ "mode": "abort" }).to_string())).await?;
+    let body = json!({ "model_path": folder, "weight_version": label, "flush_cache": true }).to_string();
+    let verb = "update_weights_from_disk";
+    let loaded = line.ask_much(verb, &body).await;
+    if let Err(failure) = loaded {
+        // It has the weights that it had, if it is there.
+        let _ = line.once("continue_generation", Some(Said::Json("{}"))).await;
+        return Err(failure);
+    }
+    line.ask("continue_generation", Some("{}")).await?;
+    let loaded: Loaded = line.read(verb, &loaded?)?;
+    if loaded.success {
+        return Ok(());
+    }
+    let detail = line.clean(&loaded.message.unwrap_or_default());
+    Err(Failure::Refused { verb: verb.to_owned(), status: 200, detail })
+}

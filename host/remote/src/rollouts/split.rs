@@ -1,0 +1,193 @@
+//! The engine that learns here and samples on a server.
+
+use std::path::Path;
+
+use allot_allocation::{Compute, Grant, Line as GrantLine};
+use allot_engine::model::ModelError;
+use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use futures_util::StreamExt as _;
+
+use super::config::{Kind, RolloutsConfig};
+use super::handover::Handover;
+use super::sampler::{Missed, Sampler, Wish};
+use crate::engine::SIGNALS;
+use crate::line::{Failure, Line, told};
+use crate::sample::{Limits, Place, wire_seed};
+
+/// How often in a row a server may lose its weights before it is no longer believed in.
+const LOSSES: u32 = 5;
+
+/// The engine.
+pub struct Split {
+    native: Native,
+    sampler: Sampler,
+    handover: Handover,
+    kind: Kind,
+    /// The version that the server was given last, and its label.
+    given: Option<(u32, String)>,
+}
+
+impl Split {
+    /// An engine over a model here and a server. `notice` is told when the server is away.
+    pub fn new(
+        native: Native,
+        config: &RolloutsConfig,
+        handover: Handover,
+        notice: fn(&str),
+    ) -> Result<Self, EngineError> {
+        let sampler = Sampler::new(Line::open(config.address(), notice)?, config);
+        let native = native.with_foreign_rollouts(config.tolerance);
+        Ok(Self { native, sampler, handover, kind: config.kind, given: None })
+    }
+
+    /// The engine that learns.
+    pub fn native(&self) -> &Native {
+        &self.native
+    }
+
+    /// Takes up training where a checkpoint left it, after this many updates and steps of the optimizer.
+    pub fn restore(
+        &mut self,
+        folder: &Path,
+        model: &Path,
+        version: u32,
+        steps: u32,
+    ) -> Result<(), ModelError> {
+        self.given = None;
+        self.native.restore(folder, model, version, steps)
+    }
+
+    /// Gives the server the weights of now, unless it has them. Gives their label.
+    async fn give(&mut self) -> Result<String, EngineError> {
+        let version = self.native.version();
+        if let Some((at, label)) = &self.given
+            && *at == version
+        {
+            return Ok(label.clone());
+        }
+        let label = self.handover.put(self.native.core(), version)?;
+        let loaded = self.sampler.load(&self.handover.seen(&label), &label).await;
+        loaded.map_err(|failure| self.plain(failure))?;
+        self.handover.leave(Some(&label));
+        self.given = Some((version, label.clone()));
+        Ok(label)
+    }
+
+    /// What is left of a failure when nothing can be done about it.
+    fn plain(&self, failure: Failure) -> EngineError {
+        let line = &self.sampler.line;
+        match failure {
+            Failure::Stop(error) => error,
+            Failure::Refused { verb, status, detail } => line.refused(&verb, status, &detail),
+            Failure::Lost(detail) => line.refused("a request", 404, &detail),
+        }
+    }
+
+    /// Asks for what has not come yet, some at a time, and takes it as it comes.
+    async fn ask(
+        &self,
+        wanted: &[Place],
+        label: &str,
+        came: &mut [Option<Sample<Answer>>],
+        whole: Whole<'_, Answer>,
+    ) -> Result<(), Missed> {
+        let config = self.native.config();
+        let one = |i: usize| async move {
+            let place = wanted[i];
+            let sampling = self.native.sampling(place.prompt);
+            let wish = Wish {
+                prompt: self.native.prompt(place.prompt),
+                seed: wire_seed(config.seed, place.prompt, place.version, place.position),
+                sampling,
+                stops: &config.stops,
+            };
+            let limits = Limits {
+                vocabulary: self.native.core().shape().vocabulary,
+                longest: sampling.max_tokens as usize,
+                signals: config.signals.len(),
+            };
+            self.sampler.rollout(wish, place, limits, label).await.map(|rollout| (i, rollout))
+        };
+        let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
+        let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(config.rows);
+        while let Some(done) = stream.next().await {
+            let (i, rollout) = done?;
+            whole(i, came[i].insert(rollout));
+        }
+        Ok(())
+    }
+
+    /// After rollouts of other weights: whether the same may be asked for again, once the server has these.
+    fn forget(&mut self, other: &str, losses: &mut u32) -> Result<(), EngineError> {
+        let url = &self.sampler.line.to().url;
+        *losses += 1;
+        if *losses > LOSSES {
+            let what =
+                format!("the server at {url} lost the weights {losses} times in a row: it has `{other}`");
+            return Err(told(what, "it may be out of memory, or several may be behind one address"));
+        }
+        let version = self.native.version();
+        let what = format!("the server at {url} has the weights `{other}`, as if it was started anew");
+        self.sampler.line.notice(&format!("{what}; it gets those after {version} updates again"));
+        self.given = None;
+        Ok(())
+    }
+}
+
+impl Engine for Split {
+    type Answer = Answer;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: format!("native+{}", self.kind.name()),
+            signals: SIGNALS.iter().map(|s| (*s).to_owned()).collect(),
+        }
+    }
+
+    fn version(&self) -> u32 {
+        self.native.version()
+    }
+
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, Answer>,
+    ) -> Result<Vec<Sample<Answer>>, EngineError> {
+        let version = self.native.version();
+        let of = |line: &GrantLine| {
+            let prompt = line.prompt;
+            (line.first..line.first + line.count).map(move |position| Place { prompt, position, version })
+        };
+        let wanted: Vec<Place> = grant.lines().iter().flat_map(of).collect();
+        let mut came: Vec<Option<Sample<Answer>>> = vec![None; wanted.len()];
+        let mut losses = 0;
+        while came.iter().any(Option::is_none) {
+            let label = self.give().await?;
+            let before = came.iter().flatten().count();
+            let missed = self.ask(&wanted, &label, &mut came, whole).await.err();
+            if came.iter().flatten().count() > before {
+                losses = 0;
+            }
+            match missed {
+                None => {}
+                Some(Missed::Weights(other)) => self.forget(&other, &mut losses)?,
+                Some(Missed::Failure(failure)) => return Err(self.plain(failure)),
+            }
+        }
+        let samples: Vec<Sample<Answer>> = came.into_iter().flatten().collect();
+        self.native.count(&grant, &samples);
+        Ok(samples)
+    }
+
+    async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
+        self.native.score(samples).await
+    }
+
+    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
+        self.native.update(batch).await
+    }
+
+    fn computed(&mut self) -> Compute {
+        self.native.computed()
+    }
+}

@@ -1,0 +1,118 @@
+//! vLLM's words: `/inference/v1/generate`, and weights by the `reload_weights` of its workers. As of 0.32.0, read on
+//! 2026-11-22. Both are off unless the server is started with them: see docs/scaling.md.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::sampler::{Told, Wish};
+use crate::line::{Failure, Heard, Line, Said};
+use crate::sample::Claim;
+
+pub(super) const GENERATE: &str = "inference/v1/generate";
+
+/// What it says in place of a log-probability that is not finite.
+const NONE: f32 = -9999.0;
+/// What its weights are called that were loaded in part.
+const BROKEN: &str = "broken";
+
+/// What it answers to `generate`.
+#[derive(Deserialize)]
+struct Generated {
+    choices: Vec<Choice>,
+    usage: Usage,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    finish_reason: Option<String>,
+    token_ids: Vec<u32>,
+    logprobs: Option<LogProbs>,
+    weight_versions: Option<Vec<Span>>,
+}
+
+#[derive(Deserialize)]
+struct LogProbs {
+    content: Option<Vec<Scored>>,
+}
+
+#[derive(Deserialize)]
+struct Scored {
+    token_id: u32,
+    logprob: Option<f32>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: usize,
+}
+
+/// A request's body. Its own end of a text is left out: what ends one here is told. A stop token is part of what
+/// comes.
+pub(super) fn body(wish: Wish<'_>, model: Option<&str>) -> Value {
+    let mut body = json!({
+        "token_ids": wish.prompt,
+        "sampling_params": {
+            "detokenize": false,
+            "ignore_eos": true,
+            "logprobs": 0,
+            "max_tokens": wish.sampling.max_tokens,
+            "seed": wish.seed,
+            "stop_token_ids": wish.stops,
+            "temperature": wish.sampling.temperature,
+            "top_k": wish.sampling.top_k,
+            "top_p": wish.sampling.top_p,
+        },
+    });
+    if let Some(model) = model {
+        body["model"] = json!(model);
+    }
+    body
+}
+
+/// What an answer tells.
+pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
+    let Generated { choices, usage } = line.read(GENERATE, answer)?;
+    let Ok([choice]) = <[Choice; 1]>::try_from(choices) else {
+        return Err(line.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
+    };
+    let scored = choice.logprobs.and_then(|l| l.content);
+    if let Some(scored) = &scored
+        && scored.len() == choice.token_ids.len()
+        && scored.iter().zip(&choice.token_ids).any(|(scored, id)| scored.token_id != *id)
+    {
+        return Err(line.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+    }
+    let end = choice.finish_reason.unwrap_or_default();
+    let claim = Claim {
+        tokens: choice.token_ids,
+        log_probs: scored.map(|s| s.into_iter().map(|s| s.logprob.filter(|l| *l > NONE)).collect()),
+        truncated: end == "length",
+    };
+    let weights = choice.weight_versions.unwrap_or_default().into_iter().map(|s| s.version).collect();
+    let broken = (end != "stop" && end != "length").then_some(end);
+    Ok(Told { claim, prompt: usage.prompt_tokens, broken, weights })
+}
+
+/// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
+///
+/// The label comes first: a server that is started anew in between has lost it with the weights, and one that was
+/// named behind a load could have the name and the weights of its start. Where a load fails the label is taken back,
+/// for the server does not go back to the weights that it had.
+pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), Failure> {
+    let (verb, name) = ("update_weight_version", |label: &str| json!({ "new_version": label }).to_string());
+    line.ask("pause", Some("{}")).await?;
+    line.ask(verb, Some(&name(label))).await?;
+    let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder } }).to_string();
+    if let Err(failure) = line.ask_much("collective_rpc", &body).await {
+        // It may be gone by now, and its label with it.
+        let _ = line.once(verb, Some(Said::Json(&name(BROKEN)))).await;
+        let _ = line.once("resume", Some(Said::Json("{}"))).await;
+        return Err(failure);
+    }
+    line.ask("resume", Some("{}")).await.map(|_| ())
+}
