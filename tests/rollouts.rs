@@ -259,7 +259,7 @@ fn trouble_on_the_way_leaves_no_trace() {
             ("hangs up on a pause", &config, vec![trick(pause, 2, What::HangUp)]),
             ("hangs up on a load", &config, vec![trick(load, 2, What::HangUp)]),
             ("hangs up behind a load", &config, vec![trick(go_on, 2, What::HangUp)]),
-            ("fails to load once", &config, vec![trick(load, 2, What::Status(500, "{}"))]),
+            ("is not ready to load", &config, vec![trick(load, 2, What::Status(503, "{}"))]),
             ("dies before a rollout", &config, vec![trick(sample, 70, What::Die)]),
             ("dies behind a rollout", &config, vec![trick(sample, 70, What::DoAndDie)]),
             ("dies behind a load", &config, vec![trick(load, 3, What::DoAndDie)]),

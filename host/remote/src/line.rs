@@ -22,8 +22,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a server may be away when a run is about to start.
 const AT_FIRST: Duration = Duration::from_secs(5);
-/// Answers of "something broke" in a row by which a server has refused what may well break it.
-const BROKE: u32 = 3;
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 1 << 30;
 
@@ -109,7 +107,7 @@ impl Line {
             let what = format!("could not make ready to reach {}: {}", to.url, root(&error));
             told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
-        let turns = Semaphore::new(to.connections as usize);
+        let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
         let (away, newer) = (Cell::new(false), Cell::new(false));
         Ok(Self { client, to, key, turns, notice, away, newer })
     }
@@ -177,7 +175,7 @@ impl Line {
 
     /// Asks until there is an answer that says something, or patience is at its end.
     pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<Heard, Failure> {
-        self.say(verb, body.map(Said::Json), u32::MAX).await
+        self.say(verb, body.map(Said::Json), true).await
     }
 
     /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
@@ -194,17 +192,17 @@ impl Line {
             self.newer.set(true);
         }
         let message = protobuf::passed(body, verb == "forward");
-        self.say("forward_backward", Some(Said::Protobuf(&message)), u32::MAX).await
+        self.say("forward_backward", Some(Said::Protobuf(&message)), true).await
     }
 
-    /// The same as [`ask`](Self::ask), of something that may be too much for a server: it is not asked for over and
-    /// over where it breaks each time.
-    pub(crate) async fn ask_much(&self, verb: &str, body: &str) -> Result<Heard, Failure> {
-        self.say(verb, Some(Said::Json(body)), BROKE).await
+    /// The same as [`ask`](Self::ask), of something that is not asked for again where it broke, for it may be half
+    /// done then.
+    pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<Heard, Failure> {
+        self.say(verb, Some(Said::Json(body)), false).await
     }
 
-    async fn say(&self, verb: &str, said: Option<Said<'_>>, most: u32) -> Result<Heard, Failure> {
-        let (mut began, mut pauses, mut broke) = (None, self.pauses(), 0);
+    async fn say(&self, verb: &str, said: Option<Said<'_>>, again: bool) -> Result<Heard, Failure> {
+        let (mut began, mut pauses) = (None, self.pauses());
         let url = &self.to.url;
         loop {
             let turn = self.turns.acquire().await;
@@ -224,7 +222,6 @@ impl Line {
                 }
                 Ok(heard) => {
                     let detail = self.detail(&heard.body);
-                    broke += u32::from(heard.status == StatusCode::INTERNAL_SERVER_ERROR);
                     match heard.status.as_u16() {
                         // Where a key is a bearer's, 403 is about something else.
                         403 if matches!(self.to.lock, Lock::Bearer(_)) => {
@@ -234,7 +231,9 @@ impl Line {
                         404 | 410 => return Err(Failure::Lost(detail)),
                         // Still at it: that is no trouble yet.
                         408 if verb == "retrieve_future" => String::new(),
-                        408 | 425 | 429 | 500.. if broke < most => {
+                        408 | 425 | 429 | 500..
+                            if again || heard.status != StatusCode::INTERNAL_SERVER_ERROR =>
+                        {
                             format!("it answers {}{}", heard.status, dash(&detail))
                         }
                         status => {

@@ -92,7 +92,7 @@ pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), F
     line.ask("pause_generation", Some(&json!({ "mode": "abort" }).to_string())).await?;
     let body = json!({ "model_path": folder, "weight_version": label, "flush_cache": true }).to_string();
     let verb = "update_weights_from_disk";
-    let loaded = line.ask_much(verb, &body).await;
+    let loaded = line.ask_whole(verb, &body).await;
     if let Err(failure) = loaded {
         // It has the weights that it had, if it is there.
         let _ = line.once("continue_generation", Some(Said::Json("{}"))).await;

@@ -108,7 +108,7 @@ pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), F
     line.ask("pause", Some("{}")).await?;
     line.ask(verb, Some(&name(label))).await?;
     let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder } }).to_string();
-    if let Err(failure) = line.ask_much("collective_rpc", &body).await {
+    if let Err(failure) = line.ask_whole("collective_rpc", &body).await {
         // It may be gone by now, and its label with it.
         let _ = line.once(verb, Some(Said::Json(&name(BROKEN)))).await;
         let _ = line.once("resume", Some(Said::Json("{}"))).await;
