@@ -84,7 +84,8 @@ fn cores() -> [Kind; 3] {
         exact: false,
         log_prob: 0.25,
         gradient: 0.2,
-        sampled: 0.05,
+        // On a GPU kernels of ours sample and candle's operations score, which round in other places.
+        sampled: if std::env::var_os("ALLOT_DEVICE").is_some() { 0.25 } else { 0.05 },
     };
     [exact, tensors_f32, tensors_bf16]
 }
@@ -320,6 +321,30 @@ fn in_tensors_the_same_seeds_draw_the_same_answers_but_for_rounding() {
             println!("{name:<28} {rows} rows: {others} of {} differ, log-probs {worst:.1e}", base.len());
             assert!(others <= 2 && worst < 1e-4, "{name}: {rows} rows: {others}, {worst:e}");
         }
+    }
+}
+
+/// Temperatures, top-k and top-p, one answer beside another.
+#[test]
+fn however_it_is_drawn_the_cores_draw_the_same_but_for_rounding() {
+    let folder = &folders()[0];
+    let (case, prompts) = (Case::read(folder), prompts());
+    let mut all = requests(&prompts, 12);
+    for (i, request) in all.iter_mut().enumerate() {
+        let sampling = &mut request.sampling;
+        sampling.temperature = [1.0, 0.7, 0.0, 1.4][i % 4];
+        sampling.top_k = [0, 30, 1, 0, 100_000][i % 5];
+        sampling.top_p = [1.0, 0.9, 0.3][i % 3];
+        sampling.max_tokens = [20, 1, 7, 16, 17, 18, 33][i % 7];
+    }
+    let stops = [5, 9, 100];
+    let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
+    let core = (cores()[1].make)(&case.checkpoint, setup(1));
+    for rows in [5, 200] {
+        let answers = core.answers(&all, &stops, rows).unwrap();
+        let others = answers.iter().zip(&base).filter(|(a, b)| a.tokens != b.tokens).count();
+        println!("{rows} rows: {others} of {} differ", base.len());
+        assert!(others <= 3, "{rows} rows: {others} of {}", base.len());
     }
 }
 

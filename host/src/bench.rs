@@ -3,16 +3,18 @@
 
 mod peer;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use allot_allocation::seed::Stream;
-use allot_engine::core::{Core as _, Manner, Request, Sequence};
+use allot_allocation::seed::{self, Stream};
+use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
 use allot_engine::cpu::{Cpu, Setup};
-use allot_engine::model::{Checkpoint, Precision, Shape, SpecialIds};
+use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
+use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{OptimizerConfig, Sampling};
 use allot_report::statistics::percentile;
-use candle_core::Device;
+use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;
 
 pub use peer::Peer;
@@ -55,19 +57,49 @@ pub struct Outcome {
     pub peer: Vec<f64>,
 }
 
+/// Where work is done, and in what kind of number.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The device.
+    pub device: DeviceName,
+    /// What a GPU computes in.
+    pub precision: Precision,
+    /// Threads of the CPU.
+    pub threads: usize,
+}
+
+/// Where its weights are from.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// A folder or a GGUF file.
+    Of(&'a Path),
+    /// Chance, for a model of this shape: as good as any others where only time is measured.
+    Random(&'a Shape),
+}
+
 /// A model that work is done with.
 pub struct Bench {
-    model: Cpu,
+    model: Box<dyn Core>,
     shape: Shape,
+    device: DeviceName,
 }
 
 impl Bench {
-    /// A model of a folder or a GGUF file, on so many threads.
-    pub fn load(path: &Path, threads: usize, longest: usize) -> Result<Self> {
-        let checkpoint = Checkpoint::load(path, &Device::Cpu)?;
+    /// A model somewhere, for sequences of at most so many tokens.
+    pub fn load(weights: Weights<'_>, place: Place, longest: usize) -> Result<Self> {
+        let checkpoint = match weights {
+            Weights::Of(path) => Checkpoint::load(path, &Device::Cpu)?,
+            Weights::Random(shape) => random(shape)?,
+        };
         let shape = checkpoint.shape.clone();
-        let setup = Setup { threads, longest, lora: None, reference: false, seed: 1 };
-        Ok(Self { model: Cpu::new(&checkpoint, setup)?, shape })
+        let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
+        let model: Box<dyn Core> = match place.device {
+            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, setup)?),
+            DeviceName::Cuda(_) => {
+                Box::new(Tensors::new(&checkpoint, setup, &place.device.open()?, place.precision)?)
+            }
+        };
+        Ok(Self { model, shape, device: place.device })
     }
 
     /// Writes it down as a peer can read it.
@@ -88,7 +120,7 @@ impl Bench {
             let (ours, theirs) = match work {
                 Work::Decode { batch, prompt, tokens } => {
                     let prompt = any(prompt);
-                    let ours = self.decode(&prompt, batch, tokens, round);
+                    let ours = self.decode(&prompt, batch, tokens, round)?;
                     let asked = serde_json::json!({
                         "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens,
                     });
@@ -96,7 +128,7 @@ impl Bench {
                 }
                 Work::Train { batch, tokens } => {
                     let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
-                    let ours = self.train(&sequences);
+                    let ours = self.train(&sequences)?;
                     (ours, serde_json::json!({ "work": "train", "sequences": sequences }))
                 }
             };
@@ -109,29 +141,51 @@ impl Bench {
         Ok(outcome)
     }
 
-    fn decode(&self, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Duration {
+    fn decode(&self, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Result<Duration> {
         let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
         let seed = |i: usize| round << 32 | i as u64;
         let requests: Vec<Request<'_>> =
             (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
         let start = Instant::now();
-        let answers = self.model.answers(&requests, &[], batch);
+        let answers = self.model.answers(&requests, &[], batch)?;
         let took = start.elapsed();
-        debug_assert!(answers.is_ok_and(|all| all.iter().all(|a| a.tokens.len() == tokens)));
-        took
+        debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
+        Ok(took)
     }
 
-    fn train(&mut self, sequences: &[Vec<u32>]) -> Duration {
+    fn train(&mut self, sequences: &[Vec<u32>]) -> Result<Duration> {
         let batch: Vec<Sequence<'_>> =
             sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
         let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
         let manner = Manner { temperature: 1.0, recompute: false };
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
         let start = Instant::now();
-        self.model.learn(&batch, manner, |_, thoughts| vec![-1.0 / all; thoughts.len()]);
-        self.model.step(&optimizer, 1e-6);
-        start.elapsed()
+        self.model.learn(&batch, manner, &|_, thoughts: &[Thought]| vec![-1.0 / all; thoughts.len()])?;
+        self.model.step(&optimizer, 1e-6)?;
+        // A GPU may still be at it: this waits for a number that comes of it all.
+        if self.device != DeviceName::Cpu {
+            self.model.finite()?;
+        }
+        Ok(start.elapsed())
     }
+}
+
+/// Weights by chance: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
+fn random(shape: &Shape) -> Result<Checkpoint> {
+    let mut weights = BTreeMap::new();
+    for (index, (name, dims)) in shape.tensors().into_iter().enumerate() {
+        let tensor = if name.ends_with("norm.weight") {
+            Tensor::ones(dims, DType::F32, &Device::Cpu)
+        } else {
+            let mut chance = Stream::new(seed::world(1, 0, index as u64));
+            let one = |_| ((chance.unit() * 2.0 - 1.0) * 0.02 * 3.0_f64.sqrt()) as f32;
+            let numbers: Vec<f32> = (0..dims.iter().product()).map(one).collect();
+            Tensor::from_vec(numbers, dims, &Device::Cpu)
+        };
+        let weight = tensor.and_then(|tensor| Var::from_tensor(&tensor)).map_err(ModelError::from)?;
+        weights.insert(name, weight);
+    }
+    Ok(Checkpoint { shape: shape.clone(), weights })
 }
 
 impl Work {

@@ -1,9 +1,9 @@
-//! An answer on its way: every core draws its tokens here, so that the same logits give the same answer
-//! whatever made them.
+//! An answer on its way: tokens are drawn here, so that the same logits give the same answer whatever made
+//! them. A device that draws by itself is given the numbers of chance from here, and tells what it drew.
 
 use allot_allocation::seed::Stream;
 
-use crate::core::{Answered, Request};
+use crate::core::{Answered, Request, Thought};
 use crate::cpu::thought;
 use crate::sampler::Sampling;
 
@@ -43,10 +43,33 @@ impl Draft {
         self.done
     }
 
+    /// How its tokens are drawn. This and the two that follow are for devices that draw by themselves.
+    #[cfg(any(feature = "cuda", test))]
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
     /// Draws a token from logits that are divided by the temperature.
     pub fn take(&mut self, logits: &[f32], stops: &[u32]) {
         let token = self.sampling.draw(logits, self.stream.unit());
-        let thought = thought(logits, token as usize);
+        self.push(token, thought(logits, token as usize), stops);
+    }
+
+    /// The numbers of chance that its next tokens are drawn with, as long as there are places for them.
+    #[cfg(any(feature = "cuda", test))]
+    pub fn chance(&self, units: &mut [f64]) {
+        let mut stream = self.stream.clone();
+        units.fill_with(|| stream.unit());
+    }
+
+    /// A token that a device drew with the next of them, from logits divided by the temperature.
+    #[cfg(any(feature = "cuda", test))]
+    pub fn told(&mut self, token: u32, thought: Thought, stops: &[u32]) {
+        self.stream.unit();
+        self.push(token, thought, stops);
+    }
+
+    fn push(&mut self, token: u32, thought: Thought, stops: &[u32]) {
         self.entropy += f64::from(thought.entropy);
         self.answer.tokens.push(token);
         self.answer.log_probs.push(thought.log_prob);

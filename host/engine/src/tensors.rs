@@ -6,13 +6,26 @@
 
 mod adamw;
 mod batch;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod decode;
 mod device;
+#[cfg(test)]
+mod emulated;
+#[cfg(any(feature = "cuda", test))]
+mod fused;
 mod head;
+#[cfg(test)]
+mod kernel_tests;
+#[cfg(any(feature = "cuda", test))]
+mod machine;
 mod memory;
 mod pass;
+mod plain;
 
 use std::borrow::Cow;
+#[cfg(feature = "cuda")]
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -24,11 +37,20 @@ pub use memory::memory;
 use crate::OptimizerConfig;
 use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
+#[cfg(feature = "cuda")]
+use crate::model::Shape;
 use crate::model::{Checkpoint, ModelError, Precision};
 use adamw::Moments;
 use batch::{Batch, batches};
-use decode::Decode;
+#[cfg(feature = "cuda")]
+use cuda::Cuda;
+use decode::{Decode, Extent};
+#[cfg(feature = "cuda")]
+use fused::Fused;
+#[cfg(feature = "cuda")]
+use machine::Kind;
 use pass::{Gradients, Pass};
+use plain::Plain;
 
 /// A model on a device, with what training it needs.
 pub struct Tensors {
@@ -43,6 +65,9 @@ pub struct Tensors {
     /// None since the last step.
     gradients: Option<Gradients>,
     moments: Moments,
+    /// The GPU that the model is on, with kernels for it: without one, candle's operations sample.
+    #[cfg(feature = "cuda")]
+    cuda: Option<(RefCell<Cuda>, Kind)>,
 }
 
 impl Tensors {
@@ -62,6 +87,8 @@ impl Tensors {
         let copy = (precision != Precision::F32).then(fresh).transpose()?;
         let reference = setup.reference.then(fresh).transpose()?;
         Ok(Self {
+            #[cfg(feature = "cuda")]
+            cuda: cuda(&checkpoint.shape, device, kind)?,
             arena: Arena::new(&checkpoint.shape),
             device: device.clone(),
             copy,
@@ -111,7 +138,18 @@ impl Core for Tensors {
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
     ) -> Result<(), ModelError> {
-        Decode { weights: self.computed(), stops, rows }.run(requests, whole)
+        let weights = self.computed();
+        let (decode, extent) = (Decode { weights }, Extent::of(requests, rows));
+        if requests.is_empty() {
+            return Ok(());
+        }
+        #[cfg(feature = "cuda")]
+        if let Some((cuda, kind)) = &self.cuda {
+            let mut cuda = cuda.borrow_mut();
+            let mut steps = Fused::new(&mut *cuda, *kind, weights, stops, extent, fused::STRIDE)?;
+            return decode.run(requests, extent.slots, &mut steps, whole);
+        }
+        decode.run(requests, extent.slots, &mut Plain::new(weights, stops, extent)?, whole)
     }
 
     fn score(
@@ -212,6 +250,31 @@ impl Core for Tensors {
         self.gradients = None;
         Ok(())
     }
+}
+
+/// What samples on a GPU. `ALLOT_CUDA` says how, for measurements: `graphs`, with each step written down as a
+/// CUDA graph, which is the default; `launches`, without that; `plain`, with candle's operations.
+#[cfg(feature = "cuda")]
+fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(RefCell<Cuda>, Kind)>, ModelError> {
+    let how = std::env::var("ALLOT_CUDA").unwrap_or_else(|_| "graphs".to_owned());
+    let refused = |reason, hint| ModelError::Device { device: "cuda".to_owned(), reason, hint };
+    let graphs = match how.as_str() {
+        "graphs" => true,
+        "launches" => false,
+        "plain" => return Ok(None),
+        _ => {
+            let reason = format!("`ALLOT_CUDA` is `{how}`");
+            return Err(refused(reason, "it is `graphs`, `launches` or `plain`"));
+        }
+    };
+    if !device.is_cuda() {
+        return Ok(None);
+    }
+    let hint = "set `model.device` to \"cpu\"";
+    let kind = Kind::of(shape, numbers).map_err(|reason| refused(reason, hint))?;
+    let cuda = device::quietly(|| Cuda::new(device, kind, graphs));
+    let cuda = cuda.map_err(|(reason, hint)| refused(reason, hint))?;
+    Ok(Some((RefCell::new(cuda), kind)))
 }
 
 /// A weight as the model computes with it. Norms and biases stay float32: they are few numbers, and their

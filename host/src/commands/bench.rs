@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use allot_engine::model::Precision;
+use allot_engine::tensors::DeviceName;
 use clap::{Args, Subcommand};
 
 use super::Verdict;
-use crate::bench::{self, Outcome, Peer, Work};
+use crate::bench::{self, Outcome, Peer, Place, Weights, Work};
 use crate::models;
 use crate::screen::Screen;
 use crate::trouble::{Result, Trouble};
@@ -51,6 +53,15 @@ struct Common {
     /// The model: one that ships, a folder, a GGUF file
     #[arg(long, default_value = "tiny-sums")]
     model: String,
+    /// Weights by chance, in the shape that the model's `config.json` tells; its folder needs no more
+    #[arg(long)]
+    random: bool,
+    /// Where it is: `cpu`, `cuda`, `cuda:1`
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// What a GPU computes in
+    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"])]
+    dtype: String,
     /// A peer's Python, with transformers; see benches/peers
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
@@ -86,7 +97,13 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
         let what = format!("{longest} tokens are more than the model's context has, {}", shape.context);
         return Err(Trouble::new(what));
     }
-    let mut model = bench::Bench::load(&path, threads, longest)?;
+    let precision = if common.dtype == "bf16" { Precision::Bf16 } else { Precision::F32 };
+    if common.device == DeviceName::Cpu && precision != Precision::F32 {
+        return Err(Trouble::new("the CPU computes in f32 alone").hint("leave out `--dtype`"));
+    }
+    let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
+    let place = Place { device: common.device, precision, threads };
+    let mut model = bench::Bench::load(weights, place, longest)?;
     let folder = tempfile::tempdir().map_err(|e| Trouble::file("make", &std::env::temp_dir(), &e))?;
     let mut peer = match &common.peer {
         None => None,
@@ -108,7 +125,8 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
         let versions = peer.as_ref().map(|peer| peer.versions.as_str());
         screen.say(serde_json::json!({
             "model": common.model, "parameters": shape.parameters(), "threads": threads,
-            "allot": env!("CARGO_PKG_VERSION"), "peer": versions, "measured": outcomes,
+            "device": common.device, "dtype": common.dtype, "allot": env!("CARGO_PKG_VERSION"),
+            "peer": versions, "measured": outcomes,
         }));
     } else {
         show(&outcomes, screen);

@@ -180,7 +180,8 @@ impl<'a> Decoder<'a> {
         Ok((angles.cos()?, angles.sin()?))
     }
 
-    fn weight(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
+    /// A weight by its name.
+    pub(crate) fn weight(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }

@@ -1,19 +1,18 @@
 //! Sampling many answers at once on a device.
 //!
-//! Keys and values lie in one cache for each block, made once for the longest prompt and answer, and are
-//! written in place. A prompt is read once and what was read is copied into the rows of its answers; a
-//! finished answer leaves its row to the next. Rows have positions and masks of their own.
+//! A prompt is read once for all of its answers; a finished answer leaves its slot of the caches to the next.
+//! How the tokens of the answers on their way are made is left to [`Steps`]: by candle's operations
+//! (`plain.rs`), or by kernels of our own (`fused.rs`).
 //!
 //! A device's sums depend on the shape of what it is given, so that a row's numbers may differ in their last
 //! bits with what is sampled beside it. What is drawn with is the same whatever happens: an answer's own
 //! seed, in [`Draft`], as on the CPU.
 //!
-//! Shapes: R rows, S cached tokens, K key and value heads, E head, V vocabulary.
+//! Shapes: K key and value heads, T tokens, E head, V vocabulary.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use candle_core::{DType, Result as Computed, Tensor};
-use rayon::prelude::*;
+use candle_core::{DType, Device, Tensor};
 
 use super::batch::{causal, known};
 use crate::core::{Answered, Request};
@@ -27,34 +26,63 @@ const AT_ONCE: usize = 1 << 13;
 pub struct Decode<'a> {
     /// The weights to compute with.
     pub weights: &'a Checkpoint,
-    /// Tokens that end an answer.
-    pub stops: &'a [u32],
-    /// Answers at a time.
-    pub rows: usize,
 }
 
 /// What was read of a prompt.
-struct Prefix {
+pub struct Prefix {
     /// Keys and values of each block, `[1, K, T, E]` each.
-    blocks: Vec<(Tensor, Tensor)>,
-    tokens: usize,
+    pub blocks: Vec<(Tensor, Tensor)>,
+    /// Tokens of the prompt.
+    pub tokens: usize,
     /// What it says of the next token, `[V]`.
-    logits: Vec<f32>,
+    pub logits: Tensor,
 }
 
 /// An answer on its way.
-struct Row {
+pub struct Row {
     number: usize,
-    /// Tokens in the cache.
-    cached: usize,
-    draft: Draft,
+    /// What was read of its prompt.
+    pub prefix: Arc<Prefix>,
+    /// What there is of it.
+    pub draft: Draft,
 }
 
-/// Rows of the caches, and who has them.
-struct Rows {
-    /// Keys and values of each block, `[R, K, S, E]` each.
-    blocks: Vec<(Tensor, Tensor)>,
-    owners: Vec<Option<Row>>,
+/// Slots of the caches, and what they must hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Answers at a time.
+    pub slots: usize,
+    /// Most tokens of a prompt and an answer that are read. An answer's last token never is.
+    pub whole: usize,
+    /// Most tokens of an answer that are read.
+    #[cfg(any(feature = "cuda", test))]
+    pub answer: usize,
+}
+
+/// How tokens are made. `owners` are the answers in the slots of the caches.
+pub trait Steps {
+    /// Takes up the answers that are in these slots now.
+    fn begin(&mut self, owners: &mut [Option<Row>], slots: &[usize]) -> Result<(), ModelError>;
+
+    /// One more token for every answer that is not at its end, or several.
+    fn advance(&mut self, owners: &mut [Option<Row>]) -> Result<(), ModelError>;
+
+    /// Gives up slots that nobody has any more, once they are half of all: at the end, when the longest
+    /// answers are awaited, every further token would cost as much as for all of them.
+    fn shrink(&mut self, owners: &mut Vec<Option<Row>>) -> Result<(), ModelError>;
+}
+
+impl Extent {
+    /// For these requests, so many at a time.
+    pub fn of(requests: &[Request<'_>], rows: usize) -> Self {
+        let answer = |r: &Request<'_>| (r.sampling.max_tokens as usize).saturating_sub(1);
+        Self {
+            slots: rows.clamp(1, requests.len().max(1)),
+            whole: requests.iter().map(|r| r.prompt.len() + answer(r)).max().unwrap_or(0),
+            #[cfg(any(feature = "cuda", test))]
+            answer: requests.iter().map(answer).max().unwrap_or(0),
+        }
+    }
 }
 
 impl Decode<'_> {
@@ -62,65 +90,47 @@ impl Decode<'_> {
     pub fn run(
         &self,
         requests: &[Request<'_>],
+        slots: usize,
+        steps: &mut dyn Steps,
         whole: &mut dyn FnMut(usize, Answered),
     ) -> Result<(), ModelError> {
-        if requests.is_empty() {
-            return Ok(());
-        }
         let vocabulary = self.weights.shape.vocabulary;
         requests.iter().try_for_each(|r| known(r.prompt, vocabulary))?;
-        let mut rows = self.rows_for(requests)?;
+        let mut owners: Vec<Option<Row>> = (0..slots).map(|_| None).collect();
         let (mut next, mut shared) = (0, None);
         loop {
-            // A fresh row has its first token by now, which may have been its last.
-            while next < requests.len() && rows.owners.iter().any(Option::is_none) {
-                next = self.admit(requests, next, &mut rows, &mut shared)?;
-                rows.retire(whole);
+            // A fresh answer may have its first token by now, which may have been its last.
+            while next < requests.len() && owners.iter().any(Option::is_none) {
+                next = self.admit(requests, next, &mut owners, steps, &mut shared)?;
+                retire(&mut owners, whole);
             }
-            rows.shrink()?;
-            if rows.owners.iter().all(Option::is_none) {
+            if owners.iter().all(Option::is_none) {
                 return Ok(());
             }
-            self.advance(&mut rows)?;
-            rows.retire(whole);
+            steps.shrink(&mut owners)?;
+            steps.advance(&mut owners)?;
+            retire(&mut owners, whole);
         }
     }
 
-    fn rows_for(&self, requests: &[Request<'_>]) -> Result<Rows, ModelError> {
-        let shape = &self.weights.shape;
-        // An answer's last token is never read.
-        let room = |r: &Request<'_>| r.prompt.len() + (r.sampling.max_tokens as usize).saturating_sub(1);
-        let longest = requests.iter().map(room).max().unwrap_or(0);
-        let count = self.rows.clamp(1, requests.len());
-        let (kind, device) = self.kind()?;
-        let cache = || Tensor::zeros((count, shape.kv_heads, longest, shape.head), kind, &device);
-        let blocks = (0..shape.layers).map(|_| Ok((cache()?, cache()?))).collect::<Computed<Vec<_>>>()?;
-        Ok(Rows { blocks, owners: (0..count).map(|_| None).collect() })
-    }
-
-    /// What kind of number the model computes in, and where.
-    fn kind(&self) -> Result<(DType, candle_core::Device), ModelError> {
-        let head = Decoder::frozen(self.weights).head()?;
-        Ok((head.dtype(), head.device().clone()))
-    }
-
-    /// Gives free rows to the next requests, each with its first token drawn. Gives the first request that
-    /// is left.
+    /// Gives free slots to the next requests. Gives the first request that is left.
     fn admit<'r>(
         &self,
         requests: &[Request<'r>],
         next: usize,
-        rows: &mut Rows,
-        shared: &mut Option<(&'r [u32], Rc<Prefix>)>,
+        owners: &mut [Option<Row>],
+        steps: &mut dyn Steps,
+        shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
     ) -> Result<usize, ModelError> {
-        let free: Vec<usize> = (0..rows.owners.len()).filter(|i| rows.owners[*i].is_none()).collect();
-        let taken = &requests[next..requests.len().min(next + free.len())];
+        let mut free: Vec<usize> = (0..owners.len()).filter(|i| owners[*i].is_none()).collect();
+        free.truncate(requests.len() - next);
+        let taken = &requests[next..next + free.len()];
         // One read for each run of one prompt; the last prompt may go on from the call before.
         let mut prompts: Vec<&'r [u32]> = taken.iter().map(|r| r.prompt).collect();
         prompts.dedup();
         let known = shared.take().filter(|(old, _)| prompts.first() == Some(old));
         let skip = usize::from(known.is_some());
-        let mut read: Vec<Rc<Prefix>> = known.into_iter().map(|(_, prefix)| prefix).collect();
+        let mut read: Vec<Arc<Prefix>> = known.into_iter().map(|(_, prefix)| prefix).collect();
         let mut rest = &prompts[skip..];
         while !rest.is_empty() {
             let (mut count, mut longest) = (0, 0);
@@ -131,20 +141,16 @@ impl Decode<'_> {
                 count += 1;
             }
             let (batch, more) = rest.split_at(count);
-            read.extend(self.read(batch, longest)?.into_iter().map(Rc::new));
+            read.extend(self.read(batch, longest)?.into_iter().map(Arc::new));
             rest = more;
         }
         let mut which = 0;
-        for (i, (request, slot)) in taken.iter().zip(free).enumerate() {
+        for (i, (request, slot)) in taken.iter().zip(&free).enumerate() {
             which += usize::from(i > 0 && request.prompt != taken[i - 1].prompt);
-            let prefix = &read[which];
-            rows.begin(slot, prefix)?;
-            let mut draft = Draft::new(request);
-            let mut logits = prefix.logits.clone();
-            draft.cool(&mut logits);
-            draft.take(&logits, self.stops);
-            rows.owners[slot] = Some(Row { number: next + i, cached: prefix.tokens, draft });
+            let (prefix, draft) = (Arc::clone(&read[which]), Draft::new(request));
+            owners[*slot] = Some(Row { number: next + i, prefix, draft });
         }
+        steps.begin(owners, &free)?;
         *shared = prompts.last().copied().zip(read.pop());
         Ok(next + taken.len())
     }
@@ -152,7 +158,7 @@ impl Decode<'_> {
     /// Reads prompts, of which the longest has so many tokens.
     fn read(&self, prompts: &[&[u32]], longest: usize) -> Result<Vec<Prefix>, ModelError> {
         let decoder = Decoder::frozen(self.weights);
-        let (_, device) = self.kind()?;
+        let (_, device) = kind(self.weights)?;
         // Padding comes last, where nothing that counts looks at it.
         let mut tokens = vec![0_u32; prompts.len() * longest];
         for (row, prompt) in tokens.chunks_exact_mut(longest).zip(prompts) {
@@ -176,102 +182,29 @@ impl Decode<'_> {
         let last: Vec<u32> =
             prompts.iter().enumerate().map(|(i, p)| (i * longest + p.len() - 1) as u32).collect();
         let last = Tensor::from_vec(last, prompts.len(), &device)?;
-        let logits = Self::logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
-        let rows = logits.chunks_exact(self.weights.shape.vocabulary).zip(prompts).zip(blocks);
-        let prefix = |((logits, prompt), blocks): ((&[f32], &&[u32]), _)| Prefix {
-            blocks,
-            tokens: prompt.len(),
-            logits: logits.to_vec(),
-        };
-        Ok(rows.map(prefix).collect())
-    }
-
-    /// One more token for every row. Rows that nobody has are computed along, and looked at by no one.
-    fn advance(&self, rows: &mut Rows) -> Result<(), ModelError> {
-        let decoder = Decoder::frozen(self.weights);
-        let (_, device) = self.kind()?;
-        let shape = &self.weights.shape;
-        let count = rows.owners.len();
-        let newest: Vec<u32> =
-            rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
-        let places: Vec<u32> =
-            rows.owners.iter().map(|r| r.as_ref().map_or(0, |r| r.cached as u32)).collect();
-        let seen = 1 + places.iter().max().copied().unwrap_or(0);
-
-        let tokens = Tensor::from_vec(newest, (count, 1), &device)?;
-        let places = Tensor::from_vec(places, (count, 1), &device)?;
-        let rotations = decoder.rope(&places)?;
-        let places = places.reshape((count, 1, 1, 1))?;
-        // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
-        let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
-        let ahead =
-            Tensor::arange(0, seen, &device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
-        let bias = (ahead.to_dtype(DType::F32)? * -1e9)?;
-
-        let mut x = decoder.embed(&tokens)?;
-        for (layer, (keys, values)) in rows.blocks.iter().enumerate() {
-            x = decoder.block(layer, &x, &rotations, |q, k, v| {
-                keys.scatter_set(&into, k, 2)?;
-                values.scatter_set(&into, v, 2)?;
-                let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
-                attend(q, &seen(keys)?, &seen(values)?, &bias)
-            })?;
-        }
-        // All logits go to the host, where every core draws alike. Drawing on the device would save the
-        // copy, 4 bytes a row and token of the vocabulary.
-        let mut logits = Self::logits(&decoder, &x.squeeze(1)?)?;
-        let work = logits.par_chunks_exact_mut(shape.vocabulary).zip(rows.owners.par_iter_mut());
-        work.for_each(|(logits, owner)| {
-            if let Some(row) = owner {
-                row.cached += 1;
-                row.draft.cool(logits);
-                row.draft.take(logits, self.stops);
-            }
-        });
-        Ok(())
-    }
-
-    /// The final norm and the head, `[R, D]` to `[R, V]`, on the host.
-    fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Vec<f32>, ModelError> {
-        let logits = decoder.finish(x)?.matmul(&decoder.head()?.t()?)?;
-        Ok(logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+        let logits = logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
+        let prefix =
+            |(i, blocks): (usize, _)| Ok(Prefix { blocks, tokens: prompts[i].len(), logits: logits.get(i)? });
+        blocks.into_iter().enumerate().map(prefix).collect()
     }
 }
 
-impl Rows {
-    /// Copies what was read of a prompt into a row.
-    fn begin(&self, slot: usize, prefix: &Prefix) -> Computed<()> {
-        for ((keys, values), (k, v)) in self.blocks.iter().zip(&prefix.blocks) {
-            keys.narrow(0, slot, 1)?.slice_set(k, 2, 0)?;
-            values.narrow(0, slot, 1)?.slice_set(v, 2, 0)?;
-        }
-        Ok(())
-    }
+/// What kind of number a model computes in, and where.
+pub fn kind(weights: &Checkpoint) -> Result<(DType, Device), ModelError> {
+    let head = Decoder::frozen(weights).head()?;
+    Ok((head.dtype(), head.device().clone()))
+}
 
-    /// Takes finished answers out of their rows.
-    fn retire(&mut self, whole: &mut dyn FnMut(usize, Answered)) {
-        for owner in &mut self.owners {
-            if let Some(row) = owner.take_if(|row| row.draft.done()) {
-                whole(row.number, row.draft.finish());
-            }
-        }
-    }
+/// The final norm and the head: `[R, D]` to `[R, V]`.
+pub fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(decoder.finish(x)?.matmul(&decoder.head()?.t()?)?)
+}
 
-    /// Gives up rows that nobody has any more, once they are half of all: at the end, when the longest
-    /// answers are awaited, every further token would cost as much as for all rows.
-    fn shrink(&mut self) -> Computed<()> {
-        let held: Vec<u32> =
-            (0..self.owners.len()).filter(|i| self.owners[*i].is_some()).map(|i| i as u32).collect();
-        if held.is_empty() || held.len() * 2 > self.owners.len() {
-            return Ok(());
+/// Takes finished answers out of their slots.
+fn retire(owners: &mut [Option<Row>], whole: &mut dyn FnMut(usize, Answered)) {
+    for owner in owners {
+        if let Some(row) = owner.take_if(|row| row.draft.done()) {
+            whole(row.number, row.draft.finish());
         }
-        let (keys, _) = &self.blocks[0];
-        let held = Tensor::new(held, keys.device())?;
-        for (keys, values) in &mut self.blocks {
-            *keys = keys.index_select(&held, 0)?;
-            *values = values.index_select(&held, 0)?;
-        }
-        self.owners.retain(Option::is_some);
-        Ok(())
     }
 }

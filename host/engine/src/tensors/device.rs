@@ -81,20 +81,28 @@ fn cuda(_: usize) -> Result<Device, Refusal> {
     Err((reason, "build it with `--features cuda` (see docs/cuda.md), or set `model.device` to \"cpu\""))
 }
 
-/// A program that loads CUDA's libraries as it goes learns only now whether they are there, and cudarc
-/// panics where one is not: libcuda, but cuBLAS and cuRAND too. cudarc's own question for libcuda,
-/// `is_culib_present`, is not there to be asked in a program that is linked with the libraries, which is
-/// candle's default. So the panic is caught here, quietly, before there is anything that it could break.
 #[cfg(feature = "cuda")]
 fn cuda(number: usize) -> Result<Device, Refusal> {
+    quietly(|| Device::new_cuda(number))
+}
+
+/// Does what may be the first to need one of CUDA's libraries.
+///
+/// A program that loads them as it goes learns only then whether they are there, and cudarc panics where one
+/// is not: libcuda, but cuBLAS, cuRAND and NVRTC too. cudarc's own question for libcuda, `is_culib_present`,
+/// is not there to be asked in a program that is linked with the libraries, which is candle's default. So the
+/// panic is caught here, quietly, before there is anything that it could break.
+#[cfg(feature = "cuda")]
+pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Refusal> {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     // An error's words come from the library too.
-    let opened = std::panic::catch_unwind(|| Device::new_cuda(number).map_err(|e| e.to_string()));
+    let work = std::panic::AssertUnwindSafe(|| work().map_err(|e| e.to_string()));
+    let done = std::panic::catch_unwind(work);
     std::panic::set_hook(told);
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
-    match opened {
-        Ok(Ok(device)) => Ok(device),
+    match done {
+        Ok(Ok(done)) => Ok(done),
         Ok(Err(words)) => {
             Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/cuda.md"))
         }

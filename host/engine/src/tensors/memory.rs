@@ -24,12 +24,17 @@ pub fn memory(
     let block =
         13 * shape.hidden + 8 * (q + kv) + 2 * kv + 8 * shape.heads * longest + 4 * shape.intermediate;
     let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
+    // While answers are sampled: their keys and values and their prompts'; what a step works with, logits
+    // above all; query, key and value as one matrix, and gate and up.
+    let caches = 2 * shape.layers * kv * rows * longest;
+    let desk = rows * (3 * shape.hidden + 3 * q + 2 * kv + 3 * shape.intermediate + shape.vocabulary);
+    let joined = shape.layers * shape.hidden * (q + 2 * kv + 2 * shape.intermediate);
     Memory {
         trained,
         weights: trained * (4 + size * copies),
         // Gradients and two moments.
         optimizer: 3 * 4 * trained,
-        rollouts: size * 2 * shape.layers * kv * rows * longest,
+        rollouts: size * (caches + desk + joined),
         activations: 4 * (micro.max(longest) * blocks + 4 * AT_ONCE),
         // On the host, not on the device.
         saving: 0,

@@ -1,0 +1,258 @@
+//! An NVIDIA GPU as a [`Machine`]: kernels compiled at run time by NVRTC, launched on candle's stream;
+//! products by cuBLAS; a step's launches written down as a CUDA graph.
+//!
+//! All of it goes to the one stream that candle uses too, so that everything is done in the order of the
+//! asking. Addresses are plain numbers here: what lies behind them is kept by [`Room`]s, and no two of them
+//! overlap.
+
+// The one place of the engine where the compiler can't vouch for memory. What makes it sound: a kernel is
+// given rooms of at least the sizes that its comment asks for (`fused.rs` makes both, and `emulated.rs` runs
+// the same launches with an unreadable page behind each room); the rooms outlive the launches, for whoever
+// drops one gives its memory back on the same stream; host memory is copied before a call returns, or waited
+// for.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use candle_core::cuda_backend::cudarc::cublas::{self, CudaBlas};
+use candle_core::cuda_backend::cudarc::driver::sys::{
+    CUdevice_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
+};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaFunction, CudaGraph, CudaStream, DevicePtr as _, LaunchConfig, PushKernelArg as _, result,
+};
+use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
+use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};
+use candle_core::{CudaDevice, DType, Device, Result, Storage, Tensor, bail};
+
+use super::machine::{Arg, KERNELS, Kind, Launch, Machine, Product, Room, SOURCES};
+
+/// What cuBLAS may use for itself, in bytes: what NVIDIA recommends for Hopper. Its own would be made anew
+/// inside a graph.
+const WORKSPACE: usize = 32 << 20;
+
+/// A GPU, with kernels for one kind of model.
+pub struct Cuda {
+    device: Device,
+    stream: Arc<CudaStream>,
+    blas: CudaBlas,
+    kernels: HashMap<&'static str, CudaFunction>,
+    bf16: bool,
+    width: usize,
+    graphs: bool,
+    _workspace: Room,
+}
+
+impl Cuda {
+    /// Compiles the kernels, once for each kind of model and process. `graphs` says whether launches are
+    /// written down.
+    pub fn new(device: &Device, kind: Kind, graphs: bool) -> Result<Self> {
+        let cuda = device.as_cuda_device()?;
+        let stream = cuda.cuda_stream();
+        let context = stream.context();
+        let (major, minor) = context.compute_capability().w()?;
+        let ptx = compile(kind, major * 10 + minor)?;
+        let module = format!("allot {kind:?}");
+        let kernel =
+            |name| Ok((name, cuda.get_or_load_custom_func(name, &module, &ptx)?.into_cuda_function()));
+        let kernels = KERNELS.into_iter().map(kernel).collect::<Result<_>>()?;
+        let sms = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).w()?;
+
+        let workspace = room(device, WORKSPACE)?;
+        // A handle of its own: candle's outlives this workspace.
+        let blas = CudaBlas::new(Arc::clone(&stream)).w()?;
+        // SAFETY: the workspace is there for as long as `blas`, which is dropped before it.
+        unsafe { cublas::sys::cublasSetWorkspace_v2(*blas.handle(), workspace.at as *mut _, WORKSPACE) }
+            .result()
+            .w()?;
+        Ok(Self {
+            device: device.clone(),
+            stream,
+            blas,
+            kernels,
+            bf16: kind.bf16,
+            width: sms as usize,
+            graphs,
+            _workspace: workspace,
+        })
+    }
+}
+
+impl Machine for Cuda {
+    type Recording = CudaGraph;
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<Room> {
+        room(&self.device, bytes)
+    }
+
+    fn lend(&mut self, tensor: &Tensor) -> Result<Room> {
+        lend(tensor, &self.stream)
+    }
+
+    fn write(&mut self, room: &Room, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.stream.context().bind_to_thread().w()?;
+        // SAFETY: the room is at least as large, by whoever made it. Memory of the host that is not pinned is
+        // copied before the call returns.
+        unsafe { result::memcpy_htod_async(room.at, bytes, self.stream.cu_stream()) }.w()
+    }
+
+    fn read(&mut self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
+        let mut read = vec![0; bytes];
+        self.stream.context().bind_to_thread().w()?;
+        // SAFETY: the room is at least as large, and `read` is not touched before the stream is done with it.
+        unsafe { result::memcpy_dtoh_async(&mut read, room.at, self.stream.cu_stream()) }.w()?;
+        self.stream.synchronize().w()?;
+        Ok(read)
+    }
+
+    fn launch(&mut self, launch: Launch<'_>) -> Result<()> {
+        let Some(kernel) = self.kernels.get(launch.kernel) else { bail!("no kernel `{}`", launch.kernel) };
+        let mut builder = self.stream.launch_builder(kernel);
+        for arg in launch.args {
+            match arg {
+                Arg::Address(address) => builder.arg(address),
+                Arg::Count(count) => builder.arg(count),
+                Arg::Number(number) => builder.arg(number),
+            };
+        }
+        let [x, y, z] = launch.blocks.map(|n| n as u32);
+        let config = LaunchConfig {
+            grid_dim: (x, y, z),
+            block_dim: (launch.threads as u32, 1, 1),
+            shared_mem_bytes: launch.shared as u32,
+        };
+        // SAFETY: `fused.rs` gives each kernel the arguments of its signature, and rooms of the sizes that it
+        // asks for; the tests on the CPU hold it to both.
+        unsafe { builder.launch(config) }.w()?;
+        Ok(())
+    }
+
+    fn product(&mut self, p: Product) -> Result<()> {
+        use cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
+        let number = if self.bf16 { cudaDataType_t::CUDA_R_16BF } else { cudaDataType_t::CUDA_R_32F };
+        let (alpha, beta) = (1.0_f32, 0.0_f32);
+        let (rows, inner, outer) = (p.rows as i32, p.inner as i32, p.outer as i32);
+        // cuBLAS counts columns first: there it is yᵀ = w · xᵀ, where w is stored across.
+        // SAFETY: the three rooms are as large as the product says, by whoever made them.
+        unsafe {
+            cublas::result::gemm_ex(
+                *self.blas.handle(),
+                cublasOperation_t::CUBLAS_OP_T,
+                cublasOperation_t::CUBLAS_OP_N,
+                outer,
+                rows,
+                inner,
+                (&raw const alpha).cast(),
+                p.w as *const _,
+                number,
+                inner,
+                p.x as *const _,
+                number,
+                inner,
+                (&raw const beta).cast(),
+                p.y as *mut _,
+                number,
+                outer,
+                cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        }
+        .w()
+    }
+
+    fn record(&mut self) -> Result<bool> {
+        if self.graphs {
+            self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).w()?;
+        }
+        Ok(self.graphs)
+    }
+
+    fn recorded(&mut self) -> Result<CudaGraph> {
+        match self.stream.end_capture(CUgraphInstantiate_flags(0)).w()? {
+            Some(graph) => Ok(graph),
+            None => bail!("nothing was written down for a CUDA graph"),
+        }
+    }
+
+    fn replay(&mut self, recording: &CudaGraph) -> Result<()> {
+        recording.launch().w()
+    }
+}
+
+/// The kernels for a kind of model and a compute capability, as PTX.
+fn compile(kind: Kind, capability: i32) -> Result<Arc<str>> {
+    type Compiled = Mutex<HashMap<(Kind, i32), Arc<str>>>;
+    static COMPILED: OnceLock<Compiled> = OnceLock::new();
+    let compiled = COMPILED.get_or_init(Compiled::default);
+    let mut compiled = compiled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(ptx) = compiled.get(&(kind, capability)) {
+        return Ok(Arc::clone(ptx));
+    }
+    let mut options = vec![format!("--gpu-architecture=compute_{capability}"), "--std=c++17".to_owned()];
+    options.extend(kind.definitions());
+    let options = CompileOptions { options, ..CompileOptions::default() };
+    let ptx: Arc<str> = match compile_ptx_with_opts(SOURCES.concat(), options) {
+        Ok(ptx) => ptx.to_src().into(),
+        Err(CompileError::CompileError { log, .. }) => bail!("the kernels: {}", log.to_string_lossy()),
+        Err(error) => return Err(error).w(),
+    };
+    compiled.insert((kind, capability), Arc::clone(&ptx));
+    Ok(ptx)
+}
+
+/// Memory as candle gives it. Not by the driver itself, so that both share what was given back.
+fn room(device: &Device, bytes: usize) -> Result<Room> {
+    let tensor = Tensor::zeros(bytes.max(1), DType::U8, device)?;
+    let cuda: &CudaDevice = device.as_cuda_device()?;
+    lend(&tensor, &cuda.cuda_stream())
+}
+
+/// A tensor's address. Its numbers lie on one stream with all that reads them here.
+fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<Room> {
+    if !tensor.is_contiguous() {
+        bail!("a tensor that is not contiguous has no address of its own");
+    }
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*storage else { bail!("a tensor that is not on the GPU") };
+    let at = match &storage.slice {
+        CudaStorageSlice::U8(slice) => slice.device_ptr(stream).0,
+        CudaStorageSlice::BF16(slice) => slice.device_ptr(stream).0,
+        CudaStorageSlice::F32(slice) => slice.device_ptr(stream).0,
+        _ => bail!("kernels read no tensor of {:?}", tensor.dtype()),
+    };
+    let offset = layout.start_offset() * tensor.dtype().size_in_bytes();
+    Ok(Room::new(at + offset as u64, tensor.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NVRTC itself, without a GPU, where `ALLOT_NVRTC` says that it is in `LD_LIBRARY_PATH`.
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn nvrtc_compiles_the_kernels() {
+        if std::env::var_os("ALLOT_NVRTC").is_none() {
+            eprintln!("SKIPPED: ALLOT_NVRTC is not set");
+            return;
+        }
+        for (bf16, head, heads, kv_heads) in
+            [(true, 64, 9, 3), (true, 64, 14, 2), (false, 128, 16, 8), (true, 128, 32, 1), (false, 256, 8, 8)]
+        {
+            let kind = Kind { bf16, head, heads, kv_heads };
+            for capability in [80, 90] {
+                let ptx = compile(kind, capability).map_err(|e| e.to_string());
+                let whole = ptx.map(|ptx| KERNELS.iter().all(|k| ptx.contains(&format!(".entry {k}("))));
+                assert_eq!(whole, Ok(true), "{kind:?}");
+            }
+        }
+    }
+}

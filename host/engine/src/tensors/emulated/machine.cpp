@@ -1,0 +1,315 @@
+// A machine for kernels that has no GPU: the very source of the kernels, which this file is compiled around,
+// run by the CPU one thread at a time. It takes commands from standard input and answers on standard output;
+// `emulated.rs` speaks them.
+//
+// The threads of a block are coroutines. Each runs until it waits for its warp or its block; a kernel whose
+// threads wait for one another for ever is told of, and so is one that writes past the end of what it was
+// given, for an unreadable page lies there.
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using std::max;
+using std::min;
+
+// --- What CUDA gives a kernel ---
+
+#define __global__
+#define __device__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define SHARED(type, name) type* name = (type*)shared_memory
+
+struct Triple {
+    unsigned x, y, z;
+};
+struct uint4 {
+    unsigned x, y, z, w;
+};
+struct float4 {
+    float x, y, z, w;
+};
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+static Triple threadIdx, blockIdx, blockDim, gridDim;
+alignas(16) static unsigned char shared_memory[1 << 16];
+
+template <class To, class From>
+static To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+static float __uint_as_float(unsigned x) { return same_bits<float>(x); }
+static float __int_as_float(unsigned x) { return same_bits<float>(x); }
+static unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+static void atomicAdd(unsigned long long* to, unsigned long long x) { *to += x; }
+
+// --- Threads as coroutines ---
+
+static void fail(const char* why) {
+    fprintf(stderr, "%s\n", why);
+    exit(3);
+}
+
+enum { WARP_SIZE = 32, MOST = 1024, STACK = 1 << 16 };
+
+struct Thread {
+    ucontext_t first;
+    jmp_buf at;
+    bool made, over;
+    const unsigned* waits_for; // what must leave `turn` before it goes on
+    unsigned turn;
+};
+
+static Thread threads[MOST];
+static jmp_buf back;
+static int now, count, living;
+static unsigned warp_turn[MOST / WARP_SIZE], block_turn, never;
+static int warp_there[MOST / WARP_SIZE], block_there;
+static uint64_t offered[2][MOST];
+static void (*body)(const uint64_t*);
+static const uint64_t* arguments;
+
+// Leaves the processor to others until something is no longer at its turn.
+static void rest(const unsigned* waits_for) {
+    threads[now].waits_for = waits_for;
+    threads[now].turn = *waits_for;
+    if (_setjmp(threads[now].at) == 0) _longjmp(back, 1);
+}
+
+// All lanes of a warp, none of which may have left.
+static void meet_warp() {
+    int warp = now / WARP_SIZE;
+    if (++warp_there[warp] < WARP_SIZE) return rest(&warp_turn[warp]);
+    warp_there[warp] = 0;
+    warp_turn[warp]++;
+}
+
+static void open_block() {
+    block_there = 0;
+    block_turn++;
+}
+
+static void __syncthreads() {
+    if (++block_there < living) return rest(&block_turn);
+    open_block();
+}
+
+// What another lane gives. Two boards by turns, so that none is written while it is still read.
+template <class T>
+static T exchange(unsigned mask, T x, int other) {
+    if (mask != 0xffffffffu) fail("a shuffle of a part of a warp");
+    uint64_t packed = 0;
+    memcpy(&packed, &x, sizeof x);
+    int base = now / WARP_SIZE * WARP_SIZE;
+    unsigned board = warp_turn[now / WARP_SIZE] & 1;
+    offered[board][now] = packed;
+    meet_warp();
+    if (other < 0 || other >= WARP_SIZE) other = now - base;
+    memcpy(&x, &offered[board][base + other], sizeof x);
+    return x;
+}
+template <class T>
+static T __shfl_xor_sync(unsigned mask, T x, int offset) {
+    return exchange(mask, x, (now % WARP_SIZE) ^ offset);
+}
+template <class T>
+static T __shfl_up_sync(unsigned mask, T x, int offset) {
+    return exchange(mask, x, now % WARP_SIZE - offset);
+}
+template <class T>
+static T __shfl_sync(unsigned mask, T x, int lane) {
+    return exchange(mask, x, lane);
+}
+static unsigned __ballot_sync(unsigned mask, bool x) {
+    int base = now / WARP_SIZE * WARP_SIZE;
+    unsigned board = warp_turn[now / WARP_SIZE] & 1, all = 0;
+    exchange(mask, (int)x, now - base);
+    for (int lane = 0; lane < WARP_SIZE; lane++) all |= (unsigned)(offered[board][base + lane] != 0) << lane;
+    return all;
+}
+
+// A thread of one block after the other.
+static void enter() {
+    while (true) {
+        body(arguments);
+        threads[now].over = true;
+        living--;
+        // Those that wait for the block wait no longer for this one.
+        if (block_there > 0 && block_there == living) open_block();
+        rest(&never);
+    }
+}
+
+static void run_block() {
+    living = count;
+    block_there = 0;
+    memset(warp_there, 0, sizeof warp_there);
+    for (int i = 0; i < count; i++) {
+        threads[i].over = false;
+        threads[i].waits_for = nullptr;
+    }
+    while (living > 0) {
+        bool moved = false;
+        for (now = 0; now < count; now++) {
+            Thread& t = threads[now];
+            if (t.over || (t.waits_for && *t.waits_for == t.turn)) continue;
+            moved = true;
+            threadIdx = {(unsigned)now, 0, 0};
+            if (_setjmp(back) != 0) continue;
+            if (t.made) _longjmp(t.at, 1);
+            t.made = true;
+            getcontext(&t.first);
+            t.first.uc_stack.ss_sp = malloc(STACK);
+            t.first.uc_stack.ss_size = STACK;
+            t.first.uc_link = nullptr;
+            makecontext(&t.first, enter, 0);
+            setcontext(&t.first);
+        }
+        if (!moved) fail("threads of a kernel wait for one another for ever");
+    }
+}
+
+// --- The kernels ---
+
+#include "kernels.cu"
+
+// From arguments of 8 bytes each to a kernel's own.
+template <class T>
+static T argument(uint64_t raw) {
+    T x;
+    memcpy(&x, &raw, sizeof x);
+    return x;
+}
+template <class... A, size_t... I>
+static void spread(void (*kernel)(A...), const uint64_t* raw, std::index_sequence<I...>) {
+    kernel(argument<A>(raw[I])...);
+}
+#define KERNEL(name) \
+    {#name, [](const uint64_t* raw) { spread(name, raw, counted(name)); }}
+template <class... A>
+static std::index_sequence_for<A...> counted(void (*)(A...)) {
+    return {};
+}
+static std::map<std::string, void (*)(const uint64_t*)> kernels = {
+    KERNEL(embed), KERNEL(rms_norm), KERNEL(swiglu), KERNEL(turn), KERNEL(attend), KERNEL(join), KERNEL(draw),
+};
+
+// --- Commands ---
+
+template <class T>
+static T take() {
+    T x;
+    if (fread(&x, sizeof x, 1, stdin) != 1) exit(0);
+    return x;
+}
+template <class T>
+static void give(T x) {
+    fwrite(&x, sizeof x, 1, stdout);
+}
+
+static std::map<uint64_t, std::pair<void*, size_t>> rooms;
+
+// A room that ends where an unreadable page begins, filled with what is no number.
+static uint64_t room(size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (bytes + 15) / 16 * 16;
+    size_t whole = (used + page - 1) / page * page + page;
+    char* all = (char*)mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED || mprotect(all + whole - page, page, PROT_NONE) != 0) fail("no room");
+    char* at = all + whole - page - used;
+    memset(at, 0xff, used);
+    rooms[(uint64_t)at] = {all, whole};
+    return (uint64_t)at;
+}
+
+static void launch() {
+    std::string name(take<uint32_t>(), ' ');
+    for (char& c : name) c = take<char>();
+    if (!kernels.count(name)) fail("no kernel of that name");
+    gridDim = {take<uint32_t>(), 0, 0};
+    gridDim.y = take<uint32_t>();
+    gridDim.z = take<uint32_t>();
+    count = (int)take<uint32_t>();
+    blockDim = {(unsigned)count, 1, 1};
+    size_t shared = take<uint32_t>();
+    if (shared > sizeof shared_memory || count > MOST || count % WARP_SIZE) fail("a launch that can't be");
+    std::vector<uint64_t> raw(take<uint32_t>());
+    for (uint64_t& x : raw) x = take<uint64_t>();
+    body = kernels[name];
+    arguments = raw.data();
+    for (unsigned z = 0; z < gridDim.z; z++)
+        for (unsigned y = 0; y < gridDim.y; y++)
+            for (unsigned x = 0; x < gridDim.x; x++) {
+                blockIdx = {x, y, z};
+                memset(shared_memory, 0xff, shared);
+                run_block();
+            }
+}
+
+// y = x · wᵀ: [rows, outer] from [rows, inner] and [outer, inner].
+static void product() {
+    const number* w = (const number*)take<uint64_t>();
+    const number* x = (const number*)take<uint64_t>();
+    number* y = (number*)take<uint64_t>();
+    int rows = take<uint32_t>(), inner = take<uint32_t>(), outer = take<uint32_t>();
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < outer; o++) {
+            float sum = 0;
+            for (int i = 0; i < inner; i++)
+                sum += wide(x[(size_t)r * inner + i]) * wide(w[(size_t)o * inner + i]);
+            y[(size_t)r * outer + o] = narrow(sum);
+        }
+}
+
+int main() {
+    while (true) switch (take<char>()) {
+        case 'r':
+            give(room(take<uint64_t>()));
+            fflush(stdout);
+            break;
+        case 'f': {
+            auto room = rooms.find(take<uint64_t>());
+            if (room == rooms.end()) fail("no such room");
+            munmap(room->second.first, room->second.second);
+            rooms.erase(room);
+            break;
+        }
+        case 'w': {
+            char* to = (char*)take<uint64_t>();
+            uint64_t bytes = take<uint64_t>();
+            if (bytes && fread(to, bytes, 1, stdin) != 1) exit(0);
+            break;
+        }
+        case 'g': {
+            const char* from = (const char*)take<uint64_t>();
+            fwrite(from, take<uint64_t>(), 1, stdout);
+            fflush(stdout);
+            break;
+        }
+        case 'l':
+            launch();
+            break;
+        case 'p':
+            product();
+            break;
+        default:
+            fail("no such command");
+    }
+}

@@ -1,0 +1,210 @@
+//! What kernels run on, as the steps of `fused.rs` see it: memory by its addresses, launches, products. A GPU
+//! is one (`cuda.rs`); the tests have another, which runs the same kernels on the CPU (`emulated.rs`).
+//!
+//! Whatever is asked for is done in the order of the asking; only [`Machine::read`] waits for it.
+
+use std::any::Any;
+use std::rc::Rc;
+
+use candle_core::{DType, Result, Tensor};
+
+use crate::model::Shape;
+
+/// The sources of all kernels, in the order in which they make one.
+pub const SOURCES: [&str; 5] = [
+    include_str!("kernels/number.cu"),
+    include_str!("kernels/stream.cu"),
+    include_str!("kernels/turn.cu"),
+    include_str!("kernels/attend.cu"),
+    include_str!("kernels/draw.cu"),
+];
+
+/// Names of the kernels.
+pub const KERNELS: [&str; 7] = ["embed", "rms_norm", "swiglu", "turn", "attend", "join", "draw"];
+
+/// Most query heads that one block of `attend` serves: more would not fit into its registers.
+const MOST_SHARED: usize = 8;
+
+/// What kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// Whether numbers are bfloat16; else they are float32.
+    pub bf16: bool,
+    /// Width of a head.
+    pub head: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+}
+
+/// Memory on a machine, there for as long as one of its clones is.
+#[derive(Clone)]
+pub struct Room {
+    /// Where it begins.
+    pub at: u64,
+    _held: Rc<dyn Any>,
+}
+
+/// What a kernel is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg {
+    /// An address, or 0 for none.
+    Address(u64),
+    /// A count.
+    Count(i32),
+    /// A number.
+    Number(f32),
+}
+
+/// A kernel, and how it is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Its name.
+    pub kernel: &'static str,
+    /// Blocks in three dimensions.
+    pub blocks: [usize; 3],
+    /// Threads of a block, a multiple of 32.
+    pub threads: usize,
+    /// Shared memory of a block beside what the kernel has by itself, in bytes.
+    pub shared: usize,
+    /// What it is given.
+    pub args: &'a [Arg],
+}
+
+/// `y = x · wᵀ`: `[rows, outer]` from `[rows, inner]` and `[outer, inner]`, in the machine's kind of number,
+/// with sums in float32.
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    /// The address of the matrix.
+    pub w: u64,
+    /// Of what it is multiplied with.
+    pub x: u64,
+    /// Of what comes out.
+    pub y: u64,
+    /// Rows of `x` and `y`.
+    pub rows: usize,
+    /// Columns of `x`.
+    pub inner: usize,
+    /// Columns of `y`.
+    pub outer: usize,
+}
+
+/// What kernels run on. They are compiled for one [`Kind`].
+pub trait Machine {
+    /// What was asked for between [`Machine::record`] and [`Machine::recorded`], to be done again and again.
+    type Recording;
+
+    /// Blocks that run side by side, about.
+    fn width(&self) -> usize;
+
+    /// Memory of so many bytes.
+    fn room(&mut self, bytes: usize) -> Result<Room>;
+
+    /// A tensor's numbers, which lie one after the other and stay where they are.
+    fn lend(&mut self, tensor: &Tensor) -> Result<Room>;
+
+    /// Writes into memory, from its beginning.
+    fn write(&mut self, room: &Room, bytes: &[u8]) -> Result<()>;
+
+    /// Reads so many bytes of memory, once all that was asked for before is done.
+    fn read(&mut self, room: &Room, bytes: usize) -> Result<Vec<u8>>;
+
+    /// Runs a kernel.
+    fn launch(&mut self, launch: Launch<'_>) -> Result<()>;
+
+    /// Multiplies matrices.
+    fn product(&mut self, product: Product) -> Result<()>;
+
+    /// From here on launches and products are written down, and not done. `false` where this machine does not
+    /// do that.
+    fn record(&mut self) -> Result<bool>;
+
+    /// Ends that.
+    fn recorded(&mut self) -> Result<Self::Recording>;
+
+    /// Does what was written down.
+    fn replay(&mut self, recording: &Self::Recording) -> Result<()>;
+}
+
+impl Kind {
+    /// What a model of this shape wants of the kernels, or what about it they can't do.
+    pub fn of(shape: &Shape, numbers: DType) -> std::result::Result<Self, String> {
+        let uneven =
+            |what: &str, n: usize| format!("its kernels want {what} in multiples of 8, and it is {n}");
+        let widths =
+            [("a width", shape.hidden), ("a feed-forward width", shape.intermediate), ("heads", shape.head)];
+        if let Some((what, n)) = widths.into_iter().find(|(_, n)| !n.is_multiple_of(8)) {
+            return Err(uneven(what, n));
+        }
+        if shape.head > 256 {
+            return Err(format!(
+                "its kernels have heads of at most 256 numbers, and the model {}",
+                shape.head
+            ));
+        }
+        // Each 256 tokens take 16 bytes of a block's shared memory.
+        if shape.vocabulary > 1 << 19 {
+            return Err(format!(
+                "its kernels draw from at most 524,288 tokens; here are {}",
+                shape.vocabulary
+            ));
+        }
+        let bf16 = numbers == DType::BF16;
+        Ok(Self { bf16, head: shape.head, heads: shape.heads, kv_heads: shape.kv_heads })
+    }
+
+    /// Query heads that one block of `attend` serves.
+    pub fn share(&self) -> usize {
+        let group = self.heads / self.kv_heads;
+        (1..=MOST_SHARED.min(group)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
+    }
+
+    /// Bytes of a number.
+    pub fn size(&self) -> usize {
+        if self.bf16 { 2 } else { 4 }
+    }
+
+    /// What is set when the kernels are compiled.
+    pub fn definitions(&self) -> [String; 5] {
+        let set = |name: &str, n: usize| format!("-D{name}={n}");
+        [
+            set("BF16", usize::from(self.bf16)),
+            set("HEAD", self.head),
+            set("HEADS", self.heads),
+            set("KV_HEADS", self.kv_heads),
+            set("SHARE", self.share()),
+        ]
+    }
+}
+
+impl Room {
+    /// Memory from an address on, there while something is held.
+    pub fn new(at: u64, held: impl Any) -> Self {
+        Self { at, _held: Rc::new(held) }
+    }
+}
+
+impl From<&Room> for Arg {
+    fn from(room: &Room) -> Self {
+        Self::Address(room.at)
+    }
+}
+
+impl From<Option<&Room>> for Arg {
+    fn from(room: Option<&Room>) -> Self {
+        Self::Address(room.map_or(0, |room| room.at))
+    }
+}
+
+impl From<usize> for Arg {
+    fn from(count: usize) -> Self {
+        Self::Count(count as i32)
+    }
+}
+
+impl From<f64> for Arg {
+    fn from(number: f64) -> Self {
+        Self::Number(number as f32)
+    }
+}

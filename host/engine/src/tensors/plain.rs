@@ -1,0 +1,107 @@
+//! Steps by candle's operations: the plain twin of `fused.rs`, and what samples on a device that has no
+//! kernels of ours.
+//!
+//! Keys and values lie in one cache for each block, made once for the longest prompt and answer, and are
+//! written in place. Rows have positions and masks of their own. All logits go to the host for each token,
+//! where it is drawn.
+//!
+//! Shapes: R rows, a slot each, S cached tokens, K key and value heads, E head, V vocabulary.
+
+use candle_core::{DType, Device, Result as Computed, Tensor};
+use rayon::prelude::*;
+
+use super::decode::{Extent, Row, Steps, kind, logits};
+use crate::model::{Checkpoint, Decoder, ModelError, attend};
+
+/// Caches, and what they are read with.
+pub struct Plain<'a> {
+    weights: &'a Checkpoint,
+    stops: &'a [u32],
+    device: Device,
+    /// Keys and values of each block, `[R, K, S, E]` each.
+    blocks: Vec<(Tensor, Tensor)>,
+}
+
+impl<'a> Plain<'a> {
+    /// Empty caches.
+    pub fn new(weights: &'a Checkpoint, stops: &'a [u32], extent: Extent) -> Result<Self, ModelError> {
+        let shape = &weights.shape;
+        let (kind, device) = kind(weights)?;
+        let dims = (extent.slots, shape.kv_heads, extent.whole, shape.head);
+        let cache = || Tensor::zeros(dims, kind, &device);
+        let blocks = (0..shape.layers).map(|_| Ok((cache()?, cache()?))).collect::<Computed<Vec<_>>>()?;
+        Ok(Self { weights, stops, device, blocks })
+    }
+}
+
+impl Steps for Plain<'_> {
+    fn begin(&mut self, owners: &mut [Option<Row>], slots: &[usize]) -> Result<(), ModelError> {
+        for slot in slots {
+            let Some(row) = &mut owners[*slot] else { continue };
+            for ((keys, values), (k, v)) in self.blocks.iter().zip(&row.prefix.blocks) {
+                keys.narrow(0, *slot, 1)?.slice_set(k, 2, 0)?;
+                values.narrow(0, *slot, 1)?.slice_set(v, 2, 0)?;
+            }
+            let mut logits = row.prefix.logits.to_dtype(DType::F32)?.to_vec1()?;
+            row.draft.cool(&mut logits);
+            row.draft.take(&logits, self.stops);
+        }
+        Ok(())
+    }
+
+    /// One more token for every row. Rows that nobody has are computed along, and looked at by no one.
+    fn advance(&mut self, owners: &mut [Option<Row>]) -> Result<(), ModelError> {
+        let decoder = Decoder::frozen(self.weights);
+        let (shape, device) = (&self.weights.shape, &self.device);
+        let count = owners.len();
+        let newest: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
+        // The newest token is not in the cache yet: there it goes.
+        let place = |r: &Row| (r.prefix.tokens + r.draft.len() - 1) as u32;
+        let places: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, place)).collect();
+        let seen = 1 + places.iter().max().copied().unwrap_or(0);
+
+        let tokens = Tensor::from_vec(newest, (count, 1), device)?;
+        let places = Tensor::from_vec(places, (count, 1), device)?;
+        let rotations = decoder.rope(&places)?;
+        let places = places.reshape((count, 1, 1, 1))?;
+        // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
+        let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
+        let ahead =
+            Tensor::arange(0, seen, device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
+        let bias = (ahead.to_dtype(DType::F32)? * -1e9)?;
+
+        let mut x = decoder.embed(&tokens)?;
+        for (layer, (keys, values)) in self.blocks.iter().enumerate() {
+            x = decoder.block(layer, &x, &rotations, |q, k, v| {
+                keys.scatter_set(&into, k, 2)?;
+                values.scatter_set(&into, v, 2)?;
+                let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
+                attend(q, &seen(keys)?, &seen(values)?, &bias)
+            })?;
+        }
+        let logits = logits(&decoder, &x.squeeze(1)?)?;
+        let mut logits: Vec<f32> = logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
+        let work = logits.par_chunks_exact_mut(shape.vocabulary).zip(owners.par_iter_mut());
+        work.for_each(|(logits, owner)| {
+            if let Some(row) = owner {
+                row.draft.cool(logits);
+                row.draft.take(logits, self.stops);
+            }
+        });
+        Ok(())
+    }
+
+    fn shrink(&mut self, owners: &mut Vec<Option<Row>>) -> Result<(), ModelError> {
+        let held: Vec<u32> = (0..owners.len()).filter(|i| owners[*i].is_some()).map(|i| i as u32).collect();
+        if held.is_empty() || held.len() * 2 > owners.len() {
+            return Ok(());
+        }
+        let held = Tensor::new(held, &self.device)?;
+        for (keys, values) in &mut self.blocks {
+            *keys = keys.index_select(&held, 0)?;
+            *values = values.index_select(&held, 0)?;
+        }
+        owners.retain(Option::is_some);
+        Ok(())
+    }
+}
