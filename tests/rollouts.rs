@@ -505,19 +505,16 @@ fn go_on(v: &mut Value) {
             scored.push(scored[0].clone());
         }
     }
-    match v.get("choices") {
-        Some(_) => {
-            let choice = &mut v["choices"][0];
-            let (mut tokens, mut scored) = (choice["token_ids"].take(), choice["logprobs"]["content"].take());
-            more(&mut tokens, &mut scored);
-            (choice["token_ids"], choice["logprobs"]["content"]) = (tokens, scored);
-        }
-        None => {
-            let (mut tokens, mut scored) =
-                (v["output_ids"].take(), v["meta_info"]["output_token_logprobs"].take());
-            more(&mut tokens, &mut scored);
-            (v["output_ids"], v["meta_info"]["output_token_logprobs"]) = (tokens, scored);
-        }
+    if v.get("choices").is_some() {
+        let choice = &mut v["choices"][0];
+        let (mut tokens, mut scored) = (choice["token_ids"].take(), choice["logprobs"]["content"].take());
+        more(&mut tokens, &mut scored);
+        (choice["token_ids"], choice["logprobs"]["content"]) = (tokens, scored);
+    } else {
+        let (mut tokens, mut scored) =
+            (v["output_ids"].take(), v["meta_info"]["output_token_logprobs"].take());
+        more(&mut tokens, &mut scored);
+        (v["output_ids"], v["meta_info"]["output_token_logprobs"]) = (tokens, scored);
     }
 }
 

@@ -291,7 +291,7 @@ impl Shared {
                 What::Raw(words) => said = Some((200, (*words).to_owned())),
                 What::Die => world.die(),
                 What::DoAndDie => (die, hang_up) = (true, true),
-                What::Taken => world.label = "allot-0badcafe-000003-feedfeedfeedfeed".to_owned(),
+                What::Taken => "allot-0badcafe-000003-feedfeedfeedfeed".clone_into(&mut world.label),
             }
         }
         let (status, text) = said.unwrap_or_else(|| {
