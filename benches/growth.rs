@@ -8,7 +8,7 @@
 //! `cargo bench --workspace --bench growth -- [AXIS…] [--json]`, an axis being `prompts`, `offers`, `rollouts`,
 //! `samples` or `served`. Memory needs Linux.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
 #[path = "growth/checkpoint.rs"]
 mod checkpoint;

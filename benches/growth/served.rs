@@ -151,7 +151,7 @@ pub fn serve(think: u64) {
     let sequence = json!({
         "stop_reason": "length",
         "tokens": vec![7; TOKENS as usize],
-        "logprobs": vec![-0.693_147_2_f32; TOKENS as usize],
+        "logprobs": vec![-0.7_f32; TOKENS as usize],
     });
     let world = Rc::new(World {
         think: Duration::from_millis(think),

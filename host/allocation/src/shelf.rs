@@ -263,7 +263,9 @@ impl Shelf {
             let positions = pick.positions(held.ids.len());
             settled.trained.extend(positions.iter().map(|i| held.ids[*i]));
             let mut used = vec![false; held.ids.len()];
-            positions.into_iter().for_each(|i| used[i] = true);
+            for i in positions {
+                used[i] = true;
+            }
             picked.insert(pick.prompt, used);
         }
         let hold: HashSet<PromptId> = batch.hold.iter().copied().collect();

@@ -254,7 +254,7 @@ fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut 
 
 /// What was laid, as far as it is seen.
 #[inline(always)]
-fn past<'a>(heads: Heads, [keys, values]: &'a [Vec<f32>; 2], of: usize, tokens: usize) -> Past<'a> {
+fn past(heads: Heads, [keys, values]: &[Vec<f32>; 2], of: usize, tokens: usize) -> Past<'_> {
     Past { cache: Cache::new(heads, of), keys, values, tokens }
 }
 

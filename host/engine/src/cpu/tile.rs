@@ -43,7 +43,7 @@ pub struct Tile<'a> {
     pub add: bool,
 }
 
-impl<'a> Tile<'a> {
+impl Tile<'_> {
     /// Multiplies. It is a call of its own: made anew in each place that wants one, its loops for every number of
     /// rows and columns would be most of this crate.
     #[inline(always)]
