@@ -85,7 +85,7 @@ impl Place {
     fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !so(self) {
-            assert!(began.elapsed() < Duration::from_mins(1), "{what} did not come");
+            assert!(began.elapsed() < Duration::from_mins(5), "{what} did not come");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
