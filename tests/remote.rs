@@ -226,7 +226,11 @@ fn no_more_connections_are_open_than_there_may_be() {
     let mut command = Command::new("sh");
     command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_allot"), "train", "run.toml", "--dry-run"]);
     let done = command.current_dir(scratch.path()).output().unwrap();
-    insta::assert_snapshot!(String::from_utf8_lossy(&done.stderr), @"");
+    insta::assert_snapshot!(String::from_utf8_lossy(&done.stderr), @r"
+    error: `engine.connections` is 100, and this process may have 200 files open at a time
+
+    hint: lower it, or let the process have more first: ulimit -n 256
+    ");
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub use peer::Peer;
 
 use crate::trouble::Result;
 
+/// Between two turns.
+const REST: Duration = Duration::from_millis(50);
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "work")]
@@ -113,6 +116,8 @@ impl Bench {
     pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Outcome> {
         let mut outcome = Outcome { work, tokens_a_round: work.tokens(), here: Vec::new(), peer: Vec::new() };
         for round in 0..=rounds as u64 {
+            // A peer's threads, and ours, look out for more work for a while after their last.
+            std::thread::sleep(REST);
             let mut chance = Stream::new(round);
             let mut any = |n: usize| -> Vec<u32> {
                 (0..n).map(|_| chance.below(self.shape.vocabulary) as u32).collect()
@@ -132,6 +137,7 @@ impl Bench {
                     (ours, serde_json::json!({ "work": "train", "sequences": sequences }))
                 }
             };
+            std::thread::sleep(REST);
             let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
             if round > 0 {
                 outcome.here.push(ours.as_secs_f64());
