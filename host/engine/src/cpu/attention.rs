@@ -11,7 +11,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::attention_one::Past;
-use super::kernels::{softmax, wide_op};
+use super::kernels::{softmaxes, wide_op};
 use super::product::INNER;
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 
@@ -122,7 +122,12 @@ impl Cache {
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
-            lines[(head * self.room + token) * self.line()..][..numbers.len()].copy_from_slice(numbers);
+            let place = &mut lines[(head * self.room + token) * self.line()..][..numbers.len()];
+            // A line at a time: a call for each head's few numbers would cost more than copying them.
+            let (whole, rest) = place.as_chunks_mut::<LINE>();
+            let (numbers, last) = numbers.as_chunks::<LINE>();
+            whole.iter_mut().zip(numbers).for_each(|(place, line)| *place = *line);
+            rest.iter_mut().zip(last).for_each(|(place, number)| *place = *number);
         }
     }
 
@@ -220,15 +225,15 @@ impl WithSimd for Attend<'_> {
                 let taken = ROWS.min(span.own.len() - first);
                 // What the block's last token sees; what an earlier one does not see weighs nothing.
                 let own = past(heads, own, span.own.len(), first + taken);
-                let seen = shared.tokens + own.tokens;
                 for head in 0..heads.query {
                     let token = span.own.start + first;
                     let side = Side::Rows(&rows[token * row + head * width..], row);
                     score(simd, head / group, (side, taken), [shared, own], scores, total);
-                    for (i, scores) in scores.chunks_exact_mut(total).take(taken).enumerate() {
-                        let own = shared.tokens + first + i + 1;
-                        log_sums[(token + i) * heads.query + head] = softmax(scores, own, heads.scale());
-                        scores[own..seen].fill(0.0);
+                    let lens: [usize; ROWS] = std::array::from_fn(|i| shared.tokens + first + i + 1);
+                    let mut logs = [0.0; ROWS];
+                    softmaxes(scores, total, &lens[..taken], heads.scale(), &mut logs);
+                    for (i, log) in logs.iter().take(taken).enumerate() {
+                        log_sums[(token + i) * heads.query + head] = *log;
                     }
                     let y = &mut mixed[(token * heads.query + head) * width..];
                     mix(simd, head / group, (scores, total, taken), [shared, own], y, heads.query * width);

@@ -26,7 +26,7 @@ pub struct Past<'a> {
 pub fn attend_one(
     heads: Heads,
     query: &[f32],
-    segments: [Past<'_>; 2],
+    segments: &[Past<'_>; 2],
     mixed: &mut [f32],
     scores: &mut Vec<f32>,
 ) {
@@ -47,7 +47,7 @@ fn stride(total: usize) -> usize {
 struct One<'a> {
     heads: Heads,
     query: &'a [f32],
-    segments: [Past<'a>; 2],
+    segments: &'a [Past<'a>; 2],
     mixed: &'a mut [f32],
     scores: &'a mut [f32],
     total: usize,
@@ -59,52 +59,84 @@ impl WithSimd for &mut One<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let (stride, scale) = (stride(self.total), self.heads.scale());
+        let mut serving = Serving { group: self.heads.group(), kv: 0, served: 0 };
         for head in (0..self.heads.query).step_by(4) {
+            let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
             match self.heads.query - head {
-                1 => self.score::<S, 1>(simd, head),
-                2 => self.score::<S, 2>(simd, head),
-                3 => self.score::<S, 3>(simd, head),
-                _ => self.score::<S, 4>(simd, head),
-            }
-        }
-        for scores in self.scores.chunks_exact_mut(stride).take(self.heads.query) {
-            softmax(scores, self.total, scale);
-        }
-        for head in (0..self.heads.query).step_by(4) {
-            match self.heads.query - head {
-                1 => self.mix::<S, 1>(simd, head),
-                2 => self.mix::<S, 2>(simd, head),
-                3 => self.mix::<S, 3>(simd, head),
-                _ => self.mix::<S, 4>(simd, head),
+                1 => self.run(simd, head, [of[0]], stride, scale),
+                2 => self.run(simd, head, [of[0], of[1]], stride, scale),
+                3 => self.run(simd, head, [of[0], of[1], of[2]], stride, scale),
+                _ => self.run(simd, head, of, stride, scale),
             }
         }
     }
 }
 
-impl One<'_> {
-    /// Scores of some heads with all keys: for each a chain over its numbers.
+/// Which key and value head serves the next query head: counted, for a division each time would be dearer than what
+/// is done with short answers.
+struct Serving {
+    group: usize,
+    kv: usize,
+    served: usize,
+}
+
+impl Serving {
     #[inline(always)]
-    fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize) {
-        let (width, stride) = (self.heads.width, stride(self.total));
-        let query: [&[f32]; N] = std::array::from_fn(|n| &self.query[(head + n) * width..][..width]);
+    fn next(&mut self) -> usize {
+        let kv = self.kv;
+        self.served += 1;
+        if self.served == self.group {
+            (self.kv, self.served) = (kv + 1, 0);
+        }
+        kv
+    }
+}
+
+impl One<'_> {
+    /// Some heads from `head` on, served by these heads of keys and values.
+    #[inline(always)]
+    fn run<S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        head: usize,
+        of: [usize; N],
+        stride: usize,
+        scale: f32,
+    ) {
+        self.score(simd, head, of, stride);
+        softmax(&mut self.scores[head * stride..], stride, [self.total; N], scale);
+        self.mix(simd, head, of, stride);
+    }
+
+    /// Scores with all keys: for each a chain over its numbers.
+    #[inline(always)]
+    fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
+        let width = self.heads.width;
+        let mut query = [&self.query[..0]; N];
+        for (query, own) in query.iter_mut().zip(self.query[head * width..].chunks_exact(width)) {
+            *query = own;
+        }
+        let scores = &mut self.scores[head * stride..][..N * stride];
         let mut from = 0;
-        for past in &self.segments {
+        for past in self.segments {
             for first in (0..past.tokens).step_by(WIDEST) {
-                let panels: [(&[f32], usize); N] = std::array::from_fn(|n| {
-                    past.cache.panel((head + n) / self.heads.group(), first, past.keys)
-                });
-                let wide = panels[0].1;
-                for column in (0..wide.min(past.tokens - first)).step_by(S::F32_LANES) {
+                let (mut panels, mut wide) = ([S::as_simd_f32s(&[]).0; N], 0);
+                for (vectors, kv) in panels.iter_mut().zip(of) {
+                    let (panel, columns) = past.cache.panel(kv, first, past.keys);
+                    (*vectors, wide) = (S::as_simd_f32s(panel).0, columns);
+                }
+                let line = wide / S::F32_LANES;
+                for column in 0..wide.min(past.tokens - first).div_ceil(S::F32_LANES) {
                     let mut sums = [simd.splat_f32s(0.0); N];
                     for i in 0..width {
-                        for (sum, (query, (panel, _))) in sums.iter_mut().zip(query.iter().zip(&panels)) {
-                            let (keys, _) = S::as_simd_f32s(&panel[i * wide + column..][..S::F32_LANES]);
-                            *sum = simd.mul_add_e_f32s(simd.splat_f32s(query[i]), keys[0], *sum);
+                        for n in 0..N {
+                            let keys = panels[n][i * line + column];
+                            sums[n] = simd.mul_add_e_f32s(simd.splat_f32s(query[n][i]), keys, sums[n]);
                         }
                     }
                     for (n, sum) in sums.iter().enumerate() {
-                        let place = (head + n) * stride + from + first + column;
-                        let (places, _) = S::as_mut_simd_f32s(&mut self.scores[place..][..S::F32_LANES]);
+                        let place = n * stride + from + first + column * S::F32_LANES;
+                        let (places, _) = S::as_mut_simd_f32s(&mut scores[place..][..S::F32_LANES]);
                         places[0] = *sum;
                     }
                 }
@@ -113,28 +145,31 @@ impl One<'_> {
         }
     }
 
-    /// What some heads mix of all values: for each a chain over tokens, in runs of [`INNER`] that are added up.
+    /// What is mixed of all values: for each head a chain over tokens, in runs of [`INNER`] that are added up.
     #[inline(always)]
-    fn mix<S: Simd, const N: usize>(&mut self, simd: S, head: usize) {
-        let (width, stride) = (self.heads.width, stride(self.total));
-        for column in (0..width).step_by(S::F32_LANES) {
+    fn mix<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
+        let width = self.heads.width;
+        let scores = &self.scores[head * stride..][..N * stride];
+        for column in 0..width.div_ceil(S::F32_LANES) {
             let mut mixed = [simd.splat_f32s(0.0); N];
             let mut from = 0;
-            for past in &self.segments {
-                let line = past.cache.line();
+            for past in self.segments {
+                let line = past.cache.line() / S::F32_LANES;
+                let mut lines = [S::as_simd_f32s(&[]).0; N];
+                for (lines, kv) in lines.iter_mut().zip(of) {
+                    *lines = S::as_simd_f32s(past.cache.head_lines(kv, past.values)).0;
+                }
                 for first in (0..past.tokens).step_by(INNER) {
                     let count = INNER.min(past.tokens - first);
-                    let weights: [&[f32]; N] =
-                        std::array::from_fn(|n| &self.scores[(head + n) * stride + from + first..][..count]);
-                    let values: [&[f32]; N] = std::array::from_fn(|n| {
-                        &past.cache.head_lines((head + n) / self.heads.group(), past.values)
-                            [first * line + column..]
-                    });
+                    let mut weights = [&scores[..0]; N];
+                    for (weights, scores) in weights.iter_mut().zip(scores.chunks_exact(stride)) {
+                        *weights = &scores[from + first..][..count];
+                    }
                     let mut sums = [simd.splat_f32s(0.0); N];
                     for i in 0..count {
-                        for (sum, (weights, values)) in sums.iter_mut().zip(weights.iter().zip(&values)) {
-                            let (values, _) = S::as_simd_f32s(&values[i * line..][..S::F32_LANES]);
-                            *sum = simd.mul_add_e_f32s(simd.splat_f32s(weights[i]), values[0], *sum);
+                        for n in 0..N {
+                            let values = lines[n][(first + i) * line + column];
+                            sums[n] = simd.mul_add_e_f32s(simd.splat_f32s(weights[n][i]), values, sums[n]);
                         }
                     }
                     // Nothing is added to what is nothing yet, as in a tile: that would turn -0 into 0.
@@ -145,9 +180,9 @@ impl One<'_> {
                 }
                 from += past.tokens;
             }
-            let used = S::F32_LANES.min(width - column);
+            let used = S::F32_LANES.min(width - column * S::F32_LANES);
             for (n, mixed) in mixed.iter().enumerate() {
-                let y = &mut self.mixed[(head + n) * width + column..][..used];
+                let y = &mut self.mixed[(head + n) * width + column * S::F32_LANES..][..used];
                 match S::as_mut_simd_f32s(y) {
                     ([place], []) => *place = *mixed,
                     _ => simd.partial_store_f32s(y, *mixed),

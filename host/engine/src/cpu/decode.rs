@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::attention::{Cache, Span};
 use super::attention_one::{Past, attend_one};
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
-use super::kernels::{norm, rotate, swiglu};
+use super::kernels::{norm, rotate, swiglu, wide};
 use super::lora::Place;
 use super::panels::{Laid, Panels};
 use crate::core::{Answered, Request};
@@ -328,16 +328,21 @@ impl Decode<'_> {
         }
         let before = row.draft.len() - 1;
         let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
-        rotate(&mut qkv[..q + kv], cos, sin);
         let cache = row.cache;
         let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];
         let values = &mut row.values[layer * cache.lines()..][..cache.lines()];
-        cache.put_column(before, &qkv[q..q + kv], keys);
-        cache.put_line(before, &qkv[q + kv..], values);
+        wide(
+            #[inline(always)]
+            || {
+                rotate(&mut qkv[..q + kv], cos, sin);
+                cache.put_column(before, &qkv[q..q + kv], keys);
+                cache.put_line(before, &qkv[q + kv..], values);
+            },
+        );
         let own = Past { cache, keys, values, tokens: before + 1 };
         let (keys, values) = &row.prefix.blocks[layer];
         let tokens = row.prefix.tokens;
         let prefix = Past { cache: Cache::new(heads, tokens), keys, values, tokens };
-        attend_one(heads, &qkv[..q], [prefix, own], mixed, scores);
+        attend_one(heads, &qkv[..q], &[prefix, own], mixed, scores);
     }
 }

@@ -15,6 +15,9 @@ use super::lora::Place;
 use super::product::INNER;
 use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
+/// Panels that one row is multiplied with at a time.
+const STREAMS: usize = 4;
+
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
 pub struct Laid {
@@ -168,8 +171,15 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        let (inputs, width) = (self.panels.inputs, self.panels.width);
+        if self.x.len() == inputs {
+            return if width == 4 * S::F32_LANES {
+                self.one_row::<S, 4>(simd)
+            } else {
+                self.one_row::<S, 2>(simd)
+            };
+        }
         let Self { panels, which, x, y, stride, add } = self;
-        let (inputs, width) = (panels.inputs, panels.width);
         let rows = x.len() / inputs.max(1);
         let first = which.start * width;
         for number in which {
@@ -184,6 +194,71 @@ impl WithSimd for Product<'_> {
                     let tile = Tile { side, taken, inner, panel: (panel, width), used, stride, add };
                     tile.run(simd, &mut y[row * stride + at..]);
                 }
+            }
+        }
+    }
+}
+
+impl Product<'_> {
+    /// One row is made as fast as the weights come from memory. They come in [`STREAMS`], more of them under way than
+    /// one alone would have. The sums are those of a [`Tile`].
+    #[inline(always)]
+    fn one_row<S: Simd, const V: usize>(mut self, simd: S) {
+        let mut number = self.which.start;
+        while number + STREAMS <= self.which.end {
+            self.streams::<S, V, STREAMS>(simd, number);
+            number += STREAMS;
+        }
+        for number in number..self.which.end {
+            self.streams::<S, V, 1>(simd, number);
+        }
+    }
+
+    #[inline(always)]
+    fn streams<S: Simd, const V: usize, const N: usize>(&mut self, simd: S, number: usize) {
+        let width = self.panels.width;
+        let mut panels = [&self.panels.numbers[..0]; N];
+        for (n, panel) in panels.iter_mut().enumerate() {
+            *panel = self.panels.panel(number + n);
+        }
+        // Columns of a panel that count, where they lie in the row, and how many they are.
+        let (first, outputs) = (self.which.start, self.panels.outputs);
+        let place = |n: usize, v: usize| {
+            let from = (number + n) * width + v * S::F32_LANES;
+            (from - first * width, S::F32_LANES.min(outputs.saturating_sub(from)))
+        };
+        let mut whole = [[simd.splat_f32s(0.0); V]; N];
+        if self.add {
+            for (n, whole) in whole.iter_mut().enumerate() {
+                for (v, whole) in whole.iter_mut().enumerate() {
+                    let (at, used) = place(n, v);
+                    *whole = simd.partial_load_f32s(self.y.get(at..at + used).unwrap_or_default());
+                }
+            }
+        }
+        for (run, x) in self.x.chunks(INNER).enumerate() {
+            let mut lines = panels.map(|panel| panel[run * INNER * width..].chunks_exact(width));
+            let mut sums = [[simd.splat_f32s(0.0); V]; N];
+            for x in x {
+                let x = simd.splat_f32s(*x);
+                for (sums, lines) in sums.iter_mut().zip(&mut lines) {
+                    let Some(line) = lines.next() else { continue };
+                    let (line, _) = S::as_simd_f32s(&line[..V * S::F32_LANES]);
+                    for (sum, weight) in sums.iter_mut().zip(line) {
+                        *sum = simd.mul_add_e_f32s(x, *weight, *sum);
+                    }
+                }
+            }
+            for (whole, sums) in whole.iter_mut().zip(sums) {
+                for (whole, sum) in whole.iter_mut().zip(sums) {
+                    *whole = if self.add || run > 0 { simd.add_f32s(*whole, sum) } else { sum };
+                }
+            }
+        }
+        for (n, whole) in whole.iter().enumerate() {
+            for (v, sum) in whole.iter().enumerate() {
+                let (at, used) = place(n, v);
+                simd.partial_store_f32s(self.y.get_mut(at..at + used).unwrap_or_default(), *sum);
             }
         }
     }
@@ -219,20 +294,25 @@ mod tests {
 
     #[test]
     fn neither_rows_nor_threads_change_a_bit() {
-        let (outputs, inputs) = (150, 50);
-        let (w, x) = (numbers(outputs * inputs, 0.7), numbers(40 * inputs, 0.3));
-        let mut panels = Panels::default();
-        panels.lay(&w, outputs, inputs);
-        let mut whole = vec![0.5; 40 * outputs];
-        panels.product(&x, &mut whole, true);
-        for rows in [1, 2, 5, 6, 7, 40] {
-            for threads in [1, 2, 3, 16] {
-                let mut y = vec![0.5; rows * outputs];
-                panels.shared(&x[..rows * inputs], &mut y, true, threads, &mut Vec::new());
-                assert_eq!(y, whole[..rows * outputs], "{rows} rows, {threads} threads");
-                let mut y = vec![0.5; rows * outputs];
-                panels.spread(&x[..rows * inputs], &mut y, true, threads);
-                assert_eq!(y, whole[..rows * outputs], "{rows} rows, {threads} threads");
+        // The second is of more panels than one row has streams, and of more than one run.
+        for (outputs, inputs) in [(150, 50), (330, 600)] {
+            let (w, x) = (numbers(outputs * inputs, 0.7), numbers(40 * inputs, 0.3));
+            let mut panels = Panels::default();
+            panels.lay(&w, outputs, inputs);
+            for add in [false, true] {
+                let mut whole = vec![0.5; 40 * outputs];
+                panels.product(&x, &mut whole, add);
+                for rows in [1, 2, 5, 6, 7, 40] {
+                    for threads in [1, 2, 3, 16] {
+                        let (x, whole) = (&x[..rows * inputs], &whole[..rows * outputs]);
+                        let mut y = vec![0.5; rows * outputs];
+                        panels.shared(x, &mut y, add, threads, &mut Vec::new());
+                        assert_eq!(y, whole, "{rows} rows, {threads} threads");
+                        let mut y = vec![0.5; rows * outputs];
+                        panels.spread(x, &mut y, add, threads);
+                        assert_eq!(y, whole, "{rows} rows, {threads} threads");
+                    }
+                }
             }
         }
     }
