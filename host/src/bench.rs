@@ -16,6 +16,7 @@ use allot_engine::{OptimizerConfig, Sampling};
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;
+use serde_json::json;
 
 pub use peer::Peer;
 
@@ -23,6 +24,9 @@ use crate::trouble::Result;
 
 /// Between two turns.
 const REST: Duration = Duration::from_millis(50);
+/// A turn does the work again and again for at least so long: in a run it follows on itself, too, and what takes a
+/// few milliseconds would else be measured with the waking of threads and cold caches.
+const TURN: Duration = Duration::from_millis(250);
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -54,7 +58,7 @@ pub struct Outcome {
     pub work: Work,
     /// Tokens of one round.
     pub tokens_a_round: usize,
-    /// Seconds of each round, here.
+    /// Seconds that the work took in each round, here: the mean of a turn.
     pub here: Vec<f64>,
     /// And in the peer, if there was one.
     pub peer: Vec<f64>,
@@ -125,20 +129,19 @@ impl Bench {
             let (ours, theirs) = match work {
                 Work::Decode { batch, prompt, tokens } => {
                     let prompt = any(prompt);
-                    let ours = self.decode(&prompt, batch, tokens, round)?;
-                    let asked = serde_json::json!({
-                        "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens,
-                    });
-                    (ours, asked)
+                    let ours = turn(|| self.decode(&prompt, batch, tokens, round))?;
+                    (ours, json!({ "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens }))
                 }
                 Work::Train { batch, tokens } => {
                     let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
-                    let ours = self.train(&sequences)?;
-                    (ours, serde_json::json!({ "work": "train", "sequences": sequences }))
+                    let ours = turn(|| self.train(&sequences))?;
+                    (ours, json!({ "work": "train", "sequences": sequences }))
                 }
             };
             std::thread::sleep(REST);
-            let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
+            let mut ask =
+                |peer: &mut &mut Peer| peer.ask(&json!({ "least": TURN.as_secs_f64(), "of": theirs }));
+            let theirs = peer.as_mut().map(&mut ask).transpose()?;
             if round > 0 {
                 outcome.here.push(ours.as_secs_f64());
                 outcome.peer.extend(theirs);
@@ -174,6 +177,16 @@ impl Bench {
         }
         Ok(start.elapsed())
     }
+}
+
+/// The mean of a turn's times.
+fn turn(mut once: impl FnMut() -> Result<Duration>) -> Result<Duration> {
+    let (mut all, mut times) = (Duration::ZERO, 0);
+    while all < TURN {
+        all += once()?;
+        times += 1;
+    }
+    Ok(all / times)
 }
 
 /// Weights by chance: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
