@@ -93,7 +93,8 @@ impl Tokens {
         let others = [special.bos, special.pad, id("unknown")].into_iter().flatten();
         let marked: Vec<u32> = special.eos.iter().copied().chain(others).collect();
         let whole = gguf::tokenizer_json(&gguf, &marked, special.bos)?;
-        let tokenizer = parsed(&whole.to_string(), &source)?;
+        let whole = whole.to_string();
+        let tokenizer = parsed(&whole, &source)?;
 
         let mut config = Map::new();
         config.insert("clean_up_tokenization_spaces".to_owned(), json!(false));
@@ -117,7 +118,7 @@ impl Tokens {
         }
         let generation =
             json!({"bos_token_id": special.bos, "eos_token_id": special.eos, "pad_token_id": special.pad});
-        files.insert("tokenizer.json", format!("{whole:#}\n"));
+        files.insert("tokenizer.json", whole);
         files.insert("tokenizer_config.json", format!("{:#}\n", Value::Object(config)));
         files.insert("generation_config.json", format!("{generation:#}\n"));
         Ok(Self { tokenizer, chat, special, files, source })

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::{Content, Value};
@@ -23,10 +23,37 @@ pub struct Gguf {
     content: Content,
 }
 
+/// A file that counts where it is read. candle asks for that before each text, of which a tokenizer has a hundred
+/// thousand, and a file would ask the system each time.
+struct Counted {
+    file: BufReader<File>,
+    at: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Counted {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.at = self.file.seek(to)?;
+        Ok(self.at)
+    }
+
+    fn stream_position(&mut self) -> std::io::Result<u64> {
+        Ok(self.at)
+    }
+}
+
 impl Gguf {
     /// Reads a file's header: its metadata and the list of its tensors, none of their numbers.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let mut file = BufReader::new(File::open(path).map_err(|e| ModelError::file(path, &e))?);
+        let file = File::open(path).map_err(|e| ModelError::file(path, &e))?;
+        let mut file = Counted { file: BufReader::new(file), at: 0 };
         let mut magic = [0; 4];
         if file.read_exact(&mut magic).is_err() || magic != *b"GGUF" {
             return Err(ModelError::Foreign {
