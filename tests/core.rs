@@ -84,7 +84,7 @@ fn cores() -> [Kind; 3] {
         exact: false,
         log_prob: 0.25,
         gradient: 0.2,
-        // On a GPU kernels of ours sample and candle's operations score, which round in other places.
+        // On a GPU products of other shapes may be added up in other orders, and round to other numbers.
         sampled: if std::env::var_os("ALLOT_DEVICE").is_some() { 0.25 } else { 0.05 },
     };
     [exact, tensors_f32, tensors_bf16]

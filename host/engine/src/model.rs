@@ -7,6 +7,7 @@ mod checkpoint;
 mod decoder;
 mod gguf;
 mod loss;
+pub(crate) mod operations;
 mod optimizer;
 pub(crate) mod safetensors;
 mod shape;
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use checkpoint::{Checkpoint, Precision};
-pub(crate) use decoder::attend;
 pub use decoder::{Decoder, Input, Output};
 pub use gguf::Gguf;
 pub use loss::{Clip, clipped, token_log_probs};

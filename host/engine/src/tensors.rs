@@ -1,8 +1,9 @@
 //! The model in candle's tensors, on any device that candle has: the second core.
 //!
 //! Weights and the optimizer's moments are float32; the model computes with a copy of the matrices in a
-//! kind of number of its choice, made anew after each step. What the blocks are is told once, in
-//! [`crate::model::Decoder`], and candle differentiates it. It trains no adapters: that is the CPU core's.
+//! kind of number of its choice, made anew by each step. What the blocks are is told once, in
+//! [`crate::model::Decoder`], and candle differentiates it; what they are made of are candle's operations, or
+//! kernels of ours. It trains no adapters: that is the CPU core's.
 
 mod adamw;
 mod batch;
@@ -18,16 +19,21 @@ mod head;
 #[cfg(test)]
 mod kernel_tests;
 #[cfg(any(feature = "cuda", test))]
+mod kernels;
+mod learning;
+#[cfg(any(feature = "cuda", test))]
 mod machine;
 mod memory;
 mod pass;
 mod plain;
+#[cfg(any(feature = "cuda", test))]
+mod taped;
 
 use std::borrow::Cow;
-#[cfg(feature = "cuda")]
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, Var};
 
@@ -39,6 +45,7 @@ use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
+use crate::model::operations::Candle;
 use crate::model::{Checkpoint, ModelError, Precision};
 use adamw::Moments;
 use batch::{Batch, batches};
@@ -47,6 +54,9 @@ use cuda::Cuda;
 use decode::{Decode, Extent};
 #[cfg(feature = "cuda")]
 use fused::Fused;
+#[cfg(feature = "cuda")]
+use kernels::Kernels;
+use learning::Learning;
 #[cfg(feature = "cuda")]
 use machine::Kind;
 use pass::{Gradients, Pass};
@@ -65,9 +75,11 @@ pub struct Tensors {
     /// None since the last step.
     gradients: Option<Gradients>,
     moments: Moments,
+    /// What scores and learns, and reads prompts.
+    learning: Box<dyn Learning>,
     /// The GPU that the model is on, with kernels for it: without one, candle's operations sample.
     #[cfg(feature = "cuda")]
-    cuda: Option<(RefCell<Cuda>, Kind)>,
+    cuda: Option<(Arc<Cuda>, Kind)>,
 }
 
 impl Tensors {
@@ -86,9 +98,19 @@ impl Tensors {
         let fresh = || mapped(&masters, |weight| computing(weight, kind));
         let copy = (precision != Precision::F32).then(fresh).transpose()?;
         let reference = setup.reference.then(fresh).transpose()?;
+        #[cfg(feature = "cuda")]
+        let cuda = cuda(&checkpoint.shape, device, kind)?;
+        #[cfg(feature = "cuda")]
+        let learning: Box<dyn Learning> = match &cuda {
+            Some((cuda, kind)) => Box::new(Kernels::new(Arc::clone(cuda) as _, *kind)),
+            None => Box::new(Candle),
+        };
+        #[cfg(not(feature = "cuda"))]
+        let learning = Box::new(Candle);
         Ok(Self {
+            learning,
             #[cfg(feature = "cuda")]
-            cuda: cuda(&checkpoint.shape, device, kind)?,
+            cuda,
             arena: Arena::new(&checkpoint.shape),
             device: device.clone(),
             copy,
@@ -139,14 +161,14 @@ impl Core for Tensors {
         whole: &mut dyn FnMut(usize, Answered),
     ) -> Result<(), ModelError> {
         let weights = self.computed();
-        let (decode, extent) = (Decode { weights }, Extent::of(requests, rows));
+        let decode = Decode { weights, learning: &*self.learning };
+        let extent = Extent::of(requests, rows);
         if requests.is_empty() {
             return Ok(());
         }
         #[cfg(feature = "cuda")]
         if let Some((cuda, kind)) = &self.cuda {
-            let mut cuda = cuda.borrow_mut();
-            let mut steps = Fused::new(&mut *cuda, *kind, weights, stops, extent, fused::STRIDE)?;
+            let mut steps = Fused::new(&**cuda, *kind, weights, stops, extent, fused::STRIDE)?;
             return decode.run(requests, extent.slots, &mut steps, whole);
         }
         decode.run(requests, extent.slots, &mut Plain::new(weights, stops, extent)?, whole)
@@ -162,8 +184,9 @@ impl Core for Tensors {
         let weights = frozen.unwrap_or(self.computed());
         let mut all = vec![Vec::new(); sequences.len()];
         for numbers in batches(sequences) {
-            let batch = Batch::new(sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
-            let mut thoughts = Pass::new(weights, &batch, manner)?.score()?.into_iter();
+            let batch =
+                Batch::new(&*self.learning, sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            let mut thoughts = Pass::new(&*self.learning, weights, &batch, manner)?.score()?.into_iter();
             for i in &batch.numbers {
                 all[*i] = thoughts.by_ref().take(sequences[*i].answer()).collect();
             }
@@ -180,8 +203,10 @@ impl Core for Tensors {
         let mut gradients = self.gradients.take().unwrap_or_default();
         for numbers in batches(sequences) {
             let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
-            let batch = Batch::new(sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
-            Pass::new(self.computed(), &batch, manner)?.learn(&answers, loss, &mut gradients)?;
+            let batch =
+                Batch::new(&*self.learning, sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            let pass = Pass::new(&*self.learning, self.computed(), &batch, manner)?;
+            pass.learn(&answers, loss, &mut gradients)?;
         }
         self.gradients = Some(gradients);
         Ok(())
@@ -189,9 +214,9 @@ impl Core for Tensors {
 
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {
         let Some(gradients) = self.gradients.take() else { return Ok(0.0) };
-        let norm = self.moments.step(&self.masters.weights, gradients, config, rate)?;
-        self.refresh()?;
-        Ok(norm)
+        let copies = self.copy.as_ref().map(|copy| &copy.weights);
+        let weights = &self.masters.weights;
+        Ok(self.moments.step(&*self.learning, weights, copies, gradients, (config, rate))?)
     }
 
     fn steps(&self) -> u32 {
@@ -252,10 +277,11 @@ impl Core for Tensors {
     }
 }
 
-/// What samples on a GPU. `ALLOT_CUDA` says how, for measurements: `graphs`, with each step written down as a
-/// CUDA graph, which is the default; `launches`, without that; `plain`, with candle's operations.
+/// A GPU with kernels. `ALLOT_CUDA` says how, for measurements: `graphs`, with each step of sampling written
+/// down as a CUDA graph, which is the default; `launches`, without that; `plain`, with candle's operations
+/// alone, which then score and learn, too.
 #[cfg(feature = "cuda")]
-fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(RefCell<Cuda>, Kind)>, ModelError> {
+fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(Arc<Cuda>, Kind)>, ModelError> {
     let how = std::env::var("ALLOT_CUDA").unwrap_or_else(|_| "graphs".to_owned());
     let refused = |reason, hint| ModelError::Device { device: "cuda".to_owned(), reason, hint };
     let graphs = match how.as_str() {
@@ -274,7 +300,7 @@ fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(RefCel
     let kind = Kind::of(shape, numbers).map_err(|reason| refused(reason, hint))?;
     let cuda = device::quietly(|| Cuda::new(device, kind, graphs));
     let cuda = cuda.map_err(|(reason, hint)| refused(reason, hint))?;
-    Ok(Some((RefCell::new(cuda), kind)))
+    Ok(Some((Arc::new(cuda), kind)))
 }
 
 /// A weight as the model computes with it. Norms and biases stay float32: they are few numbers, and their

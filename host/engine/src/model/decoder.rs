@@ -1,15 +1,14 @@
-//! The decoder, in candle's own differentiable operations: the reference that every faster path is
-//! held against, and what [`crate::tensors`] is made of.
+//! The decoder, differentiable: with candle's own operations the reference that every faster path is held
+//! against, and with these or with others what [`crate::tensors`] is made of.
 //!
 //! It computes in the kind of number that its matrices are in. Norms, rotations, softmax and logits are
 //! in float32 all the same.
 //!
-//! Shapes: B sequences, T tokens, S tokens looked at, D hidden, H query heads, K key and value heads,
-//! E head, V vocabulary.
+//! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
-use candle_core::{D, DType, Device, Result, Tensor};
-use candle_nn::ops::{silu, softmax};
+use candle_core::{DType, Device, Result, Tensor};
 
+use super::operations::{Candle, First, Operations, Rotations, Turn, attend, side_by_side};
 use super::{Checkpoint, Family, ModelError};
 
 /// A padded batch of token sequences.
@@ -37,10 +36,8 @@ pub struct Output {
 pub struct Decoder<'a> {
     checkpoint: &'a Checkpoint,
     frozen: bool,
+    operations: &'a dyn Operations,
 }
-
-/// Cosines and sines of each token's rotations, `[B, 1, T, E/2]` each.
-pub(crate) type Rotations = (Tensor, Tensor);
 
 impl Input {
     /// Sequences as they are, all of one length.
@@ -58,12 +55,17 @@ impl Input {
 impl<'a> Decoder<'a> {
     /// A decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, frozen: false }
+        Self { checkpoint, frozen: false, operations: &Candle }
     }
 
     /// One whose results can't be differentiated by the weights: nothing of how they were made is kept.
     pub(crate) fn frozen(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, frozen: true }
+        Self { frozen: true, ..Self::new(checkpoint) }
+    }
+
+    /// The same decoder, made of these operations.
+    pub(crate) fn by(self, operations: &'a dyn Operations) -> Self {
+        Self { operations, ..self }
     }
 
     /// One forward pass over whole sequences.
@@ -79,14 +81,15 @@ impl<'a> Decoder<'a> {
 
         let mut hidden = vec![x_btd.clone()];
         for layer in 0..shape.layers {
-            x_btd = self.block(layer, &x_btd, &rope, |q, k, v| attend(q, k, v, &bias))?;
+            let look = |q: &Tensor, k: &Tensor, v: &Tensor| side_by_side(&attend(q, k, v, &bias)?);
+            x_btd = self.block(layer, &x_btd, &rope, look)?;
             if layer + 1 < shape.layers {
                 hidden.push(x_btd.clone());
             }
         }
         let last = self.finish(&x_btd)?;
         hidden.push(last.clone());
-        let logits = linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
+        let logits = self.operations.linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
         Ok(Output { hidden, logits })
     }
 
@@ -109,8 +112,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// One block. `look` is given queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`, queries and
-    /// keys rotated; it answers with what each query head makes of the values that it looks at,
-    /// `[B, H, T, E]`: see [`attend`].
+    /// keys rotated; it answers with what each query head makes of the values that it looks at, heads side by
+    /// side, `[B, T, H E]`: see [`Operations::attend`].
     pub(crate) fn block(
         &self,
         layer: usize,
@@ -122,9 +125,10 @@ impl<'a> Decoder<'a> {
         let normed = self.norm(x_btd, &name("input_layernorm.weight"))?;
         let x_btd = (x_btd + self.attention(layer, &normed, rope, look)?)?;
         let normed = self.norm(&x_btd, &name("post_attention_layernorm.weight"))?;
-        let gate = linear(&normed, &self.weight(&name("mlp.gate_proj.weight"))?)?;
-        let up = linear(&normed, &self.weight(&name("mlp.up_proj.weight"))?)?;
-        let down = linear(&(silu(&gate)? * up)?, &self.weight(&name("mlp.down_proj.weight"))?)?;
+        let gate = self.weight(&name("mlp.gate_proj.weight"))?;
+        let up = self.weight(&name("mlp.up_proj.weight"))?;
+        let gated = self.operations.gated(&normed, &gate, &up)?;
+        let down = self.linear(&gated, &name("mlp.down_proj.weight"))?;
         Ok((x_btd + down)?)
     }
 
@@ -136,38 +140,34 @@ impl<'a> Decoder<'a> {
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let shape = &self.checkpoint.shape;
-        let (b, t, _) = x_btd.dims3()?;
+        let name = |part: &str| format!("model.layers.{layer}.self_attn.{part}");
         let project = |part: &str, heads: usize| -> std::result::Result<Tensor, ModelError> {
-            let name = format!("model.layers.{layer}.self_attn.{part}_proj");
-            let mut y = linear(x_btd, &self.weight(&format!("{name}.weight"))?)?;
-            if shape.bias {
-                // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
-                let bias = self.weight(&format!("{name}.bias"))?;
-                y = y.to_dtype(bias.dtype())?.broadcast_add(&bias)?.to_dtype(y.dtype())?;
-            }
-            Ok(y.reshape((b, t, heads, shape.head))?)
+            let weight = self.weight(&name(&format!("{part}_proj.weight")))?;
+            let turned = part != "v";
+            let normed = turned && shape.family == Family::Qwen3;
+            let bias = shape.bias.then(|| self.weight(&name(&format!("{part}_proj.bias")))).transpose()?;
+            let norm = normed.then(|| self.weight(&name(&format!("{part}_norm.weight")))).transpose()?;
+            let first = match (&bias, &norm) {
+                (Some(bias), _) => First::Bias(bias),
+                (None, Some(weight)) => First::Norm(weight, shape.epsilon),
+                (None, None) => First::Nothing,
+            };
+            let turn = Turn { heads, first, rotations: turned.then_some(rope) };
+            Ok(self.operations.project(x_btd, &weight, turn)?)
         };
-        let (mut q, mut k) = (project("q", shape.heads)?, project("k", shape.kv_heads)?);
-        let v = project("v", shape.kv_heads)?;
-        if shape.family == Family::Qwen3 {
-            q = self.norm(&q, &format!("model.layers.{layer}.self_attn.q_norm.weight"))?;
-            k = self.norm(&k, &format!("model.layers.{layer}.self_attn.k_norm.weight"))?;
-        }
-        let q_bhte = rotate(&q.transpose(1, 2)?.contiguous()?, rope)?;
-        let k_bkte = rotate(&k.transpose(1, 2)?.contiguous()?, rope)?;
-        let v_bkte = v.transpose(1, 2)?.contiguous()?;
-
-        let mixed = look(&q_bhte, &k_bkte, &v_bkte)?;
-        let mixed = mixed.transpose(1, 2)?.reshape((b, t, shape.heads * shape.head))?;
-        Ok(linear(&mixed, &self.weight(&format!("model.layers.{layer}.self_attn.o_proj.weight"))?)?)
+        let q_bhte = project("q", shape.heads)?;
+        let (k_bkte, v_bkte) = (project("k", shape.kv_heads)?, project("v", shape.kv_heads)?);
+        self.linear(&look(&q_bhte, &k_bkte, &v_bkte)?, &name("o_proj.weight"))
     }
 
     /// Root-mean-square norm over the last dimension.
     fn norm(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
-        let (weight, kind) = (self.weight(weight)?, x.dtype());
-        let x = x.to_dtype(weight.dtype())?;
-        let scale = (x.sqr()?.mean_keepdim(D::Minus1)? + self.checkpoint.shape.epsilon)?.sqrt()?;
-        Ok(x.broadcast_div(&scale)?.broadcast_mul(&weight)?.to_dtype(kind)?)
+        Ok(self.operations.norm(x, &self.weight(weight)?, self.checkpoint.shape.epsilon)?)
+    }
+
+    /// `x · wᵀ` over the last dimension.
+    fn linear(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
+        Ok(self.operations.linear(x, &self.weight(weight)?)?)
     }
 
     /// Rotations for positions `[B, T]`.
@@ -185,43 +185,6 @@ impl<'a> Decoder<'a> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }
-}
-
-/// `x · wᵀ` over the last dimension.
-fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let mut dims = x.dims().to_vec();
-    let width = dims.pop().unwrap_or(0);
-    let rows: usize = dims.iter().product();
-    let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
-    dims.push(weight.dim(0)?);
-    y.reshape(dims)
-}
-
-/// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
-/// its second.
-fn rotate(x_bhte: &Tensor, (cos, sin): &Rotations) -> Result<Tensor> {
-    let kind = x_bhte.dtype();
-    let x_bhte = x_bhte.to_dtype(DType::F32)?;
-    let half = x_bhte.dim(D::Minus1)? / 2;
-    let (a, b) = (x_bhte.narrow(D::Minus1, 0, half)?, x_bhte.narrow(D::Minus1, half, half)?);
-    let first = (a.broadcast_mul(cos)? - b.broadcast_mul(sin)?)?;
-    let second = (b.broadcast_mul(cos)? + a.broadcast_mul(sin)?)?;
-    Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
-}
-
-/// Attention: what each query head makes of the values that it looks at, `[B, H, T, E]`, from queries
-/// `[B, H, T, E]`, keys and values `[B, K, S, E]`, and what is added to the scores, `[1 or B, 1, 1 or T, S]`.
-///
-/// The query heads that share a key head are taken as more rows of its queries, so that keys and values
-/// are never repeated.
-pub(crate) fn attend(q_bhte: &Tensor, k_bkse: &Tensor, v_bkse: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    let (b, h, t, e) = q_bhte.dims4()?;
-    let (_, k, s, _) = k_bkse.dims4()?;
-    let rows = h / k * t;
-    let scores = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
-    let scores = (scores.reshape((b, h, t, s))?.to_dtype(DType::F32)? / (e as f64).sqrt())?;
-    let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
-    weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
 }
 
 /// What is added to attention scores, `[B, 1, T, T]`: 0 where a token may look, far below where it

@@ -4,6 +4,7 @@
 
 use candle_core::{Device, Tensor};
 
+use super::learning::Learning;
 use crate::core::Sequence;
 use crate::model::ModelError;
 
@@ -16,24 +17,43 @@ pub struct Batch {
     pub tokens: Tensor,
     /// `0..T`, `[1, T]`, u32.
     pub positions: Tensor,
-    /// What is added to attention scores, `[1, 1, T, T]`, f32.
-    pub bias: Tensor,
+    /// What attention is told of who may look where.
+    pub ahead: Tensor,
     /// The places among `B · T` that foretell an answer's token, sequence by sequence, `[R]`, u32.
     pub places: Tensor,
     /// The tokens of the answers, `[R]`, u32.
     pub targets: Tensor,
+    /// How gradients of rows find back.
+    #[cfg(any(feature = "cuda", test))]
+    pub back: Back,
+}
+
+/// How gradients of rows find back: from those of answers to all places, and from places to tokens, one by
+/// one.
+#[cfg(any(feature = "cuda", test))]
+pub struct Back {
+    /// For each of `B · T` places 1 + its number among [`Batch::places`], or 0; `[B · T]`, u32.
+    pub inverse: Tensor,
+    /// Each token that is read, once, u32.
+    pub tokens: Tensor,
+    /// Where each one's places begin, and the end of the last one's; u32.
+    pub firsts: Tensor,
+    /// The places, token by token, among `B · T`, u32. Padding is none.
+    pub places: Tensor,
 }
 
 impl Batch {
     /// These sequences, by their numbers.
     pub fn new(
+        learning: &dyn Learning,
         sequences: &[Sequence<'_>],
         numbers: Vec<usize>,
         vocabulary: usize,
         device: &Device,
     ) -> Result<Self, ModelError> {
         let all = || numbers.iter().map(|i| &sequences[*i]);
-        let (b, t) = (numbers.len(), all().map(Sequence::read).max().unwrap_or(0));
+        let longest = all().map(Sequence::read).max().unwrap_or(0);
+        let (b, t) = (numbers.len(), longest.next_multiple_of(learning.even()));
         let (mut tokens, mut places, mut targets) = (vec![0_u32; b * t], Vec::new(), Vec::new());
         for (row, sequence) in all().enumerate() {
             known(sequence.tokens, vocabulary)?;
@@ -44,12 +64,51 @@ impl Batch {
         }
         let r = targets.len();
         Ok(Self {
+            #[cfg(any(feature = "cuda", test))]
+            back: Back::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
             positions: Tensor::arange(0, t as u32, device)?.unsqueeze(0)?,
-            bias: causal(t, device)?,
+            ahead: learning.ahead(t, device)?,
             places: Tensor::from_vec(places, r, device)?,
             targets: Tensor::from_vec(targets, r, device)?,
             numbers,
+        })
+    }
+}
+
+#[cfg(any(feature = "cuda", test))]
+impl Back {
+    /// For sequences whose tokens begin every `t` places, of `count`; those of the answers are given.
+    fn new<'s>(
+        sequences: impl Iterator<Item = &'s Sequence<'s>>,
+        t: usize,
+        answers: &[u32],
+        count: usize,
+        device: &Device,
+    ) -> Result<Self, ModelError> {
+        let read = |(row, s): (usize, &'s Sequence<'s>)| {
+            s.tokens[..s.read()].iter().copied().zip((row * t) as u32..)
+        };
+        let mut all: Vec<(u32, u32)> = sequences.enumerate().flat_map(read).collect();
+        all.sort_unstable();
+        let (mut tokens, mut firsts, mut inverse) = (Vec::new(), Vec::new(), vec![0_u32; count]);
+        for (i, (token, _)) in all.iter().enumerate() {
+            if tokens.last() != Some(token) {
+                tokens.push(*token);
+                firsts.push(i as u32);
+            }
+        }
+        firsts.push(all.len() as u32);
+        for (number, place) in (1..).zip(answers) {
+            inverse[*place as usize] = number;
+        }
+        let places: Vec<u32> = all.into_iter().map(|(_, place)| place).collect();
+        let tensor = |numbers: Vec<u32>| Tensor::new(numbers, device);
+        Ok(Self {
+            inverse: tensor(inverse)?,
+            tokens: tensor(tokens)?,
+            firsts: tensor(firsts)?,
+            places: tensor(places)?,
         })
     }
 }
@@ -77,12 +136,6 @@ pub fn known(tokens: &[u32], vocabulary: usize) -> Result<(), ModelError> {
         Some(token) => Err(ModelError::Token { token: *token, vocabulary }),
         None => Ok(()),
     }
-}
-
-/// 0 where a token may look, far below where it is ahead: `[1, 1, T, T]`.
-pub fn causal(t: usize, device: &Device) -> Result<Tensor, ModelError> {
-    let bias = (0..t).flat_map(|i| (0..t).map(move |j| if j <= i { 0.0_f32 } else { -1e9 })).collect();
-    Ok(Tensor::from_vec(bias, (1, 1, t, t), device)?)
 }
 
 #[cfg(test)]

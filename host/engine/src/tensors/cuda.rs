@@ -6,10 +6,10 @@
 //! overlap.
 
 // The one place of the engine where the compiler can't vouch for memory. What makes it sound: a kernel is
-// given rooms of at least the sizes that its comment asks for (`fused.rs` makes both, and `emulated.rs` runs
-// the same launches with an unreadable page behind each room); the rooms outlive the launches, for whoever
-// drops one gives its memory back on the same stream; host memory is copied before a call returns, or waited
-// for.
+// given rooms of at least the sizes that its comment asks for (`fused.rs` and `kernels.rs` make both, and
+// `emulated.rs` runs the same launches with an unreadable page behind each room); the rooms outlive the
+// launches, for whoever drops one gives its memory back on the same stream; host memory is copied before a
+// call returns, or waited for.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, com
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};
 use candle_core::{CudaDevice, DType, Device, Result, Storage, Tensor, bail};
 
-use super::machine::{Arg, KERNELS, Kind, Launch, Machine, Product, Room, SOURCES};
+use super::machine::{Arg, KERNELS, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
 
 /// What cuBLAS may use for itself, in bytes: what NVIDIA recommends for Hopper. Its own would be made anew
 /// inside a graph.
@@ -80,21 +80,28 @@ impl Cuda {
 }
 
 impl Machine for Cuda {
-    type Recording = CudaGraph;
-
     fn width(&self) -> usize {
         self.width
     }
 
-    fn room(&mut self, bytes: usize) -> Result<Room> {
+    fn room(&self, bytes: usize) -> Result<Room> {
         room(&self.device, bytes)
     }
 
-    fn lend(&mut self, tensor: &Tensor) -> Result<Room> {
+    fn lend(&self, tensor: &Tensor) -> Result<Room> {
         lend(tensor, &self.stream)
     }
 
-    fn write(&mut self, room: &Room, bytes: &[u8]) -> Result<()> {
+    fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor> {
+        // SAFETY: it holds numbers of any kind of bits, and kernels write them before anyone reads.
+        unsafe { Tensor::empty(dims, numbers, &self.device) }
+    }
+
+    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()> {
+        launches(&tensors.iter().map(|tensor| self.lend(tensor)).collect::<Result<Vec<_>>>()?)
+    }
+
+    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -104,7 +111,7 @@ impl Machine for Cuda {
         unsafe { result::memcpy_htod_async(room.at, bytes, self.stream.cu_stream()) }.w()
     }
 
-    fn read(&mut self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
+    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
         let mut read = vec![0; bytes];
         self.stream.context().bind_to_thread().w()?;
         // SAFETY: the room is at least as large, and `read` is not touched before the stream is done with it.
@@ -113,7 +120,7 @@ impl Machine for Cuda {
         Ok(read)
     }
 
-    fn launch(&mut self, launch: Launch<'_>) -> Result<()> {
+    fn launch(&self, launch: Launch<'_>) -> Result<()> {
         let Some(kernel) = self.kernels.get(launch.kernel) else { bail!("no kernel `{}`", launch.kernel) };
         let mut builder = self.stream.launch_builder(kernel);
         for arg in launch.args {
@@ -129,13 +136,13 @@ impl Machine for Cuda {
             block_dim: (launch.threads as u32, 1, 1),
             shared_mem_bytes: launch.shared as u32,
         };
-        // SAFETY: `fused.rs` gives each kernel the arguments of its signature, and rooms of the sizes that it
-        // asks for; the tests on the CPU hold it to both.
+        // SAFETY: `fused.rs` and `kernels.rs` give each kernel the arguments of its signature, and rooms of
+        // the sizes that it asks for; the tests on the CPU hold them to both.
         unsafe { builder.launch(config) }.w()?;
         Ok(())
     }
 
-    fn product(&mut self, p: Product) -> Result<()> {
+    fn product(&self, p: Product) -> Result<()> {
         use cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
         let number = if self.bf16 { cudaDataType_t::CUDA_R_16BF } else { cudaDataType_t::CUDA_R_32F };
         let (alpha, beta) = (1.0_f32, 0.0_f32);
@@ -167,22 +174,26 @@ impl Machine for Cuda {
         }
         .w()
     }
+}
 
-    fn record(&mut self) -> Result<bool> {
+impl Recorder for Cuda {
+    type Recording = CudaGraph;
+
+    fn record(&self) -> Result<bool> {
         if self.graphs {
             self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).w()?;
         }
         Ok(self.graphs)
     }
 
-    fn recorded(&mut self) -> Result<CudaGraph> {
+    fn recorded(&self) -> Result<CudaGraph> {
         match self.stream.end_capture(CUgraphInstantiate_flags(0)).w()? {
             Some(graph) => Ok(graph),
             None => bail!("nothing was written down for a CUDA graph"),
         }
     }
 
-    fn replay(&mut self, recording: &CudaGraph) -> Result<()> {
+    fn replay(&self, recording: &CudaGraph) -> Result<()> {
         recording.launch().w()
     }
 }
@@ -224,6 +235,7 @@ fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<Room> {
     let Storage::Cuda(storage) = &*storage else { bail!("a tensor that is not on the GPU") };
     let at = match &storage.slice {
         CudaStorageSlice::U8(slice) => slice.device_ptr(stream).0,
+        CudaStorageSlice::U32(slice) => slice.device_ptr(stream).0,
         CudaStorageSlice::BF16(slice) => slice.device_ptr(stream).0,
         CudaStorageSlice::F32(slice) => slice.device_ptr(stream).0,
         _ => bail!("kernels read no tensor of {:?}", tensor.dtype()),

@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::batch::{causal, known};
+use super::batch::known;
+use super::learning::Learning;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
-use crate::model::{Checkpoint, Decoder, ModelError, attend};
+use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// Tokens of prompts that are read at a time, padding included; a longer prompt is read alone.
 const AT_ONCE: usize = 1 << 13;
@@ -26,6 +27,8 @@ const AT_ONCE: usize = 1 << 13;
 pub struct Decode<'a> {
     /// The weights to compute with.
     pub weights: &'a Checkpoint,
+    /// What prompts are read by.
+    pub learning: &'a dyn Learning,
 }
 
 /// What was read of a prompt.
@@ -157,7 +160,8 @@ impl Decode<'_> {
 
     /// Reads prompts, of which the longest has so many tokens.
     fn read(&self, prompts: &[&[u32]], longest: usize) -> Result<Vec<Prefix>, ModelError> {
-        let decoder = Decoder::frozen(self.weights);
+        let decoder = Decoder::frozen(self.weights).by(self.learning);
+        let longest = longest.next_multiple_of(self.learning.even());
         let (_, device) = kind(self.weights)?;
         // Padding comes last, where nothing that counts looks at it.
         let mut tokens = vec![0_u32; prompts.len() * longest];
@@ -166,7 +170,7 @@ impl Decode<'_> {
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
         let rotations = decoder.rope(&Tensor::arange(0, longest as u32, &device)?.unsqueeze(0)?)?;
-        let bias = causal(longest, &device)?;
+        let ahead = self.learning.ahead(longest, &device)?;
         let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
         let mut x = decoder.embed(&tokens)?;
@@ -176,7 +180,7 @@ impl Decode<'_> {
                 for (i, blocks) in blocks.iter_mut().enumerate() {
                     blocks.push((own(k, i)?, own(v, i)?));
                 }
-                attend(q, k, v, &bias)
+                self.learning.attend(q, k, v, &ahead)
             })?;
         }
         let last: Vec<u32> =

@@ -2,27 +2,25 @@
 //! (`emulated/machine.cpp`). It is compiled by the C++ compiler of this machine; where there is none, tests
 //! say so loudly and hold nothing.
 
-use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufWriter, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use candle_core::{DType, Error, Result, Tensor, bail};
+use candle_core::{DType, Device, Error, Result, Tensor, bail};
 
-use super::machine::{Arg, Kind, Launch, Machine, Product, Room, SOURCES};
+use super::machine::{Arg, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
 
 /// What the kernels are compiled around.
 const MACHINE: &str = include_str!("emulated/machine.cpp");
 
 /// A process that runs kernels.
 pub struct Emulated {
-    line: Rc<RefCell<Line>>,
+    line: Arc<Mutex<Line>>,
     width: usize,
     /// What is being written down.
-    script: Option<Vec<u8>>,
+    script: Mutex<Option<Vec<u8>>>,
 }
 
 /// The way to it and back. It ends when its input does.
@@ -35,7 +33,7 @@ struct Line {
 struct Reaped(Child);
 
 /// Memory that is given back when nobody has it any more.
-struct Held(Rc<RefCell<Line>>, u64);
+struct Held(Arc<Mutex<Line>>, u64);
 
 impl Emulated {
     /// A machine of so many blocks side by side; `None`, and a word about it, where there is no C++ compiler.
@@ -48,19 +46,23 @@ impl Emulated {
             .map_err(Error::wrap)?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else { bail!("no pipes") };
         let line = Line { to: BufWriter::new(to), from, _child: Reaped(child) };
-        Ok(Some(Self { line: Rc::new(RefCell::new(line)), width, script: None }))
+        Ok(Some(Self { line: Arc::new(Mutex::new(line)), width, script: Mutex::new(None) }))
     }
 
     /// Says something, now or when it is replayed.
-    fn say(&mut self, words: &[u8]) -> Result<()> {
-        match &mut self.script {
+    fn say(&self, words: &[u8]) -> Result<()> {
+        match &mut *held(&self.script) {
             Some(script) => {
                 script.extend_from_slice(words);
                 Ok(())
             }
-            None => self.line.borrow_mut().say(words),
+            None => held(&self.line).say(words),
         }
     }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {
@@ -84,33 +86,35 @@ impl Drop for Reaped {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let _ = self.0.borrow_mut().say(&[b"f".as_slice(), &self.1.to_le_bytes()].concat());
+        let _ = held(&self.0).say(&[b"f".as_slice(), &self.1.to_le_bytes()].concat());
     }
 }
 
 impl Machine for Emulated {
-    type Recording = Vec<u8>;
-
     fn width(&self) -> usize {
         self.width
     }
 
-    fn room(&mut self, bytes: usize) -> Result<Room> {
-        let mut line = self.line.borrow_mut();
+    fn room(&self, bytes: usize) -> Result<Room> {
+        let mut line = held(&self.line);
         line.say(&[b"r".as_slice(), &(bytes as u64).to_le_bytes()].concat())?;
         let at = line.hear(8)?.try_into().map_or(0, u64::from_le_bytes);
-        Ok(Room::new(at, Held(Rc::clone(&self.line), at)))
+        Ok(Room::new(at, Held(Arc::clone(&self.line), at)))
     }
 
-    fn lend(&mut self, tensor: &Tensor) -> Result<Room> {
+    fn lend(&self, tensor: &Tensor) -> Result<Room> {
         if !tensor.is_contiguous() {
             bail!("a tensor that is not contiguous has no address of its own");
         }
-        let numbers = tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+        let flat = tensor.detach().flatten_all()?;
+        let numbers = || flat.to_dtype(DType::F32)?.to_vec1::<f32>();
         let bytes: Vec<u8> = match tensor.dtype() {
-            DType::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            DType::F32 => numbers()?.iter().flat_map(|x| x.to_le_bytes()).collect(),
             // Its upper half is all that there is.
-            DType::BF16 => numbers.iter().flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect(),
+            DType::BF16 => {
+                numbers()?.iter().flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect()
+            }
+            DType::U32 => flat.to_vec1::<u32>()?.iter().flat_map(|x| x.to_le_bytes()).collect(),
             other => bail!("kernels read no tensor of {other:?}"),
         };
         let room = self.room(bytes.len())?;
@@ -118,21 +122,41 @@ impl Machine for Emulated {
         Ok(room)
     }
 
-    fn write(&mut self, room: &Room, bytes: &[u8]) -> Result<()> {
+    /// Holds what is no number: whatever a kernel forgets to write is noticed.
+    fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor> {
+        Tensor::full(f32::NAN, dims, &Device::Cpu)?.to_dtype(numbers)
+    }
+
+    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()> {
+        let rooms = tensors.iter().map(|tensor| self.lend(tensor)).collect::<Result<Vec<_>>>()?;
+        launches(&rooms)?;
+        for (tensor, room) in tensors.iter().zip(&rooms) {
+            let size = tensor.dtype().size_in_bytes();
+            let read = self.read(room, tensor.elem_count() * size)?;
+            let bits = |b: &[u8]| b.iter().rev().fold(0, |bits, b| bits << 8 | u32::from(*b));
+            let number = |b: &[u8]| f32::from_bits(bits(b) << (32 - 8 * size));
+            let numbers: Vec<f32> = read.chunks_exact(size).map(number).collect();
+            let new = Tensor::from_vec(numbers, tensor.dims(), &Device::Cpu)?.to_dtype(tensor.dtype())?;
+            tensor.slice_set(&new, 0, 0)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()> {
         let head = [b"w".as_slice(), &room.at.to_le_bytes(), &(bytes.len() as u64).to_le_bytes()].concat();
-        let mut line = self.line.borrow_mut();
+        let mut line = held(&self.line);
         line.say(&head)?;
         line.say(bytes)
     }
 
-    fn read(&mut self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
+    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
         let head = [b"g".as_slice(), &room.at.to_le_bytes(), &(bytes as u64).to_le_bytes()].concat();
-        let mut line = self.line.borrow_mut();
+        let mut line = held(&self.line);
         line.say(&head)?;
         line.hear(bytes)
     }
 
-    fn launch(&mut self, launch: Launch<'_>) -> Result<()> {
+    fn launch(&self, launch: Launch<'_>) -> Result<()> {
         let mut words = vec![b'l'];
         words.extend((launch.kernel.len() as u32).to_le_bytes());
         words.extend(launch.kernel.as_bytes());
@@ -150,24 +174,28 @@ impl Machine for Emulated {
         self.say(&words)
     }
 
-    fn product(&mut self, p: Product) -> Result<()> {
+    fn product(&self, p: Product) -> Result<()> {
         let mut words = vec![b'p'];
         words.extend([p.w, p.x, p.y].iter().flat_map(|address| address.to_le_bytes()));
         words.extend([p.rows, p.inner, p.outer].iter().flat_map(|n| (*n as u32).to_le_bytes()));
         self.say(&words)
     }
+}
 
-    fn record(&mut self) -> Result<bool> {
-        self.script = Some(Vec::new());
+impl Recorder for Emulated {
+    type Recording = Vec<u8>;
+
+    fn record(&self) -> Result<bool> {
+        *held(&self.script) = Some(Vec::new());
         Ok(true)
     }
 
-    fn recorded(&mut self) -> Result<Vec<u8>> {
-        Ok(self.script.take().unwrap_or_default())
+    fn recorded(&self) -> Result<Vec<u8>> {
+        Ok(held(&self.script).take().unwrap_or_default())
     }
 
-    fn replay(&mut self, recording: &Vec<u8>) -> Result<()> {
-        self.line.borrow_mut().say(recording)
+    fn replay(&self, recording: &Vec<u8>) -> Result<()> {
+        held(&self.line).say(recording)
     }
 }
 

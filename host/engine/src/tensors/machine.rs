@@ -1,26 +1,52 @@
-//! What kernels run on, as the steps of `fused.rs` see it: memory by its addresses, launches, products. A GPU
-//! is one (`cuda.rs`); the tests have another, which runs the same kernels on the CPU (`emulated.rs`).
+//! What kernels run on: memory by its addresses, launches, products. A GPU is one (`cuda.rs`); the tests have
+//! another, which runs the same kernels on the CPU (`emulated.rs`).
 //!
 //! Whatever is asked for is done in the order of the asking; only [`Machine::read`] waits for it.
 
 use std::any::Any;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use candle_core::{DType, Result, Tensor};
 
 use crate::model::Shape;
 
 /// The sources of all kernels, in the order in which they make one.
-pub const SOURCES: [&str; 5] = [
+pub const SOURCES: [&str; 10] = [
     include_str!("kernels/number.cu"),
     include_str!("kernels/stream.cu"),
     include_str!("kernels/turn.cu"),
     include_str!("kernels/attend.cu"),
     include_str!("kernels/draw.cu"),
+    include_str!("kernels/back.cu"),
+    include_str!("kernels/heads.cu"),
+    include_str!("kernels/softmax.cu"),
+    include_str!("kernels/think.cu"),
+    include_str!("kernels/adamw.cu"),
 ];
 
-/// Names of the kernels.
-pub const KERNELS: [&str; 7] = ["embed", "rms_norm", "swiglu", "turn", "attend", "join", "draw"];
+/// Names of the kernels: those that sample, `rms_norm` and `swiglu` for both, those that score and learn.
+pub const KERNELS: [&str; 20] = [
+    "embed",
+    "turn",
+    "attend",
+    "join",
+    "draw",
+    "rms_norm",
+    "swiglu",
+    "norm_back",
+    "swiglu_back",
+    "columns",
+    "totals",
+    "embed_back",
+    "spread",
+    "gather",
+    "softmax",
+    "softmax_back",
+    "think",
+    "slopes",
+    "adamw",
+    "squares",
+];
 
 /// Most query heads that one block of `attend` serves: more would not fit into its registers.
 const MOST_SHARED: usize = 8;
@@ -43,7 +69,7 @@ pub struct Kind {
 pub struct Room {
     /// Where it begins.
     pub at: u64,
-    _held: Rc<dyn Any>,
+    _held: Arc<dyn Any + Send + Sync>,
 }
 
 /// What a kernel is given.
@@ -91,40 +117,49 @@ pub struct Product {
 }
 
 /// What kernels run on. They are compiled for one [`Kind`].
-pub trait Machine {
-    /// What was asked for between [`Machine::record`] and [`Machine::recorded`], to be done again and again.
-    type Recording;
-
+pub trait Machine: Send + Sync {
     /// Blocks that run side by side, about.
     fn width(&self) -> usize;
 
     /// Memory of so many bytes.
-    fn room(&mut self, bytes: usize) -> Result<Room>;
+    fn room(&self, bytes: usize) -> Result<Room>;
 
-    /// A tensor's numbers, which lie one after the other and stay where they are.
-    fn lend(&mut self, tensor: &Tensor) -> Result<Room>;
+    /// A tensor's numbers, to be read: they lie one after the other and stay where they are.
+    fn lend(&self, tensor: &Tensor) -> Result<Room>;
+
+    /// A tensor whose numbers are yet to be written.
+    fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor>;
+
+    /// Hands over tensors to launches that write them in place.
+    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()>;
 
     /// Writes into memory, from its beginning.
-    fn write(&mut self, room: &Room, bytes: &[u8]) -> Result<()>;
+    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()>;
 
     /// Reads so many bytes of memory, once all that was asked for before is done.
-    fn read(&mut self, room: &Room, bytes: usize) -> Result<Vec<u8>>;
+    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>>;
 
     /// Runs a kernel.
-    fn launch(&mut self, launch: Launch<'_>) -> Result<()>;
+    fn launch(&self, launch: Launch<'_>) -> Result<()>;
 
     /// Multiplies matrices.
-    fn product(&mut self, product: Product) -> Result<()>;
+    fn product(&self, product: Product) -> Result<()>;
+}
+
+/// A machine that can write down what it is asked for.
+pub trait Recorder: Machine {
+    /// What was asked for between [`Recorder::record`] and [`Recorder::recorded`], to be done again and again.
+    type Recording;
 
     /// From here on launches and products are written down, and not done. `false` where this machine does not
     /// do that.
-    fn record(&mut self) -> Result<bool>;
+    fn record(&self) -> Result<bool>;
 
     /// Ends that.
-    fn recorded(&mut self) -> Result<Self::Recording>;
+    fn recorded(&self) -> Result<Self::Recording>;
 
     /// Does what was written down.
-    fn replay(&mut self, recording: &Self::Recording) -> Result<()>;
+    fn replay(&self, recording: &Self::Recording) -> Result<()>;
 }
 
 impl Kind {
@@ -143,7 +178,10 @@ impl Kind {
                 shape.head
             ));
         }
-        // Each 256 tokens take 16 bytes of a block's shared memory.
+        // Each of a row's numbers takes 4 bytes of a block's shared memory, and each 256 tokens 16.
+        if shape.hidden > 12_288 {
+            return Err(format!("its kernels have widths of at most 12,288, and the model {}", shape.hidden));
+        }
         if shape.vocabulary > 1 << 19 {
             return Err(format!(
                 "its kernels draw from at most 524,288 tokens; here are {}",
@@ -180,8 +218,8 @@ impl Kind {
 
 impl Room {
     /// Memory from an address on, there while something is held.
-    pub fn new(at: u64, held: impl Any) -> Self {
-        Self { at, _held: Rc::new(held) }
+    pub fn new(at: u64, held: impl Any + Send + Sync) -> Self {
+        Self { at, _held: Arc::new(held) }
     }
 }
 
@@ -206,5 +244,11 @@ impl From<usize> for Arg {
 impl From<f64> for Arg {
     fn from(number: f64) -> Self {
         Self::Number(number as f32)
+    }
+}
+
+impl From<f32> for Arg {
+    fn from(number: f32) -> Self {
+        Self::Number(number)
     }
 }

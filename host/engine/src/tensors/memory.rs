@@ -1,12 +1,14 @@
 //! How much memory a run takes on a device, told before it starts.
 
-use super::head::AT_ONCE;
 use crate::cpu::{Arena, Memory};
 use crate::model::{Precision, Shape};
 
+/// Bytes of the logits that live at once, and of what else lives of them.
+const LOGITS: usize = 1 << 30;
+
 /// For a model of this shape; prompts and answers have at most `longest` tokens and are sampled `rows` at
 /// a time, micro-batches have at most `micro` tokens or one sequence. Activations are reckoned, not
-/// counted: candle keeps what nearly every operation gave.
+/// counted, for kernels of ours; candle's operations keep several times as much.
 pub fn memory(
     shape: &Shape,
     precision: Precision,
@@ -19,10 +21,9 @@ pub fn memory(
     let (trained, size) = (Arena::new(shape).len, precision.dtype().size_in_bytes());
     let copies = usize::from(precision != Precision::F32) + usize::from(reference);
     let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
-    // For each token: norms and residuals; projections, turned and rotated; scores and what softmax makes
-    // of them; the feed-forward part. Most of it is float32 at some point.
-    let block =
-        13 * shape.hidden + 8 * (q + kv) + 2 * kv + 8 * shape.heads * longest + 4 * shape.intermediate;
+    // What each operation gave, for each token: residuals and norms; projections, before and after they are
+    // turned; weights of attention and what is mixed by them; the feed-forward part.
+    let block = 6 * shape.hidden + 3 * q + 4 * kv + shape.heads * longest + 3 * shape.intermediate;
     let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
     // While answers are sampled: their keys and values and their prompts'; what a step works with, logits
     // above all; query, key and value as one matrix, and gate and up.
@@ -35,7 +36,8 @@ pub fn memory(
         // Gradients and two moments.
         optimizer: 3 * 4 * trained,
         rollouts: size * (caches + desk + joined),
-        activations: 4 * (micro.max(longest) * blocks + 4 * AT_ONCE),
+        // Gradients on their way are about a block's more.
+        activations: size * micro.max(longest) * (blocks + block) + LOGITS,
         // On the host, not on the device.
         saving: 0,
     }

@@ -9,15 +9,17 @@ use candle_core::backprop::GradStore;
 use candle_core::{DType, Result as Computed, Tensor, Var};
 
 use super::batch::Batch;
-use super::head::Head;
+use super::head::{Head, told};
+use super::learning::Learning;
 use crate::core::{Loss, Manner, Thought};
-use crate::model::{Checkpoint, Decoder, ModelError, attend};
+use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// Gradients by the names of weights, f32.
 pub type Gradients = BTreeMap<String, Tensor>;
 
 /// A pass with some weights over a batch.
 pub struct Pass<'a> {
+    learning: &'a dyn Learning,
     weights: &'a Checkpoint,
     batch: &'a Batch,
     manner: Manner,
@@ -26,17 +28,22 @@ pub struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     /// Ready to go.
-    pub fn new(weights: &'a Checkpoint, batch: &'a Batch, manner: Manner) -> Result<Self, ModelError> {
+    pub fn new(
+        learning: &'a dyn Learning,
+        weights: &'a Checkpoint,
+        batch: &'a Batch,
+        manner: Manner,
+    ) -> Result<Self, ModelError> {
         let rotations = Decoder::frozen(weights).rope(&batch.positions)?;
-        Ok(Self { weights, batch, manner, rotations })
+        Ok(Self { learning, weights, batch, manner, rotations })
     }
 
     /// What the model thinks of all answers' tokens, in the order of the batch.
     pub fn score(&self) -> Result<Vec<Thought>, ModelError> {
-        let decoder = Decoder::frozen(self.weights);
+        let decoder = Decoder::frozen(self.weights).by(self.learning);
         let x_btd = self.blocks(&decoder, decoder.embed(&self.batch.tokens)?)?;
         let x_rd = self.answers(&decoder, &x_btd)?;
-        Ok(self.head()?.think(&x_rd, &self.batch.targets)?)
+        Ok(told(&self.head()?.think(&x_rd, &self.batch.targets)?)?)
     }
 
     /// The same, and then the backward pass, whose gradients are added to those given. `answers` are the
@@ -47,7 +54,8 @@ impl<'a> Pass<'a> {
         loss: &Loss<'_>,
         gradients: &mut Gradients,
     ) -> Result<(), ModelError> {
-        let (frozen, decoder) = (Decoder::frozen(self.weights), Decoder::new(self.weights));
+        let [frozen, decoder] =
+            [Decoder::frozen(self.weights), Decoder::new(self.weights)].map(|d| d.by(self.learning));
         // What each part of the way begins with: the whole of it, or each block, of which nothing else is
         // kept then. A part ends where the next begins, so that candle's backward pass stops there.
         let mut inputs = vec![Var::from_tensor(&frozen.embed(&self.batch.tokens)?)?];
@@ -63,7 +71,8 @@ impl<'a> Pass<'a> {
         let x_rd = self.answers(&decoder, &last)?;
 
         let (head, read) = (self.head()?, x_rd.detach());
-        let thoughts = head.think(&read, &self.batch.targets)?;
+        let said = head.think(&read, &self.batch.targets)?;
+        let thoughts = told(&said)?;
         let mut dlog_probs = Vec::with_capacity(thoughts.len());
         let mut rest = thoughts.as_slice();
         for (number, answer) in self.batch.numbers.iter().zip(answers) {
@@ -72,7 +81,7 @@ impl<'a> Pass<'a> {
             rest = more;
         }
         let dlog_probs = Tensor::from_vec(dlog_probs, thoughts.len(), read.device())?;
-        let (dx_rd, dhead) = head.back(&read, &self.batch.targets, &dlog_probs)?;
+        let (dx_rd, dhead) = head.back(&read, &self.batch.targets, &said, &dlog_probs)?;
         add(gradients, self.weights.shape.head_name(), &dhead)?;
         drop(dhead);
 
@@ -94,19 +103,19 @@ impl<'a> Pass<'a> {
     }
 
     fn block(&self, decoder: &Decoder<'_>, layer: usize, x_btd: &Tensor) -> Result<Tensor, ModelError> {
-        decoder.block(layer, x_btd, &self.rotations, |q, k, v| attend(q, k, v, &self.batch.bias))
+        decoder
+            .block(layer, x_btd, &self.rotations, |q, k, v| self.learning.attend(q, k, v, &self.batch.ahead))
     }
 
     /// The rows that foretell an answer's token, after the final norm, `[R, D]`. The others have no part
     /// in it.
     fn answers(&self, decoder: &Decoder<'_>, x_btd: &Tensor) -> Result<Tensor, ModelError> {
-        let rows = x_btd.flatten(0, 1)?.index_select(&self.batch.places, 0)?;
-        decoder.finish(&rows)
+        decoder.finish(&self.learning.answers(x_btd, self.batch)?)
     }
 
-    fn head(&self) -> Result<Head, ModelError> {
+    fn head(&self) -> Result<Head<'a>, ModelError> {
         let weight = Decoder::frozen(self.weights).head()?;
-        Ok(Head { weight, temperature: self.manner.temperature })
+        Ok(Head { weight, temperature: self.manner.temperature, learning: self.learning })
     }
 
     /// Adds what candle's backward pass found to the gradients, and gives that of the input.
@@ -126,18 +135,16 @@ impl<'a> Pass<'a> {
         Ok(dx.detach())
     }
 
-    /// The embedding's gradient. Summed in float32 whatever the kind of number: a common token is there
-    /// thousands of times.
+    /// The embedding's gradient.
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
-        let dx = dx_btd.flatten(0, 1)?.to_dtype(DType::F32)?.contiguous()?;
         let sum = if let Some(sum) = gradients.remove(NAME) {
             sum
         } else {
             let shape = &self.weights.shape;
-            Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx.device())?
+            Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx_btd.device())?
         };
-        gradients.insert(NAME.to_owned(), sum.index_add(&self.batch.tokens.flatten_all()?, &dx, 0)?);
+        gradients.insert(NAME.to_owned(), self.learning.embedded(sum, dx_btd, self.batch)?);
         Ok(())
     }
 }

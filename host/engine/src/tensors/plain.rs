@@ -11,7 +11,8 @@ use candle_core::{DType, Device, Result as Computed, Tensor};
 use rayon::prelude::*;
 
 use super::decode::{Extent, Row, Steps, kind, logits};
-use crate::model::{Checkpoint, Decoder, ModelError, attend};
+use crate::model::operations::{attend, side_by_side};
+use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// Caches, and what they are read with.
 pub struct Plain<'a> {
@@ -76,7 +77,7 @@ impl Steps for Plain<'_> {
                 keys.scatter_set(&into, k, 2)?;
                 values.scatter_set(&into, v, 2)?;
                 let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
-                attend(q, &seen(keys)?, &seen(values)?, &bias)
+                side_by_side(&attend(q, &seen(keys)?, &seen(values)?, &bias)?)
             })?;
         }
         let logits = logits(&decoder, &x.squeeze(1)?)?;

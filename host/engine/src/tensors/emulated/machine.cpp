@@ -199,17 +199,20 @@ static T argument(uint64_t raw) {
     return x;
 }
 template <class... A, size_t... I>
-static void spread(void (*kernel)(A...), const uint64_t* raw, std::index_sequence<I...>) {
+static void call(void (*kernel)(A...), const uint64_t* raw, std::index_sequence<I...>) {
     kernel(argument<A>(raw[I])...);
 }
 #define KERNEL(name) \
-    {#name, [](const uint64_t* raw) { spread(name, raw, counted(name)); }}
+    {#name, [](const uint64_t* raw) { call(name, raw, counted(name)); }}
 template <class... A>
 static std::index_sequence_for<A...> counted(void (*)(A...)) {
     return {};
 }
 static std::map<std::string, void (*)(const uint64_t*)> kernels = {
-    KERNEL(embed), KERNEL(rms_norm), KERNEL(swiglu), KERNEL(turn), KERNEL(attend), KERNEL(join), KERNEL(draw),
+    KERNEL(embed),       KERNEL(turn),         KERNEL(attend),  KERNEL(join),        KERNEL(draw),
+    KERNEL(rms_norm),    KERNEL(swiglu),       KERNEL(norm_back), KERNEL(swiglu_back), KERNEL(columns),
+    KERNEL(totals),      KERNEL(spread),       KERNEL(gather),  KERNEL(softmax),     KERNEL(softmax_back),
+    KERNEL(think),       KERNEL(slopes),       KERNEL(adamw),   KERNEL(squares),     KERNEL(embed_back),
 };
 
 // --- Commands ---

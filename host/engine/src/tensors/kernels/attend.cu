@@ -2,15 +2,18 @@
 // over its own cache. Softmax is made as keys go by; nothing of the scores is written down.
 //
 // A block serves SHARE query heads of one head of keys and values, so that keys and values are read once for
-// them. LANES lanes share a key, eight numbers each; a warp looks at KEYS keys side by side, and DEEP of
-// those before it weighs them. Long rows are cut into `splits` parts, which `join` puts together.
+// them. What it gives is rounded where the products of `softmax.cu` round, when whole sequences are scored:
+// the score of a key; its weight, which is measured from a power of two, so that it is the same whichever of
+// those it is measured from; what the values come to, before it is divided by the sum of the weights. LANES
+// lanes share a key, eight numbers each; a warp looks at KEYS keys side by side, and DEEP of those before it
+// weighs them. Long rows are cut into `splits` parts, which `join` puts together.
 #define WARPS 4
 #define LANES (HEAD <= 8 ? 1 : HEAD <= 16 ? 2 : HEAD <= 32 ? 4 : HEAD <= 64 ? 8 : HEAD <= 128 ? 16 : 32)
 #define KEYS (WARP / LANES)
 #define DEEP (SHARE > 4 ? 2 : 4)
 #define CHUNKS (HEADS / KV_HEADS / SHARE)
 
-// Queries times this give scores whose powers of two are the weights: log2(e) / sqrt(HEAD).
+// Scores times this are the exponents of two of the weights: log2(e) / sqrt(HEAD).
 #define SCALE (1.4426950408889634f / sqrtf((float)HEAD))
 
 // Blocks: [rows, KV_HEADS * CHUNKS, splits]. `prompts` holds addresses of keys and values, [slots, layers,
@@ -41,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
         if (mine) q = load(queries + ((u64)blockIdx.x * HEADS + first_head + h) * HEAD + part);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            query[h][j] = q.at[j] * SCALE;
+            query[h][j] = q.at[j];
             sum[h][j] = 0;
         }
         top[h] = NOTHING;
@@ -69,8 +72,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
 #pragma unroll
                 for (int offset = LANES / 2; offset > 0; offset /= 2)
                     dot += __shfl_xor_sync(ALL, dot, offset);
-                score[d] = first + d * KEYS + group < to ? dot : NOTHING;
-                peak = fmaxf(peak, score[d]);
+                score[d] = first + d * KEYS + group < to ? rounded(dot) * SCALE : NOTHING;
+                peak = fmaxf(peak, ceilf(score[d]));
             }
             // No key yet: any number will do to measure from.
             float base = peak == NOTHING ? 0 : peak, keep = exp2f(top[h] - base);
@@ -79,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             for (int j = 0; j < 8; j++) sum[h][j] *= keep;
 #pragma unroll
             for (int d = 0; d < DEEP; d++) {
-                float weight = exp2f(score[d] - base);
+                float weight = rounded(exp2f(score[d] - base));
                 total[h] += weight;
 #pragma unroll
                 for (int j = 0; j < 8; j++) sum[h][j] += weight * v[d].at[j];
@@ -124,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
         }
         u64 head = (u64)blockIdx.x * HEADS + first_head + h;
         if (splits == 1) {
-            mixed[head * HEAD + e] = narrow(value / all);
+            mixed[head * HEAD + e] = narrow(rounded(value) / all);
         } else {
             float* out = parts + (head * splits + blockIdx.z) * (HEAD + 2);
             out[e] = value;
@@ -152,6 +155,6 @@ extern "C" __global__ void join(const float* parts, const unsigned* slots, const
             all += one[HEAD + 1] * keep;
             value += one[e] * keep;
         }
-        mixed[head * HEAD + e] = narrow(value / all);
+        mixed[head * HEAD + e] = narrow(rounded(value) / all);
     }
 }

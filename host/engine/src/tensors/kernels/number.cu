@@ -1,6 +1,9 @@
 // What every kernel here is made of: the model's kind of number, what a row knows of itself, sums over a warp
 // and over a block. All arithmetic is float32, whatever the numbers are; every sum is made in one order.
 //
+// Sampling and scoring round at the same places, so that in bfloat16, too, they say the same of a token but
+// for the order of sums: see `attend.cu` and `softmax.cu` for the one place where that takes some care.
+//
 // Set when this is compiled: BF16 (1 where numbers are bfloat16, else 0), HEAD (width of a head), HEADS
 // (query heads), KV_HEADS (heads of keys and values), SHARE (query heads that one block of `attend` serves).
 
@@ -26,12 +29,19 @@ struct Eight {
 typedef unsigned short number;
 
 __device__ inline float wide(number x) { return __uint_as_float((unsigned)x << 16); }
+__device__ inline float wide(float x) { return x; }
 
 // To the nearest, ties to even; what is not a number stays none.
 __device__ inline number narrow(float x) {
     unsigned bits = __float_as_uint(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (number)(bits >> 16 | 0x40);
     return (number)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+// The same number, rounded as in memory.
+__device__ inline float rounded(float x) {
+    unsigned bits = __float_as_uint(x);
+    return x == x ? __uint_as_float((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u) : x;
 }
 
 __device__ inline Eight load(const number* from) {
@@ -59,6 +69,8 @@ typedef float number;
 __device__ inline float wide(number x) { return x; }
 
 __device__ inline number narrow(float x) { return x; }
+
+__device__ inline float rounded(float x) { return x; }
 
 __device__ inline Eight load(const number* from) {
     float4 a = ((const float4*)from)[0], b = ((const float4*)from)[1];

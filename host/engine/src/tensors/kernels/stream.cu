@@ -37,12 +37,13 @@ extern "C" __global__ void rms_norm(number* stream, const number* part, const fl
     }
 }
 
-// silu(gate) * up, [rows, width], from [rows, 2 * width]. A block for 8 numbers times its threads of a row.
-extern "C" __global__ void swiglu(const number* both, number* out, int width) {
+// silu(gate) * up, [rows, width]; rows of gate and up begin so many numbers `apart`. A block for 8 numbers
+// times its threads of a row.
+extern "C" __global__ void swiglu(const number* gate, const number* up, number* out, int width, int apart) {
     int i = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
     if (i >= width) return;
-    const number* row = both + (u64)blockIdx.x * 2 * width;
-    Eight g = load(row + i), u = load(row + width + i);
+    u64 from = (u64)blockIdx.x * apart + i;
+    Eight g = load(gate + from), u = load(up + from);
 #pragma unroll
     for (int j = 0; j < 8; j++) g.at[j] = g.at[j] / (1.0f + expf(-g.at[j])) * u.at[j];
     store(out + (u64)blockIdx.x * width + i, g);

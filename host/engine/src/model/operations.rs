@@ -1,0 +1,144 @@
+//! What a block is made of: its operations, each differentiable. [`Candle`] has them of candle's own; whoever
+//! has quicker ones is held against it.
+//!
+//! Norms, rotations and softmax are in float32, whatever kind of number comes in, and what comes out is of
+//! that kind again.
+//!
+//! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
+//! head.
+
+use candle_core::{D, DType, Device, Result, Tensor};
+use candle_nn::ops::{silu, softmax};
+
+/// Cosines and sines of each token's rotations, `[B or 1, 1, T, E/2]` each, f32.
+pub(crate) type Rotations = (Tensor, Tensor);
+
+/// What becomes of a projection on its way to attention.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// Heads that it is cut into.
+    pub heads: usize,
+    /// What comes first.
+    pub first: First<'a>,
+    /// Rotations, where it is queries or keys.
+    pub rotations: Option<&'a Rotations>,
+}
+
+/// What comes before rotations.
+#[derive(Clone, Copy)]
+pub(crate) enum First<'a> {
+    /// Nothing.
+    Nothing,
+    /// A bias, `[N E]`, f32.
+    Bias(&'a Tensor),
+    /// A norm of each head by itself: its weights, `[E]`, f32, and its epsilon.
+    Norm(&'a Tensor, f64),
+}
+
+/// The operations of a block.
+pub(crate) trait Operations {
+    /// `x · wᵀ` over the last dimension.
+    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor>;
+
+    /// Root-mean-square norm over the last dimension.
+    fn norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor>;
+
+    /// A projection on its way to attention: the product with a matrix, `[B, T, N E]`, cut into heads, `[B,
+    /// N, T, E]`, and turned.
+    fn project(&self, x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor>;
+
+    /// What [`Operations::attend`] wants to be told of who may look where, among so many tokens.
+    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor>;
+
+    /// Attention in which no token looks ahead: what each query head makes of the values that it looks at,
+    /// heads side by side, `[B, T, H E]`; from queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`.
+    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor, ahead: &Tensor) -> Result<Tensor>;
+
+    /// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`.
+    fn gated(&self, x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor>;
+}
+
+/// candle's own operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candle;
+
+impl Operations for Candle {
+    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        let mut dims = x.dims().to_vec();
+        let width = dims.pop().unwrap_or(0);
+        let rows: usize = dims.iter().product();
+        let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
+        dims.push(weight.dim(0)?);
+        y.reshape(dims)
+    }
+
+    fn norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
+        let kind = x.dtype();
+        let x = x.to_dtype(weight.dtype())?;
+        let scale = (x.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;
+        x.broadcast_div(&scale)?.broadcast_mul(weight)?.to_dtype(kind)
+    }
+
+    fn project(&self, x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor> {
+        let x = self.linear(x, weight)?;
+        let (b, t, width) = x.dims3()?;
+        let cut = (b, t, turn.heads, width / turn.heads);
+        let x = match turn.first {
+            First::Nothing => x.reshape(cut)?,
+            // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
+            First::Bias(bias) => {
+                x.to_dtype(bias.dtype())?.broadcast_add(bias)?.to_dtype(x.dtype())?.reshape(cut)?
+            }
+            First::Norm(weight, epsilon) => self.norm(&x.reshape(cut)?, weight, epsilon)?,
+        };
+        let x_bnte = x.transpose(1, 2)?.contiguous()?;
+        turn.rotations.map_or(Ok(x_bnte.clone()), |rotations| rotate(&x_bnte, rotations))
+    }
+
+    /// 0 where a token may look, far below where it is ahead: `[1, 1, T, T]`.
+    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor> {
+        let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
+        Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
+    }
+
+    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor, ahead: &Tensor) -> Result<Tensor> {
+        side_by_side(&attend(q_bhte, k_bkte, v_bkte, ahead)?)
+    }
+
+    fn gated(&self, x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        silu(&self.linear(x, gate)?)? * self.linear(x, up)?
+    }
+}
+
+/// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
+/// its second.
+fn rotate(x_bnte: &Tensor, (cos, sin): &Rotations) -> Result<Tensor> {
+    let kind = x_bnte.dtype();
+    let x_bnte = x_bnte.to_dtype(DType::F32)?;
+    let half = x_bnte.dim(D::Minus1)? / 2;
+    let (a, b) = (x_bnte.narrow(D::Minus1, 0, half)?, x_bnte.narrow(D::Minus1, half, half)?);
+    let first = (a.broadcast_mul(cos)? - b.broadcast_mul(sin)?)?;
+    let second = (b.broadcast_mul(cos)? + a.broadcast_mul(sin)?)?;
+    Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
+}
+
+/// Attention: what each query head makes of the values that it looks at, `[B, H, T, E]`, from queries
+/// `[B, H, T, E]`, keys and values `[B, K, S, E]`, and what is added to the scores, `[1 or B, 1, 1 or T, S]`.
+///
+/// The query heads that share a key head are taken as more rows of its queries, so that keys and values
+/// are never repeated.
+pub(crate) fn attend(q_bhte: &Tensor, k_bkse: &Tensor, v_bkse: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    let (b, h, t, e) = q_bhte.dims4()?;
+    let (_, k, s, _) = k_bkse.dims4()?;
+    let rows = h / k * t;
+    let scores = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
+    let scores = (scores.reshape((b, h, t, s))?.to_dtype(DType::F32)? / (e as f64).sqrt())?;
+    let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
+    weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
+}
+
+/// Heads side by side: `[B, T, H E]` from `[B, H, T, E]`.
+pub(crate) fn side_by_side(x_bhte: &Tensor) -> Result<Tensor> {
+    let (b, h, t, e) = x_bhte.dims4()?;
+    x_bhte.transpose(1, 2)?.reshape((b, t, h * e))
+}

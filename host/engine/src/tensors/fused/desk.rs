@@ -1,0 +1,157 @@
+//! What a step of sampling works with: weights as its kernels want them, caches, and memory for everything in
+//! between, made once for a sampling.
+//!
+//! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F feed-forward, H
+//! query heads, K key and value heads, E head, V vocabulary.
+
+use candle_core::Tensor;
+
+use crate::model::{Decoder, Family, ModelError, Shape};
+use crate::tensors::decode::Extent;
+use crate::tensors::machine::{Kind, Machine, Room};
+
+/// Bytes of what the kernels know of a slot, and of a token that was drawn: `Row` and `Drawn` in `number.cu`.
+pub const STATE: usize = 40;
+pub const DRAWN: usize = 16;
+
+/// The weights of a block. Query, key and value are one matrix, and so are gate and up.
+pub struct Block {
+    pub first_norm: Room,
+    pub qkv: Room,
+    pub bias: Option<Room>,
+    pub q_norm: Option<Room>,
+    pub k_norm: Option<Room>,
+    pub out: Room,
+    pub second_norm: Room,
+    pub gate_up: Room,
+    pub down: Room,
+    /// Keys and values of the answers, `[slots, K, S, E]` each.
+    pub keys: Room,
+    pub values: Room,
+}
+
+/// What a step works with.
+pub struct Desk {
+    /// The residual stream, what a part of a block made, and what goes into the next: `[R, D]` each.
+    pub stream: Room,
+    pub part: Room,
+    pub normed: Room,
+    /// `[R, (H + 2 K) E]`.
+    pub qkv: Room,
+    /// `[R, H E]` each.
+    pub queries: Room,
+    pub mixed: Room,
+    /// `[R, 2 F]` and `[R, F]`.
+    pub both: Room,
+    pub gated: Room,
+    /// `[R, V]`.
+    pub logits: Room,
+    /// `[R, H, splits, E + 2]`, f32.
+    pub parts: Room,
+    /// Each row's slot, and where its logits are.
+    pub slots: Room,
+    pub sources: Room,
+    /// The same of answers that are drawn from their prompts' logits.
+    pub fresh_slots: Room,
+    pub fresh_sources: Room,
+    /// What the kernels know of each slot.
+    pub states: Room,
+    /// Numbers of chance, and what was drawn with them: `[slots, ring]`.
+    pub units: Room,
+    pub drawn: Room,
+    /// Addresses of keys and values of each slot's prompt, `[slots, layers, 2]`.
+    pub prompts: Room,
+    pub stops: Room,
+}
+
+impl Block {
+    /// Those of a layer, and empty caches.
+    pub fn new(
+        machine: &dyn Machine,
+        kind: Kind,
+        decoder: &Decoder<'_>,
+        shape: &Shape,
+        layer: usize,
+        extent: Extent,
+    ) -> Result<Self, ModelError> {
+        let cache = extent.slots * shape.kv_heads * shape.head * extent.answer.max(1) * kind.size();
+        let one = |part: &str| decoder.weight(&format!("model.layers.{layer}.{part}"));
+        let joined = |parts: &[&str]| {
+            let parts = parts.iter().map(|part| one(part)).collect::<Result<Vec<_>, _>>()?;
+            Ok::<_, ModelError>(Tensor::cat(&parts, 0)?)
+        };
+        let qkv = ["q", "k", "v"].map(|part| format!("self_attn.{part}_proj"));
+        let all = |kind: &str| {
+            let names = qkv.clone().map(|part| format!("{part}.{kind}"));
+            joined(&names.each_ref().map(String::as_str))
+        };
+        let lend = |tensor: Tensor| machine.lend(&tensor.contiguous()?);
+        let normed = shape.family == Family::Qwen3;
+        let head_norm = |part: &str| normed.then(|| one(&format!("self_attn.{part}_norm.weight")));
+        Ok(Self {
+            first_norm: lend(one("input_layernorm.weight")?)?,
+            qkv: lend(all("weight")?)?,
+            bias: shape.bias.then(|| all("bias")).transpose()?.map(lend).transpose()?,
+            q_norm: head_norm("q").transpose()?.map(lend).transpose()?,
+            k_norm: head_norm("k").transpose()?.map(lend).transpose()?,
+            out: lend(one("self_attn.o_proj.weight")?)?,
+            second_norm: lend(one("post_attention_layernorm.weight")?)?,
+            gate_up: lend(joined(&["mlp.gate_proj.weight", "mlp.up_proj.weight"])?)?,
+            down: lend(one("mlp.down_proj.weight")?)?,
+            keys: machine.room(cache)?,
+            values: machine.room(cache)?,
+        })
+    }
+}
+
+impl Desk {
+    /// For so many slots. `ring` tokens are drawn between two looks at most.
+    pub fn new(
+        machine: &dyn Machine,
+        kind: Kind,
+        shape: &Shape,
+        stops: &[u32],
+        slots: usize,
+        ring: usize,
+    ) -> Result<Self, ModelError> {
+        let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
+        let splittable = slots.max(4 * machine.width() / (shape.kv_heads * chunks(&kind)) + 1);
+        let numbers = |width: usize| machine.room(slots * width * kind.size());
+        let desk = Self {
+            stream: numbers(shape.hidden)?,
+            part: numbers(shape.hidden)?,
+            normed: numbers(shape.hidden)?,
+            qkv: numbers(q + 2 * kv)?,
+            queries: numbers(q)?,
+            mixed: numbers(q)?,
+            both: numbers(2 * shape.intermediate)?,
+            gated: numbers(shape.intermediate)?,
+            logits: numbers(shape.vocabulary)?,
+            parts: machine.room(4 * splittable * shape.heads * (shape.head + 2))?,
+            slots: machine.room(4 * slots)?,
+            sources: machine.room(8 * slots)?,
+            fresh_slots: machine.room(4 * slots)?,
+            fresh_sources: machine.room(8 * slots)?,
+            states: machine.room(STATE * slots)?,
+            units: machine.room(8 * ring * slots)?,
+            drawn: machine.room(DRAWN * ring * slots)?,
+            prompts: machine.room(16 * shape.layers * slots)?,
+            stops: machine.room(4 * stops.len())?,
+        };
+        machine.write(&desk.stops, &bytes(stops.iter().map(|stop| stop.to_le_bytes())))?;
+        let row = shape.vocabulary * kind.size();
+        let sources = (0..slots).map(|i| (desk.logits.at + (i * row) as u64).to_le_bytes());
+        machine.write(&desk.sources, &bytes(sources))?;
+        Ok(desk)
+    }
+}
+
+/// Blocks of `attend` for one head of keys and values.
+pub fn chunks(kind: &Kind) -> usize {
+    kind.heads / kind.kv_heads / kind.share()
+}
+
+/// Numbers as bytes.
+pub fn bytes<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
+    numbers.flatten().collect()
+}

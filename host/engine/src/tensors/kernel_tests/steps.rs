@@ -1,0 +1,156 @@
+//! The kernels of a step of sampling, one by one.
+
+use allot_allocation::seed::Stream;
+use candle_core::{DType, Device, Tensor};
+
+use super::{KINDS, any, apart, bytes, dtype, floats, numbers, words, written};
+use crate::Sampling;
+use crate::cpu::thought;
+use crate::model::operations::attend;
+use crate::tensors::emulated::Emulated;
+use crate::tensors::machine::{Arg, Kind, Launch, Machine as _};
+
+#[test]
+fn attention_is_the_twin_s_in_any_shape() {
+    // Prompts and answers of these lengths, in slots 3, 0 and 2; slot 1 is nobody's.
+    let (lengths, slots, room) = ([(1, 1), (70, 40), (333, 5)], [3_u32, 0, 2], 41);
+    for (bf16, head, heads, kv_heads) in KINDS {
+        let kind = Kind { bf16, head, heads, kv_heads };
+        let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
+        let mut stream = Stream::new(head as u64);
+        let (layer, layers) = (1, 2);
+        let queries = any(&mut stream, &[3, heads, head], 3.0).to_dtype(dtype(kind)).unwrap();
+        let [keys, values] = [3.0, 1.0]
+            .map(|s| any(&mut stream, &[4, kv_heads, room, head], s).to_dtype(dtype(kind)).unwrap());
+        let mut prompts = vec![0_u64; 4 * layers * 2];
+        let mut states = [[0, 0, 1, 0, 0, 0, 0, 0, 0, 0_u32]; 4];
+        let (mut lent, mut expected) = (Vec::new(), Vec::new());
+        for (row, ((prompt, own), slot)) in lengths.iter().zip(slots).enumerate() {
+            let slot = slot as usize;
+            // Of its own tokens some were there at the look, and some came since.
+            states[slot] = [7, own - own / 2, 0, *prompt as u32, own / 2, 99, 0, 0, 0, 0];
+            let mut whole = Vec::new();
+            for (which, cache) in [&keys, &values].into_iter().enumerate() {
+                let shared =
+                    any(&mut stream, &[1, kv_heads, *prompt, head], 2.0).to_dtype(dtype(kind)).unwrap();
+                let address = machine.lend(&shared).unwrap();
+                prompts[(slot * layers + layer) * 2 + which] = address.at;
+                lent.push(address);
+                let own = cache.narrow(0, slot, 1).unwrap().narrow(2, 0, *own as usize).unwrap();
+                whole.push(Tensor::cat(&[&shared, &own], 2).unwrap().to_dtype(DType::F32).unwrap());
+            }
+            let q = queries.narrow(0, row, 1).unwrap().to_dtype(DType::F32).unwrap().unsqueeze(2).unwrap();
+            let bias = Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
+            expected.extend(floats(&attend(&q, &whole[0], &whole[1], &bias).unwrap()));
+        }
+        let [q, k, v] = [&queries, &keys, &values].map(|t| machine.lend(t).unwrap());
+        let prompts = written(&machine, &bytes(prompts.iter().map(|a| a.to_le_bytes())));
+        let states = written(&machine, &bytes(states.iter().flatten().map(|w| w.to_le_bytes())));
+        let slots = written(&machine, &bytes(slots.iter().map(|s| s.to_le_bytes())));
+        for splits in [1, 2, 7] {
+            let mixed = machine.room(3 * heads * head * kind.size()).unwrap();
+            let parts = machine.room(3 * heads * splits * (head + 2) * 4).unwrap();
+            let rooms = [&q, &prompts, &k, &v, &slots, &states, &mixed, &parts].map(Arg::from);
+            let args = [&rooms[..], &[layer, layers, room, splits].map(Arg::from)].concat();
+            let blocks = [3, heads / kind.share(), splits];
+            machine
+                .launch(Launch { kernel: "attend", blocks, threads: 128, shared: 0, args: &args })
+                .unwrap();
+            if splits > 1 {
+                let args = [&parts, &slots, &states, &mixed].map(Arg::from);
+                let args = [&args[..], &[splits.into()]].concat();
+                let (blocks, threads) = ([3, heads, 1], head.next_multiple_of(32));
+                machine.launch(Launch { kernel: "join", blocks, threads, shared: 0, args: &args }).unwrap();
+            }
+            let off = apart(&numbers(&machine, kind, &mixed, 3 * heads * head), &expected);
+            println!("{kind:?} in {splits} parts: {off:.1e}");
+            assert!(off < if bf16 { 0.02 } else { 2e-6 }, "{kind:?} in {splits} parts: {off:e}");
+        }
+    }
+}
+
+/// A row of logits is drawn from by the rule of `sampler.rs`, and said of what the CPU core says.
+#[test]
+fn draws_are_the_sampler_s() {
+    let kind = Kind { bf16: false, head: 16, heads: 4, kv_heads: 2 };
+    let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
+    let (slots, ring, stops) = (24, 3, [5_u32, 9]);
+    let (mut drawn, mut others, mut furthest) = (0, 0, 0.0_f32);
+    // With and without a last tile that is not full, and rows that begin at any address.
+    for vocabulary in [8, 250, 512, 1337, 5000] {
+        let mut stream = Stream::new(vocabulary as u64);
+        let samplings: Vec<Sampling> = (0..slots)
+            .map(|i| Sampling {
+                temperature: [1.0, 0.7, 0.0, 1.3][i % 4],
+                top_k: [0, 0, 7, 40, 1, 100_000][i % 6],
+                top_p: [1.0, 0.9, 1.0, 0.5, 0.05][i % 5],
+                max_tokens: 3,
+            })
+            .collect();
+        // Every third row has few values, so that there are ties everywhere.
+        let row = |i: usize| {
+            let logits = floats(&any(&mut stream, &[vocabulary], 6.0));
+            if i.is_multiple_of(3) { logits.iter().map(|l| l.round()).collect() } else { logits }
+        };
+        let rows: Vec<Vec<f32>> = (0..slots).map(row).collect();
+        let flat = rows.concat();
+        let logits =
+            machine.lend(&Tensor::from_vec(flat, (slots, vocabulary), &Device::Cpu).unwrap()).unwrap();
+        let units: Vec<f64> = (0..slots * ring)
+            .map(|i| {
+                if i % 17 == 0 {
+                    0.0
+                } else if i % 19 == 0 {
+                    1.0 - f64::EPSILON
+                } else {
+                    stream.unit()
+                }
+            })
+            .collect();
+        let state = |s: &Sampling| {
+            let (t, p) = (s.temperature.to_bits(), s.top_p.to_bits());
+            [0, 0, 0, 1, 0, s.max_tokens, t, s.top_k as u32, p, 0]
+        };
+        let states = written(&machine, &bytes(samplings.iter().flat_map(state).map(u32::to_le_bytes)));
+        let sources = (0..slots).map(|i| (logits.at + (i * vocabulary * 4) as u64).to_le_bytes());
+        let sources = written(&machine, &bytes(sources));
+        let each = written(&machine, &bytes((0..slots as u32).map(u32::to_le_bytes)));
+        let chance = written(&machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
+        let out = machine.room(16 * ring * slots).unwrap();
+        let ends = written(&machine, &bytes(stops.iter().map(|s| s.to_le_bytes())));
+        let rooms = [&sources, &each, &states, &chance, &out, &ends].map(Arg::from);
+        let args = [&rooms[..], &[stops.len(), vocabulary, ring].map(Arg::from)].concat();
+        let threads = [32, 64, 1024][vocabulary % 3];
+        let shared = vocabulary.div_ceil(256) * 16;
+        for _ in 0..=ring {
+            machine
+                .launch(Launch { kernel: "draw", blocks: [slots, 1, 1], threads, shared, args: &args })
+                .unwrap();
+        }
+        let told = words(&machine.read(&out, 16 * ring * slots).unwrap());
+        let after = words(&machine.read(&states, 40 * slots).unwrap());
+        for (i, (row, sampling)) in rows.iter().zip(&samplings).enumerate() {
+            let scale = 1.0 / sampling.divisor();
+            let cooled: Vec<f32> = row.iter().map(|l| if scale == 1.0 { *l } else { l * scale }).collect();
+            let mut count = 0;
+            for t in 0..ring {
+                let one = &told[(i * ring + t) * 4..][..4];
+                let expected = sampling.draw(&cooled, units[i * ring + t]);
+                let thought = thought(&cooled, one[0] as usize);
+                let (log_prob, entropy) = (f32::from_bits(one[1]), f32::from_bits(one[2]));
+                let off = (log_prob - thought.log_prob).abs().max((entropy - thought.entropy).abs());
+                furthest = if off <= furthest { furthest } else { off };
+                others += usize::from(one[0] != expected);
+                (drawn, count) = (drawn + 1, count + 1);
+                if stops.contains(&one[0]) {
+                    break;
+                }
+            }
+            let state = &after[i * 10..][..3];
+            let last = told[(i * ring + count - 1) * 4];
+            assert_eq!(state, [last, count as u32, 1], "row {i} of {vocabulary}");
+        }
+    }
+    println!("{others} of {drawn} draws differ; log-probabilities and entropies {furthest:.1e}");
+    assert!(others <= 1 && furthest < 1e-5, "{others} of {drawn}, {furthest:e}");
+}

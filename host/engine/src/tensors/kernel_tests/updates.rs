@@ -1,0 +1,110 @@
+//! Whole scorings, gradients and steps of the optimizer, on the tiny models.
+
+use std::collections::BTreeMap;
+
+use super::{apart, folders, fused, model, told};
+use crate::OptimizerConfig;
+use crate::core::{Core as _, Manner, Sequence, Thought};
+use crate::model::Precision;
+use crate::tensors::Tensors;
+
+/// Sequences of many lengths, some of one prompt.
+fn ragged() -> Vec<(Vec<u32>, usize)> {
+    let prompt = |i: u32| (0..3 + i % 7).map(move |t| (i * 31 + t * 17) % 396);
+    (0..9).map(|i| (prompt(i / 2).chain(prompt(12 - i)).collect(), prompt(i / 2).count())).collect()
+}
+
+fn slope(i: usize, t: usize) -> f32 {
+    ((i * 7 + t * 3) % 5) as f32 - 2.0
+}
+
+/// What is left of an update, and what was said on the way.
+struct Left {
+    log_probs: Vec<f32>,
+    entropies: Vec<f32>,
+    /// By weights.
+    gradients: BTreeMap<String, Vec<f32>>,
+    norm: f64,
+    after: Vec<f32>,
+    again: Vec<f32>,
+}
+
+fn update(model: &mut Tensors, manner: Manner) -> Left {
+    let whole = ragged();
+    let sequences: Vec<Sequence<'_>> =
+        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
+    let scored = |model: &mut Tensors| model.score(&sequences, manner, false).unwrap().concat();
+    let log_probs = |thoughts: &[Thought]| thoughts.iter().map(|t| t.log_prob).collect::<Vec<_>>();
+    let first = scored(model);
+    for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
+        let loss = |i: usize, thoughts: &[Thought]| (0..thoughts.len()).map(|t| slope(from + i, t)).collect();
+        model.learn(part, manner, &loss).unwrap();
+    }
+    let gathered = model.gathered().unwrap();
+    let gradients = model.arena().tensors(&gathered).map(|(n, _, g)| (n.to_owned(), g.to_vec())).collect();
+    // A weight whose gradient is next to nothing goes as far as any other, to either side: so much is left of
+    // that by an epsilon which is not small.
+    let config = OptimizerConfig { epsilon: 1e-3, ..OptimizerConfig::default() };
+    let norm = model.step(&config, 1e-3).unwrap();
+    Left {
+        log_probs: log_probs(&first),
+        entropies: first.iter().map(|t| t.entropy).collect(),
+        gradients,
+        norm,
+        after: model.weights().unwrap().into_owned(),
+        again: log_probs(&scored(model)),
+    }
+}
+
+fn most(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, |m, d| if d <= m { m } else { d })
+}
+
+fn mean(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / a.len() as f32
+}
+
+/// Log-probabilities and entropies, the worst gradient as a share of a weight's largest, its norm, the weights
+/// after a step, and log-probabilities then.
+fn far(ours: &Left, theirs: &Left) -> [f32; 5] {
+    assert!(ours.gradients.keys().eq(theirs.gradients.keys()));
+    let both = ours.gradients.values().zip(theirs.gradients.values());
+    let gradients = both.map(|(ours, theirs)| apart(ours, theirs)).fold(0.0, f32::max);
+    [
+        most(&ours.log_probs, &theirs.log_probs).max(most(&ours.entropies, &theirs.entropies)),
+        gradients,
+        ((ours.norm - theirs.norm) / theirs.norm).abs() as f32,
+        most(&ours.after, &theirs.after),
+        most(&ours.again, &theirs.again),
+    ]
+}
+
+#[test]
+fn an_update_by_kernels_is_candle_s() {
+    // A Llama, a Qwen2 and a Qwen3; tied and untied.
+    for folder in [1, 3, 6].map(|i| folders().swap_remove(i)) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        for (recompute, temperature) in [(false, 1.0), (true, 0.8)] {
+            let manner = Manner { temperature, recompute };
+            let Some(mut ours) = fused(&folder, Precision::F32) else { return };
+            let ours = update(&mut ours, manner);
+            let theirs = update(&mut model(&folder, Precision::F32), manner);
+            let off = far(&ours, &theirs);
+            println!("{name:<28} float32 {}", told(&off));
+            let least = [2e-5, 2e-5, 1e-6, 1e-6, 5e-5];
+            assert!(off.iter().zip(least).all(|(off, least)| *off < least), "{name}: {}", told(&off));
+
+            let Some(mut rounded) = fused(&folder, Precision::Bf16) else { return };
+            let rounded = update(&mut rounded, manner);
+            let candle = update(&mut model(&folder, Precision::Bf16), manner);
+            let means = [&rounded, &candle].map(|left| mean(&left.log_probs, &theirs.log_probs));
+            let (rounded, candle) = (far(&rounded, &theirs), far(&candle, &theirs));
+            println!("{name:<28} bfloat16 from float32 {}; candle's {}", told(&rounded), told(&candle));
+            println!("{name:<28} log-probabilities on average, and candle's: {}", told(&means));
+            let most = [0.5, 0.1, 0.02, 1e-3, 0.5];
+            assert!(rounded.iter().zip(most).all(|(off, most)| *off < most), "{name}: {}", told(&rounded));
+            assert!(means[0] < 1.5 * means[1], "{name}: {}", told(&means));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What scoring and learning are made of beside products: a block's operations, the head's way from logits to
+//! what the model thinks of tokens and back, the optimizer's step. [`Candle`] has them of candle's own
+//! operations, the plain twin; `kernels.rs` of kernels of ours.
+//!
+//! Shapes: B sequences, T tokens, R of them of answers, D hidden, N rows, V vocabulary.
+
+use candle_core::{D, DType, Result, Tensor, Var};
+
+use super::batch::Batch;
+use crate::model::operations::{Candle, Operations};
+
+/// The numbers of a step of AdamW, beside what each weight has of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// What gradients are multiplied by, so that their norm is not too large.
+    pub cut: f64,
+    /// Decays of the moments.
+    pub betas: (f64, f64),
+    /// `1 / sqrt(1 - beta2^steps)`.
+    pub root: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// What is kept of a weight.
+    pub keep: f64,
+    /// The learning rate over `1 - beta1^steps`.
+    pub rate: f64,
+}
+
+/// A weight that is trained.
+#[derive(Clone, Copy, Debug)]
+pub struct Trained<'a> {
+    /// Itself, f32.
+    pub master: &'a Var,
+    /// The copy that the model computes with, where there is one.
+    pub copy: Option<&'a Var>,
+    /// Its gradient, f32; none is zero.
+    pub gradient: Option<&'a Tensor>,
+}
+
+/// Operations of scoring and learning.
+pub trait Learning: Operations {
+    /// Tokens of a batch's sequences come in multiples of this.
+    fn even(&self) -> usize;
+
+    /// Logits at a time: rows times vocabulary.
+    fn logits(&self) -> usize;
+
+    /// The rows that foretell an answer's token, `[R, D]`, of `[B, T, D]`.
+    fn answers(&self, x_btd: &Tensor, batch: &Batch) -> Result<Tensor>;
+
+    /// The embedding's gradient, `[V, D]`, f32, with what is added to it by that of a batch's embeddings,
+    /// `[B, T, D]`. Summed in float32 whatever the kind of number: a common token is there thousands of
+    /// times.
+    fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor>;
+
+    /// Of each row of logits `[N, V]`, over a temperature: the log-probability of its target, of `[N]`, the
+    /// entropy, and the logarithm of the sum of all exponentials; `[N, 3]`, f32.
+    fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
+
+    /// From the gradient of each row's log-probability, `[N]`, f32, to those of its logits, `[N, V]`, in
+    /// their kind of number: d log p[target] / d logit[v] = [v = target] - p[v], over the temperature.
+    /// `thoughts` are what [`Learning::think`] gave.
+    fn slopes(
+        &self,
+        logits: Tensor,
+        targets: &Tensor,
+        thoughts: &Tensor,
+        dlog_probs: &Tensor,
+        temperature: f32,
+    ) -> Result<Tensor>;
+
+    /// The sum of the squares of all numbers of these, f32 each.
+    fn squares(&self, gradients: &[&Tensor]) -> Result<f64>;
+
+    /// One step of AdamW on a weight and its copy, in place. Takes its moments and gives them back.
+    fn adamw(
+        &self,
+        weight: Trained<'_>,
+        moments: (Tensor, Tensor),
+        rates: &Rates,
+    ) -> Result<(Tensor, Tensor)>;
+}
+
+impl Learning for Candle {
+    fn even(&self) -> usize {
+        1
+    }
+
+    /// In float32 a quarter of a GiB, of which a few live at once.
+    fn logits(&self) -> usize {
+        1 << 26
+    }
+
+    fn answers(&self, x_btd: &Tensor, batch: &Batch) -> Result<Tensor> {
+        x_btd.flatten(0, 1)?.index_select(&batch.places, 0)
+    }
+
+    fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor> {
+        let slopes = slopes.flatten(0, 1)?.to_dtype(DType::F32)?.contiguous()?;
+        sum.index_add(&batch.tokens.flatten_all()?, &slopes, 0)
+    }
+
+    fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor> {
+        let (sums, logs) = logs(logits, temperature)?;
+        let chosen = logs.gather(&targets.unsqueeze(1)?, 1)?;
+        let entropies = (logs.exp()? * logs)?.sum_keepdim(D::Minus1)?.neg()?;
+        Tensor::cat(&[chosen, entropies, sums], 1)
+    }
+
+    fn slopes(
+        &self,
+        logits: Tensor,
+        targets: &Tensor,
+        _: &Tensor,
+        dlog_probs: &Tensor,
+        temperature: f32,
+    ) -> Result<Tensor> {
+        let probabilities = logs(&logits, temperature)?.1.exp()?;
+        let dlog_probs = dlog_probs.unsqueeze(1)?.contiguous()?;
+        let dlogits = probabilities.broadcast_mul(&dlog_probs.neg()?)?;
+        dlogits.scatter_add_set(&targets.unsqueeze(1)?.contiguous()?, &dlog_probs, 1)?;
+        (dlogits / f64::from(temperature))?.to_dtype(logits.dtype())
+    }
+
+    /// One number comes to the host, not one for each tensor.
+    fn squares(&self, gradients: &[&Tensor]) -> Result<f64> {
+        let squares = gradients.iter().map(|g| g.sqr()?.sum_all()).collect::<Result<Vec<_>>>()?;
+        if squares.is_empty() {
+            return Ok(0.0);
+        }
+        Ok(Tensor::stack(&squares, 0)?.to_vec1::<f32>()?.iter().map(|s| f64::from(*s)).sum())
+    }
+
+    fn adamw(
+        &self,
+        weight: Trained<'_>,
+        (mean, square): (Tensor, Tensor),
+        r: &Rates,
+    ) -> Result<(Tensor, Tensor)> {
+        let gradient = match weight.gradient {
+            Some(gradient) => (gradient * r.cut)?,
+            None => weight.master.zeros_like()?,
+        };
+        let (beta1, beta2) = r.betas;
+        let mean = ((mean * beta1)? + (&gradient * (1.0 - beta1))?)?;
+        let square = ((square * beta2)? + (gradient.sqr()? * (1.0 - beta2))?)?;
+        drop(gradient);
+        let root = ((square.sqrt()? * r.root)? + r.epsilon)?;
+        let kept = (weight.master.as_detached_tensor() * r.keep)?;
+        let new = (kept - ((&mean / root)? * r.rate)?)?;
+        weight.master.set(&new)?;
+        if let Some(copy) = weight.copy {
+            copy.set(&new.to_dtype(copy.dtype())?)?;
+        }
+        Ok((mean, square))
+    }
+}
+
+/// Of each row the logarithm of the sum of e^logit, `[N, 1]`, and the logarithms of all probabilities, `[N,
+/// V]`; f32.
+fn logs(logits: &Tensor, temperature: f32) -> Result<(Tensor, Tensor)> {
+    let logits = (logits.to_dtype(DType::F32)? / f64::from(temperature))?;
+    let top = logits.max_keepdim(D::Minus1)?;
+    let low = logits.broadcast_sub(&top)?;
+    drop(logits);
+    let total = low.exp()?.sum_keepdim(D::Minus1)?.log()?;
+    Ok(((top + &total)?, low.broadcast_sub(&total)?))
+}
