@@ -21,6 +21,14 @@ use allot_record::hex;
 /// The name of the set that is held out of what is trained on.
 const HELD_OUT: &str = "held-out";
 
+/// Problems as they were found: in files, on the hub, by generators. No model has read them yet.
+pub struct Found {
+    train: Vec<Problem>,
+    /// The held-out sets, by their names.
+    sets: Vec<(String, Vec<Problem>)>,
+    notes: Vec<String>,
+}
+
 /// The problems of a run.
 pub struct Problems {
     /// Those to train on, then those held out.
@@ -35,9 +43,9 @@ pub struct Problems {
     pub notes: Vec<String>,
 }
 
-impl Problems {
-    /// Loads and generates what a config asks for. Prompts longer than `longest` tokens are left out.
-    pub fn load(config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
+impl Found {
+    /// Loads and generates what a config asks for.
+    pub fn load(config: &TrainConfig) -> Result<Self> {
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for task in &config.tasks {
             let told = |e: allot_tasks::generate::TaskError| Trouble::new(e.to_string());
@@ -85,6 +93,14 @@ impl Problems {
             let trouble = Trouble::new("there are no problems to train on");
             return Err(trouble.hint("all that the config names are held out by it, too"));
         }
+        Ok(Self { train, sets, notes })
+    }
+}
+
+impl Problems {
+    /// Turns them into what the model is asked. Prompts longer than `longest` tokens are left out.
+    pub fn asked(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
+        let Found { train, sets, notes } = found;
         let mut loaded = Self { all: Rc::default(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
         loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
         loaded.train = loaded.all.len();

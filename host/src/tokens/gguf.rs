@@ -34,7 +34,7 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
     let llama3 = split["llama3"] == true;
 
     // The kinds are llama.cpp's `llama_token_type`.
-    let (mut vocabulary, mut added) = (Map::new(), Vec::new());
+    let (mut vocabulary, mut added) = (Map::with_capacity(tokens.len()), Vec::new());
     for (id, token) in tokens.iter().enumerate() {
         let (unknown, control, of_users, unused) = (2, 3, 4, 5);
         let kind = kinds.get(id).copied().unwrap_or(1);
@@ -63,7 +63,7 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
         pair.insert(0, first);
         around.insert(token.to_owned(), json!({"id": token, "ids": [id], "tokens": [token]}));
     }
-    Ok(json!({
+    let mut whole = json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
@@ -77,9 +77,14 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-            "ignore_merges": llama3, "vocab": vocabulary, "merges": merges,
+            "ignore_merges": llama3,
         },
-    }))
+    });
+    // Moved in, for `json!` would copy them.
+    let merges = merges.into_iter().map(|merge| Value::String(merge.to_owned())).collect();
+    whole["model"]["vocab"] = Value::Object(vocabulary);
+    whole["model"]["merges"] = Value::Array(merges);
+    Ok(whole)
 }
 
 /// How text is split before pairs are merged, by llama.cpp's name for it (`llama-vocab.cpp`), in the words
