@@ -139,9 +139,8 @@ impl Bench {
                 }
             };
             std::thread::sleep(REST);
-            let mut ask =
-                |peer: &mut &mut Peer| peer.ask(&json!({ "least": TURN.as_secs_f64(), "of": theirs }));
-            let theirs = peer.as_mut().map(&mut ask).transpose()?;
+            let theirs = json!({ "least": TURN.as_secs_f64(), "of": theirs });
+            let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
             if round > 0 {
                 outcome.here.push(ours.as_secs_f64());
                 outcome.peer.extend(theirs);

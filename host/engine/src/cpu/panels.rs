@@ -172,12 +172,11 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let (inputs, width) = (self.panels.inputs, self.panels.width);
+        if self.x.len() == inputs && width == 4 * S::F32_LANES {
+            return self.one_row::<S, 4>(simd);
+        }
         if self.x.len() == inputs {
-            return if width == 4 * S::F32_LANES {
-                self.one_row::<S, 4>(simd)
-            } else {
-                self.one_row::<S, 2>(simd)
-            };
+            return self.one_row::<S, 2>(simd);
         }
         let Self { panels, which, x, y, stride, add } = self;
         let rows = x.len() / inputs.max(1);
