@@ -58,7 +58,7 @@ pub trait Learning: Operations {
     fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
 
     /// From the gradient of each row's log-probability, `[N]`, f32, to those of its logits, `[N, V]`, in
-    /// their kind of number: d log p[target] / d logit[v] = [v = target] - p[v], over the temperature.
+    /// their kind of number: `d log p[target] / d logit[v] = [v = target] - p[v]`, over the temperature.
     /// `thoughts` are what [`Learning::think`] gave.
     fn slopes(
         &self,
