@@ -11,7 +11,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::attention_one::Past;
-use super::kernels::{softmaxes, wide_op};
+use super::kernels::{copy, softmaxes, wide_op};
 use super::product::INNER;
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 
@@ -122,12 +122,7 @@ impl Cache {
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
-            let place = &mut lines[(head * self.room + token) * self.line()..][..numbers.len()];
-            // A line at a time: a call for each head's few numbers would cost more than copying them.
-            let (whole, rest) = place.as_chunks_mut::<LINE>();
-            let (numbers, last) = numbers.as_chunks::<LINE>();
-            whole.iter_mut().zip(numbers).for_each(|(place, line)| *place = *line);
-            rest.iter_mut().zip(last).for_each(|(place, number)| *place = *number);
+            copy(numbers, &mut lines[(head * self.room + token) * self.line()..][..numbers.len()]);
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::attention::{Cache, Heads, Span};
-use super::kernels::{dot, exp, wide_op};
+use super::kernels::{copy, dot, exp, wide_op};
 use super::product::INNER;
 use super::tile::{ROWS, Side, Tile};
 
@@ -136,7 +136,7 @@ fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut
     let line = width.next_multiple_of(super::tile::LINE);
     lines.resize(BLOCK * line, 0.0);
     for (line, row) in lines.chunks_exact_mut(line).zip(rows.chunks(stride)).take(count) {
-        line[..width].copy_from_slice(&row[..width]);
+        copy(&row[..width], &mut line[..width]);
     }
 }
 

@@ -17,6 +17,15 @@ pub fn wide_op<O: pulp::WithSimd>(op: O) -> O::Output {
     pulp::Arch::new().dispatch(op)
 }
 
+/// Copies a few numbers, lines of the cache at a time: for heads and panels a call of `memcpy` would cost more than what
+/// it does.
+#[inline(always)]
+pub fn copy(from: &[f32], to: &mut [f32]) {
+    let ((lines, rest), (places, last)) = (from.as_chunks::<LINE>(), to.as_chunks_mut::<LINE>());
+    places.iter_mut().zip(lines).for_each(|(place, line)| *place = *line);
+    last.iter_mut().zip(rest).for_each(|(place, number)| *place = *number);
+}
+
 /// `Σ a·b`, in sixteen sums.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {

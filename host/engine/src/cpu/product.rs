@@ -12,7 +12,7 @@ use std::cell::Cell;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::kernels::wide_op;
+use super::kernels::{copy, wide_op};
 use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
 /// Inner indices of a run: a tile's rows stay in the nearest cache.
@@ -174,17 +174,20 @@ impl<'a> Group<'a> {
         if !a.turned {
             return Self { data: &a.data[row * a.stride + inner.start..], stride: a.stride, tile: None };
         }
-        // Whole lines of the cache are read, and tiles find their rows side by side.
-        let (size, rows) = (inner.len() * ROWS, (tiles * ROWS).min(a.cols - row));
+        // Whole lines of the cache are read, and tiles find their rows side by side. A line lies between two tiles, or
+        // the same numbers of all would share a place in the cache.
+        let (size, rows) = (inner.len() * ROWS + LINE, (tiles * ROWS).min(a.cols - row));
         room.resize(tiles * size, 0.0);
         for (i, k) in inner.enumerate() {
-            let parts = a.data[k * a.stride + row..][..rows].chunks_exact(ROWS);
-            let rest = parts.remainder();
-            let last = rows / ROWS * size + i * ROWS;
-            for (part, place) in parts.zip(room[i * ROWS..].chunks_mut(size)) {
-                place[..ROWS].copy_from_slice(part);
+            let (parts, rest) = a.data[k * a.stride + row..][..rows].as_chunks::<ROWS>();
+            let mut at = i * ROWS;
+            for part in parts {
+                room[at..at + ROWS].copy_from_slice(part);
+                at += size;
             }
-            room[last.min(tiles * size)..][..rest.len()].copy_from_slice(rest);
+            if !rest.is_empty() {
+                room[at..at + rest.len()].copy_from_slice(rest);
+            }
         }
         Self { data: room, stride: ROWS, tile: Some(size) }
     }
@@ -216,7 +219,7 @@ fn lay(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, 
     }
     for (k, panel) in inner.zip(panel.chunks_exact_mut(width)) {
         let (numbers, rest) = panel.split_at_mut(used);
-        numbers.copy_from_slice(&b.data[k * b.stride + column..][..used]);
+        copy(&b.data[k * b.stride + column..][..used], numbers);
         rest.fill(0.0);
     }
 }
