@@ -17,6 +17,7 @@ mod panels;
 mod pass;
 mod product;
 mod saved;
+mod softmax;
 mod tile;
 
 use std::borrow::Cow;

@@ -11,8 +11,9 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::attention_one::Past;
-use super::kernels::{copy, softmaxes, wide_op};
+use super::kernels::{copy, wide_op};
 use super::product::INNER;
+use super::softmax::softmaxes;
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 
 /// What attention needs to know of a model.

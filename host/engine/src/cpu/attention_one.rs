@@ -5,8 +5,9 @@
 use pulp::{Simd, WithSimd};
 
 use super::attention::{Cache, Heads};
-use super::kernels::{softmax, wide_op};
+use super::kernels::wide_op;
 use super::product::INNER;
+use super::softmax::softmax;
 use super::tile::{LINE, WIDEST};
 
 /// Keys and values of some tokens in a [`Cache`].

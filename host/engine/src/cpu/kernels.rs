@@ -3,7 +3,7 @@
 //! Loops are written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones
 //! that the machine has.
 
-use super::tile::{LINE, ROWS};
+use super::tile::LINE;
 
 /// Runs a loop compiled for the widest vectors of this machine.
 #[inline]
@@ -83,20 +83,22 @@ pub fn largest(x: &[f32]) -> f32 {
     larger(halved(all, larger), rest)
 }
 
+/// The larger of two.
 #[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
+pub fn larger(a: f32, b: f32) -> f32 {
     if b > a { b } else { a }
 }
 
+/// Sixteen sums as one.
 #[inline(always)]
-fn total(sums: [f32; 16]) -> f32 {
+pub fn total(sums: [f32; 16]) -> f32 {
     halved(sums, |a, b| a + b)
 }
 
 /// Sixteen numbers as one, by halves: in four steps, where one after the other would be sixteen that wait for each
 /// other.
 #[inline(always)]
-fn halved(mut all: [f32; 16], join: impl Fn(f32, f32) -> f32) -> f32 {
+pub fn halved(mut all: [f32; 16], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut half = 8;
     while half > 0 {
         for i in 0..half {
@@ -234,80 +236,6 @@ pub fn rotate_back(row: &mut [f32], cos: &[f32], sin: &[f32]) {
             *a = x * cos + y * sin;
             *b = y * cos - x * sin;
         }
-    }
-}
-
-/// Turns the first scores of each of some rows, times `scale`, into weights that sum to 1, and gives the logarithms of
-/// the sums of their exponentials. Rows are `stride` apart, `lens` says how many scores each has. `scale` is above
-/// zero. What is behind a row's last score becomes 0, as far as the longest row's last line goes.
-///
-/// Rows go along side by side: each is a long chain of steps that wait for each other.
-#[inline(always)]
-pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, lens: [usize; N], scale: f32) -> [f32; N] {
-    let lines = lens.iter().max().map_or(0, |len| len.div_ceil(LINE));
-    let there = |n: usize, line: usize| lens[n].saturating_sub(line * LINE) as u32;
-    let mut tops = [[f32::MIN; LINE]; N];
-    for line in 0..lines {
-        for (n, top) in tops.iter_mut().enumerate() {
-            let (numbers, there) = (&scores[n * stride + line * LINE..][..LINE], there(n, line));
-            for i in 0..LINE {
-                let number = if (i as u32) < there { numbers[i] } else { f32::MIN };
-                top[i] = larger(top[i], number);
-            }
-        }
-    }
-    // Loops, for `map` becomes a call where there are several.
-    let mut top = [0.0; N];
-    for (top, tops) in top.iter_mut().zip(tops) {
-        *top = halved(tops, larger) * scale;
-    }
-    let mut sums = [[0.0; LINE]; N];
-    for line in 0..lines {
-        let mut all = [[0.0; LINE]; N];
-        for (n, low) in all.iter_mut().enumerate() {
-            let numbers = &scores[n * stride + line * LINE..][..LINE];
-            for i in 0..LINE {
-                low[i] = numbers[i] * scale - top[n];
-            }
-        }
-        for x in all.as_flattened_mut() {
-            *x = exp(*x);
-        }
-        for (n, (weights, sum)) in all.iter().zip(&mut sums).enumerate() {
-            let (numbers, there) = (&mut scores[n * stride + line * LINE..][..LINE], there(n, line));
-            for i in 0..LINE {
-                let weight = if (i as u32) < there { weights[i] } else { 0.0 };
-                numbers[i] = weight;
-                sum[i] += weight;
-            }
-        }
-    }
-    let (mut shares, mut logs) = ([0.0; N], [0.0; N]);
-    for n in 0..N {
-        let total = total(sums[n]);
-        (shares[n], logs[n]) = (1.0 / total, top[n] + total.ln());
-    }
-    for line in 0..lines {
-        for (n, share) in shares.iter().enumerate() {
-            for number in &mut scores[n * stride + line * LINE..][..LINE] {
-                *number *= share;
-            }
-        }
-    }
-    logs
-}
-
-/// The same for as many rows as there are lengths, at most [`ROWS`]; `logs` gets the logarithms.
-#[inline(always)]
-pub fn softmaxes(scores: &mut [f32], stride: usize, lens: &[usize], scale: f32, logs: &mut [f32; ROWS]) {
-    match *lens {
-        [a, b, c, d, e, f] => logs[..6].copy_from_slice(&softmax(scores, stride, [a, b, c, d, e, f], scale)),
-        [a, b, c, d, e] => logs[..5].copy_from_slice(&softmax(scores, stride, [a, b, c, d, e], scale)),
-        [a, b, c, d] => logs[..4].copy_from_slice(&softmax(scores, stride, [a, b, c, d], scale)),
-        [a, b, c] => logs[..3].copy_from_slice(&softmax(scores, stride, [a, b, c], scale)),
-        [a, b] => logs[..2].copy_from_slice(&softmax(scores, stride, [a, b], scale)),
-        [a] => logs[..1].copy_from_slice(&softmax(scores, stride, [a], scale)),
-        _ => {}
     }
 }
 
