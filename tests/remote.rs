@@ -8,17 +8,18 @@
 #[path = "remote/server.rs"]
 mod server;
 
+mod loopback;
 mod scratch;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use allot_allocation::Plan;
-use allot_record::{Line, Reader, Rollouts, StepEnd};
+use allot_record::StepEnd;
 use serde_json::{Value, json};
 
+use loopback::runs::{error, lines, record, trained};
+use loopback::trick;
 use scratch::Scratch;
 use server::{KEY, MODEL, Mean, Server, Trick, What};
 
@@ -49,41 +50,6 @@ fn impatient(server: &Server, kind: &str) -> String {
 fn told(scratch: &Scratch, server: &Server, args: &[&str]) -> String {
     let said = scratch.allot(&[&["train"], args].concat());
     said.replace(&scratch.path().display().to_string(), "[scratch]").replace(&server.url, "[server]")
-}
-
-/// The same from the error on.
-fn error(said: &str) -> &str {
-    &said[said.find("error: ").unwrap_or_default()..]
-}
-
-/// A run to its end.
-fn trained(scratch: &Scratch, config: &str, run: &str) {
-    scratch.write("run.toml", config);
-    let said = scratch.allot(&["train", "run.toml", "--out", run]);
-    assert!(said.ends_with("exit code 0"), "{said}");
-}
-
-fn record(scratch: &Scratch, run: &str) -> String {
-    scratch.read(&format!("{run}/record.jsonl"))
-}
-
-/// What a record says, by kind of line.
-fn lines(run: &Path) -> (Vec<Plan>, Vec<Rollouts>, Vec<StepEnd>) {
-    let (reader, _) = Reader::open(run).unwrap();
-    let (mut plans, mut rollouts, mut steps) = (Vec::new(), Vec::new(), Vec::new());
-    for line in reader {
-        match line.unwrap() {
-            Line::Call(call) => plans.push(call.plan),
-            Line::Rollouts(sampled) => rollouts.push(*sampled),
-            Line::Step(step) => steps.push(*step),
-            _ => {}
-        }
-    }
-    (plans, rollouts, steps)
-}
-
-fn trick(verb: &'static str, at: usize, what: What) -> Trick {
-    Trick { verb, at, times: 1, what }
 }
 
 /// A run's number of a step, by name.

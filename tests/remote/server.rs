@@ -4,20 +4,20 @@
 //! And it can do wrong.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_allocation::{PromptId, seed};
 use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::Checkpoint;
 use allot_engine::{OptimizerConfig, Sampling};
 use candle_core::Device;
 use serde_json::{Value, json};
+
+use crate::loopback::{self, Door, Tricks};
 
 #[path = "protobuf.rs"]
 mod protobuf;
@@ -33,14 +33,9 @@ pub enum Mean {
     SequenceMean,
 }
 
-/// What it does wrong, at the how-many-eth exchange of a verb and for how many of them.
-pub struct Trick {
-    pub verb: &'static str,
-    pub at: usize,
-    pub times: usize,
-    pub what: What,
-}
+pub type Trick = loopback::Trick<What>;
 
+/// What it does wrong.
 pub enum What {
     /// Does nothing, and says so.
     Status(u16, &'static str),
@@ -70,13 +65,11 @@ pub enum What {
 pub struct Server {
     pub url: String,
     shared: Arc<Shared>,
-    address: String,
-    door: Option<std::thread::JoinHandle<()>>,
+    _door: Door,
 }
 
 struct Shared {
     world: Mutex<World>,
-    closed: AtomicBool,
     /// Lines that are open, and the most that were.
     open: AtomicUsize,
     most: AtomicUsize,
@@ -102,8 +95,7 @@ struct World {
     numbers: u64,
     /// The promise that was given last.
     last: String,
-    asked: BTreeMap<String, usize>,
-    tricks: Vec<Trick>,
+    tricks: Tricks<What>,
     removed: usize,
 }
 
@@ -133,22 +125,13 @@ type Answer = (u16, Vec<u8>, bool);
 
 impl Server {
     pub fn start(mean: Mean) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let mut seeds = HashMap::new();
-        for (prompt, version, position) in
-            (0..45).flat_map(|p| (0..6).flat_map(move |v| (0..64).map(move |i| (p, v, i))))
-        {
-            let whole = seed::rollout(1, PromptId(prompt), version, position);
-            assert_eq!(seeds.insert(whole >> 33, whole), None, "two rollouts have one seed");
-        }
         let world = World {
             mean,
             folder: tempfile::tempdir().unwrap(),
             base: allot::models::find("tiny-sums").unwrap(),
             locked: false,
             newer: false,
-            seeds,
+            seeds: loopback::seeds(),
             saved: BTreeMap::new(),
             sessions: HashSet::new(),
             models: BTreeMap::new(),
@@ -156,32 +139,22 @@ impl Server {
             promises: BTreeMap::new(),
             numbers: 0,
             last: String::new(),
-            asked: BTreeMap::new(),
-            tricks: Vec::new(),
+            tricks: Tricks::none(),
             removed: 0,
         };
         let shared = Arc::new(Shared {
             world: Mutex::new(world),
-            closed: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
         });
         let inside = shared.clone();
-        let door = std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if inside.closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                let inside = inside.clone();
-                let open = inside.open.fetch_add(1, Ordering::SeqCst) + 1;
-                inside.most.fetch_max(open, Ordering::SeqCst);
-                std::thread::spawn(move || {
-                    inside.serve(stream);
-                    inside.open.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
+        let door = Door::open(move |stream| {
+            let open = inside.open.fetch_add(1, Ordering::SeqCst) + 1;
+            inside.most.fetch_max(open, Ordering::SeqCst);
+            loopback::serve(stream, |to, asked| inside.answer(to, &Asked::of(asked)));
+            inside.open.fetch_sub(1, Ordering::SeqCst);
         });
-        Self { url: format!("http://{address}"), shared, address, door: Some(door) }
+        Self { url: format!("http://{}", door.address), shared, _door: door }
     }
 
     /// Wants a key.
@@ -198,9 +171,7 @@ impl Server {
 
     /// Does this from now on, counted from now.
     pub fn play(&self, tricks: Vec<Trick>) {
-        let mut world = self.shared.world.lock().unwrap();
-        world.asked.clear();
-        world.tricks = tricks;
+        self.shared.world.lock().unwrap().tricks.play(tricks);
     }
 
     /// Is started anew.
@@ -215,7 +186,7 @@ impl Server {
 
     /// How often a verb was spoken since [`Server::play`].
     pub fn asked(&self, verb: &str) -> usize {
-        self.shared.world.lock().unwrap().asked.get(verb).copied().unwrap_or(0)
+        self.shared.world.lock().unwrap().tricks.asked(verb)
     }
 
     /// The most lines that were open at a time.
@@ -230,14 +201,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(&self.address);
-        let _ = self.door.take().map(std::thread::JoinHandle::join);
-    }
-}
-
 /// What came in one exchange.
 struct Asked {
     method: String,
@@ -249,65 +212,33 @@ struct Asked {
     forward: bool,
 }
 
-impl Shared {
-    /// Speaks with one client until one of both hangs up.
-    fn serve(&self, stream: TcpStream) {
-        stream.set_nodelay(true).unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut writer = stream;
-        loop {
-            let (mut line, mut length, mut key, mut binary) = (String::new(), 0, None, false);
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let mut words = line.split_whitespace();
-            let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
-            loop {
-                let mut header = String::new();
-                if reader.read_line(&mut header).unwrap_or(0) == 0 {
-                    return;
-                }
-                let Some((name, value)) = header.trim().split_once(':') else { break };
-                match name.to_lowercase().as_str() {
-                    "content-length" => length = value.trim().parse().unwrap(),
-                    "x-api-key" => key = Some(value.trim().to_owned()),
-                    "content-type" => binary = value.trim() == protobuf::CONTENT,
-                    _ => {}
-                }
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_err() {
-                return;
-            }
-            let (body, forward) = if binary {
-                protobuf::request(&body)
-            } else {
-                (serde_json::from_slice(&body).unwrap_or_default(), false)
-            };
-            let asked = Asked { method, path, key, body, binary, forward };
-            if !self.answer(&mut writer, &asked) {
-                return;
-            }
-        }
+impl Asked {
+    fn of(asked: &loopback::Asked) -> Self {
+        let binary = asked.header("content-type") == Some(protobuf::CONTENT);
+        let (body, forward) = if binary {
+            protobuf::request(&asked.body)
+        } else {
+            (serde_json::from_slice(&asked.body).unwrap_or_default(), false)
+        };
+        let key = asked.header("x-api-key").map(str::to_owned);
+        Self { method: asked.method.clone(), path: asked.path.clone(), key, body, binary, forward }
     }
+}
 
+impl Shared {
     /// One exchange. Whether the line stays open.
     fn answer(&self, to: &mut TcpStream, asked: &Asked) -> bool {
         let Asked { method, path, key, body, .. } = asked;
         let mut world = self.world.lock().unwrap();
         let verb = path.strip_prefix("/api/v1/").unwrap_or("").to_owned();
-        let count = world.asked.entry(verb.clone()).or_default();
-        *count += 1;
-        let count = *count;
-        let trick =
-            world.tricks.iter().position(|t| t.verb == verb && (t.at..t.at + t.times).contains(&count));
         let mut pause = Duration::ZERO;
         let (mut hang_up, mut cut, mut half, mut die) = (false, false, false, false);
         let mut said: Option<Answer> = None;
         let mut edit: Option<fn(&mut Value)> = None;
         let mut before = None;
-        if let Some(trick) = trick {
-            match &world.tricks[trick].what {
+        let last = world.last.clone();
+        if let Some(what) = world.tricks.next(&verb) {
+            match what {
                 What::Status(status, words) => said = Some((*status, words.as_bytes().to_vec(), false)),
                 What::HangUp => hang_up = true,
                 What::Cut => cut = true,
@@ -321,7 +252,7 @@ impl Shared {
                 What::Edit(change) => edit = Some(*change),
                 What::Raw(words) => said = Some((200, words.as_bytes().to_vec(), false)),
                 What::Half => half = true,
-                What::Before => before = Some(world.last.clone()),
+                What::Before => before = Some(last),
                 What::Die => world.die(),
                 What::DoAndDie => (die, hang_up) = (true, true),
             }
@@ -360,11 +291,7 @@ impl Shared {
         }
         let text = if half && binary { &text[..text.len() / 2] } else { &text[..] };
         let content = if binary { protobuf::CONTENT } else { "application/json" };
-        let length = text.len();
-        let head =
-            format!("HTTP/1.1 {status} x\r\ncontent-type: {content}\r\ncontent-length: {length}\r\n\r\n");
-        let text = if cut { &text[..text.len() / 2] } else { text };
-        to.write_all(head.as_bytes()).and_then(|()| to.write_all(text)).is_ok() && !cut
+        loopback::say(to, status, content, text, cut)
     }
 }
 

@@ -4,21 +4,20 @@
 //! 0.32.0 (`entrypoints/scale_out/token_in_token_out`, `entrypoints/rl/online`, `entrypoints/serve/dev/rpc`). And it
 //! can do wrong.
 
-use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::collections::HashMap;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_allocation::{PromptId, seed};
 use allot_engine::Sampling;
 use allot_engine::core::{Core, Request};
 use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::model::Checkpoint;
 use candle_core::Device;
 use serde_json::{Value, json};
+
+use crate::loopback::{self, Asked, Door, Tricks};
 
 pub const KEY: &str = "sk-secretsecretsecret";
 pub const MODEL: &str = "tiny";
@@ -44,14 +43,9 @@ impl Kind {
     }
 }
 
-/// What it does wrong, at the how-many-eth exchange of a verb and for how many of them.
-pub struct Trick {
-    pub verb: &'static str,
-    pub at: usize,
-    pub times: usize,
-    pub what: What,
-}
+pub type Trick = loopback::Trick<What>;
 
+/// What it does wrong.
 pub enum What {
     /// Does nothing, and says so.
     Status(u16, &'static str),
@@ -80,13 +74,11 @@ pub struct Server {
     /// Where weights are handed over.
     pub weights: tempfile::TempDir,
     shared: Arc<Shared>,
-    address: String,
-    door: Option<std::thread::JoinHandle<()>>,
+    _door: Door,
 }
 
 struct Shared {
     world: Mutex<World>,
-    closed: AtomicBool,
 }
 
 /// How it was started.
@@ -129,8 +121,7 @@ struct World {
     loads: usize,
     /// Seeds as they come, to those that the engine on this machine has for the same rollouts.
     seeds: HashMap<u64, u64>,
-    asked: BTreeMap<String, usize>,
-    tricks: Vec<Trick>,
+    tricks: Tricks<What>,
 }
 
 /// An answer: its status and its words.
@@ -148,15 +139,6 @@ impl Server {
     }
 
     pub fn started(kind: Kind, start: Start) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let mut seeds = HashMap::new();
-        for (prompt, version, position) in
-            (0..45).flat_map(|p| (0..6).flat_map(move |v| (0..64).map(move |i| (p, v, i))))
-        {
-            let whole = seed::rollout(1, PromptId(prompt), version, position);
-            assert_eq!(seeds.insert(whole >> 33, whole), None, "two rollouts have one seed");
-        }
         let base = allot::models::find("tiny-sums").unwrap();
         let world = World {
             kind,
@@ -167,30 +149,19 @@ impl Server {
             base,
             paused: false,
             loads: 0,
-            seeds,
-            asked: BTreeMap::new(),
-            tricks: Vec::new(),
+            seeds: loopback::seeds(),
+            tricks: Tricks::none(),
         };
-        let shared = Arc::new(Shared { world: Mutex::new(world), closed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { world: Mutex::new(world) });
         let inside = shared.clone();
-        let door = std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if inside.closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                let inside = inside.clone();
-                std::thread::spawn(move || inside.serve(stream));
-            }
-        });
-        let (url, weights) = (format!("http://{address}"), tempfile::tempdir().unwrap());
-        Self { url, kind, weights, shared, address, door: Some(door) }
+        let door = Door::open(move |stream| loopback::serve(stream, |to, asked| inside.answer(to, asked)));
+        let (url, weights) = (format!("http://{}", door.address), tempfile::tempdir().unwrap());
+        Self { url, kind, weights, shared, _door: door }
     }
 
     /// Does this from now on, counted from now.
     pub fn play(&self, tricks: Vec<Trick>) {
-        let mut world = self.shared.world.lock().unwrap();
-        world.asked.clear();
-        world.tricks = tricks;
+        self.shared.world.lock().unwrap().tricks.play(tricks);
     }
 
     /// Is started anew.
@@ -200,7 +171,7 @@ impl Server {
 
     /// How often a verb was spoken since [`Server::play`].
     pub fn asked(&self, verb: &str) -> usize {
-        self.shared.world.lock().unwrap().asked.get(verb).copied().unwrap_or(0)
+        self.shared.world.lock().unwrap().tricks.asked(verb)
     }
 
     /// How often weights were loaded.
@@ -218,71 +189,20 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(&self.address);
-        let _ = self.door.take().map(std::thread::JoinHandle::join);
-    }
-}
-
 impl Shared {
-    /// Speaks with one client until one of both hangs up.
-    fn serve(&self, stream: TcpStream) {
-        stream.set_nodelay(true).unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut writer = stream;
-        loop {
-            let (mut line, mut length, mut key) = (String::new(), 0, None);
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let mut words = line.split_whitespace();
-            let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
-            loop {
-                let mut header = String::new();
-                if reader.read_line(&mut header).unwrap_or(0) == 0 {
-                    return;
-                }
-                let Some((name, value)) = header.trim().split_once(':') else { break };
-                match name.to_lowercase().as_str() {
-                    "content-length" => length = value.trim().parse().unwrap(),
-                    "authorization" => key = value.trim().strip_prefix("Bearer ").map(str::to_owned),
-                    _ => {}
-                }
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_err() {
-                return;
-            }
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if !self.answer(&mut writer, (&method, &path), key.as_deref(), &body) {
-                return;
-            }
-        }
-    }
-
     /// One exchange. Whether the line stays open.
-    fn answer(
-        &self,
-        to: &mut TcpStream,
-        (method, path): (&str, &str),
-        key: Option<&str>,
-        body: &Value,
-    ) -> bool {
+    fn answer(&self, to: &mut TcpStream, asked: &Asked) -> bool {
+        let (method, path) = (asked.method.as_str(), asked.path.as_str());
+        let key = asked.header("authorization").and_then(|key| key.strip_prefix("Bearer "));
+        let body: &Value = &serde_json::from_slice(&asked.body).unwrap_or_default();
         let mut world = self.world.lock().unwrap();
         let verb = path.trim_start_matches('/').split('?').next().unwrap().to_owned();
-        let count = world.asked.entry(verb.clone()).or_default();
-        *count += 1;
-        let count = *count;
-        let trick =
-            world.tricks.iter().position(|t| t.verb == verb && (t.at..t.at + t.times).contains(&count));
         let mut pause = Duration::ZERO;
         let (mut hang_up, mut cut, mut die) = (false, false, false);
         let mut said: Option<(u16, String)> = None;
         let mut edit: Option<fn(&mut Value)> = None;
-        if let Some(trick) = trick {
-            match &world.tricks[trick].what {
+        if let Some(what) = world.tricks.next(&verb) {
+            match what {
                 What::Status(status, words) => said = Some((*status, (*words).to_owned())),
                 What::HangUp => hang_up = true,
                 What::Cut => cut = true,
@@ -309,12 +229,7 @@ impl Shared {
         if hang_up {
             return false;
         }
-        let head = format!(
-            "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            text.len()
-        );
-        let text = if cut { &text[..text.len() / 2] } else { &text[..] };
-        to.write_all(head.as_bytes()).and_then(|()| to.write_all(text.as_bytes())).is_ok() && !cut
+        loopback::say(to, status, "application/json", text.as_bytes(), cut)
     }
 }
 
