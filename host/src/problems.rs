@@ -99,7 +99,7 @@ impl Found {
 
 impl Problems {
     /// Turns them into what the model is asked. Prompts longer than `longest` tokens are left out.
-    pub fn asked(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
+    pub fn of(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
         let Found { train, sets, notes } = found;
         let mut loaded = Self { all: Rc::default(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
         loaded.add(train, usize::MAX, tokens, longest, "to train on")?;

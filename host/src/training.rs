@@ -126,7 +126,7 @@ impl<'a> Prepared<'a> {
             let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
             return Err(Trouble::new(what).hint("a prompt and its answer must fit into the context together"));
         }
-        let problems = Problems::asked(found?, &config, &tokens, longest)?;
+        let problems = Problems::of(found?, &config, &tokens, longest)?;
         graded::check(&config.reward, &problems.all)?;
         let run = config.run.run(problems.train as u32, settings);
         let (state, cost) = policy.begin(&run).map_err(|fault| {

@@ -36,8 +36,8 @@ pub struct UpdateConfig {
 #[serde(rename_all = "lowercase")]
 pub enum Old {
     /// The log-probabilities that sampling gave. For rollouts of earlier weights, or of another engine,
-    /// the trainer's own of now are computed, ratios measured from them, and the difference counts as an importance weight, which
-    /// is cut. The default: it is exact, and saves a pass over the fresh ones.
+    /// the trainer's own of now are computed, ratios measured from them, and the difference counts as an
+    /// importance weight, which is cut. The default: it is exact, and saves a pass over the fresh ones.
     Sampling,
     /// Log-probabilities under the weights of now, for all rollouts, and no importance weights: as
     /// the papers' trainer does.

@@ -55,6 +55,16 @@ impl Lock {
     }
 }
 
+/// How long a server may be away, where the config does not say.
+pub(crate) fn patience_seconds() -> f64 {
+    1800.0
+}
+
+/// The first pause before something is asked again, where the config does not say.
+pub(crate) fn retry_seconds() -> f64 {
+    0.5
+}
+
 /// A key of the config, its value, and the rule that it breaks.
 pub type Wrong = (&'static str, String, String);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, Lock, Wrong, wrong_seconds, wrong_url};
+use crate::address::{Address, Lock, Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
 use crate::server::Server;
 
 /// The section of the config that this is.
@@ -60,14 +60,6 @@ fn connections() -> u32 {
 
 fn request_seconds() -> f64 {
     60.0
-}
-
-fn patience_seconds() -> f64 {
-    1800.0
-}
-
-fn retry_seconds() -> f64 {
-    0.5
 }
 
 impl RemoteConfig {

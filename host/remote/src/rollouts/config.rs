@@ -6,7 +6,7 @@ use allot_engine::Sampling;
 use allot_engine::model::Precision;
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, Lock, Wrong, wrong_seconds, wrong_url};
+use crate::address::{Address, Lock, Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
 
 /// The section of the config that this is.
 const SECTION: &str = "rollouts";
@@ -75,14 +75,6 @@ fn tolerance() -> f64 {
 
 fn request_seconds() -> f64 {
     600.0
-}
-
-fn patience_seconds() -> f64 {
-    1800.0
-}
-
-fn retry_seconds() -> f64 {
-    0.5
 }
 
 impl RolloutsConfig {
