@@ -3,7 +3,9 @@
 //! which is closed every 50 steps as a checkpoint does. It fails where the process holds over 5 % more memory
 //! at the end than after a tenth of the run, and tells what writing the record took.
 //!
-//! `cargo bench --workspace --bench long -- [STEPS [GROUPS ROLLOUTS]]`. It needs Linux, which tells memory.
+//! `cargo bench --workspace --bench long -- [STEPS [GROUPS ROLLOUTS [TEXT EVERY]]]`. TEXT is the bytes of an answer
+//! in the table, 0 for none, and EVERY the steps between two checkpoints: memory must not grow with what lies
+//! between them. It needs Linux, which tells memory.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -20,17 +22,17 @@ use std::time::Instant;
 use allot::outputs::metrics::Metrics;
 use allot::outputs::rollouts::{Fate, Purpose, Row, Table};
 use allot::outputs::tensorboard::Events;
+use allot::reward::protocol::Part;
 use allot::shadow::Decider;
-use allot::step::{Ended, Learned, Watch, step};
+use allot::step::{Ended, Learned, Stop, Watch, step};
 use allot::tally::Tally;
-use allot::trouble::Result;
 use allot::{config, shipped};
 use allot_allocation::{Outcome, RolloutId, Run, Settled, View};
 use allot_engine::Sample;
 use allot_record::{Line, Record, StepEnd, Time, Times};
 use allot_sandbox::{Caps, Sandbox};
 
-/// Steps between two checkpoints.
+/// Steps between two checkpoints, if none are given.
 const EVERY: u32 = 50;
 
 /// What may be on top of the memory after a tenth of the run, by when there were two checkpoints.
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let given: Vec<u32> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
     let of = |i: usize, default| given.get(i).copied().unwrap_or(default);
     let (steps, groups, rollouts) = (of(0, 10_000), of(1, 16), of(2, 32));
+    let (text, every) = (of(3, 0), of(4, EVERY));
 
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(shipped::component("pilot-commit").unwrap(), None).unwrap();
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
     let record = Record::to(Box::new(timed), &path);
     let mut world = fake::world(Decider::alone(&policy), run.prompts, run.pool, record);
     world.state = policy.begin(&run).unwrap().0;
-    let mut keeper = Keeper::new(folder.path());
+    let mut keeper = Keeper::new(folder.path(), text, every);
 
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     println!("policy {}, {groups} groups of {rollouts}", policy.description().name);
@@ -70,13 +73,13 @@ fn main() -> ExitCode {
         world.record.write(&Line::Step(end.clone())).unwrap();
         keeper.after(&end, &world.record, world.meter.seconds);
         if done.is_multiple_of((steps / 10).max(1)) {
-            let Some(resident) = resident() else {
+            let Some(resident) = memory("VmRSS:") else {
                 println!("no memory in /proc/self/status");
                 return ExitCode::FAILURE;
             };
             let (sampled, bytes) = (world.books.spent().run_rollouts, world.record.bytes());
             println!("{done:>7} {sampled:>10} {:>7} MB {resident:>6} kB", bytes / 1_000_000);
-            early = if early == 0 && done >= 2 * EVERY { resident } else { early };
+            early = if early == 0 && done >= 2 * every { resident } else { early };
             late = resident;
         }
     }
@@ -86,6 +89,9 @@ fn main() -> ExitCode {
     println!("  handing the record to the system {:.1} µs", each(spent.seconds()));
     println!("  making its lines {:.1} µs", each(made(&path)));
 
+    if let Some(peak) = memory("VmHWM:") {
+        println!("at most {} MB of memory, {text} bytes of text in a rollout", peak / 1000);
+    }
     if early == 0 {
         println!("too few steps to tell whether memory grows");
         return ExitCode::FAILURE;
@@ -102,16 +108,22 @@ struct Keeper {
     metrics: Metrics,
     events: Events,
     step: Tally,
+    /// An answer.
+    text: Option<String>,
+    /// Steps between two checkpoints.
+    every: u32,
 }
 
 impl Keeper {
-    fn new(folder: &Path) -> Self {
+    fn new(folder: &Path, text: u32, every: u32) -> Self {
         Self {
             table: Table::create(&folder.join("rollouts"), "long").unwrap(),
             times: Times::create(&folder.join("times.jsonl")).unwrap(),
             metrics: Metrics::create(&folder.join("metrics.jsonl")).unwrap(),
             events: Events::create(&folder.join("tensorboard")).unwrap(),
             step: Tally::default(),
+            text: (text > 0).then(|| "0123456789".repeat(text.div_ceil(10) as usize)),
+            every,
         }
     }
 
@@ -123,7 +135,7 @@ impl Keeper {
         for (name, value) in &numbers {
             self.events.scalar(name, steps, *value).unwrap();
         }
-        if steps.is_multiple_of(EVERY) {
+        if steps.is_multiple_of(self.every) {
             self.table.close_part().unwrap();
             record.sync().unwrap();
             self.times.sync().unwrap();
@@ -140,10 +152,11 @@ impl Watch<()> for Keeper {
         first: RolloutId,
         samples: &[Sample<()>],
         outcomes: &[Outcome],
-    ) -> Result<()> {
+        _: &[Vec<Part>],
+    ) -> Result<(), Stop> {
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
-            self.table.add(Row {
+            let row = Row {
                 step: view.step,
                 round: Some(view.round),
                 rollout: RolloutId(first.0 + i as u64),
@@ -157,19 +170,21 @@ impl Watch<()> for Keeper {
                 truncated: sample.truncated,
                 log_prob: Some(sample.log_prob),
                 reward: outcome.reward,
+                rewards: Vec::new(),
                 correct: outcome.correct,
-                text: None,
-            })?;
+                text: self.text.clone(),
+            };
+            self.table.add(row).map_err(Stop::Outputs)?;
         }
         Ok(())
     }
 
-    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
-        for l in learned {
-            self.table.settle(l.id, Fate::Trained { age: l.age, advantage: l.advantage })?;
-        }
-        settled.released.iter().try_for_each(|id| self.table.settle(*id, Fate::Released))?;
-        settled.stale.iter().try_for_each(|id| self.table.settle(*id, Fate::Stale))
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<(), Stop> {
+        let trained = learned.iter().map(|l| (l.id, Fate::Trained { age: l.age, advantage: l.advantage }));
+        let released = settled.released.iter().map(|id| (*id, Fate::Released));
+        let stale = settled.stale.iter().map(|id| (*id, Fate::Stale));
+        let mut fates = trained.chain(released).chain(stale);
+        fates.try_for_each(|(id, fate)| self.table.settle(id, fate)).map_err(Stop::Outputs)
     }
 }
 
@@ -215,8 +230,8 @@ fn made(path: &Path) -> f64 {
 }
 
 /// Memory that this process holds, in kB.
-fn resident() -> Option<u32> {
+fn memory(kind: &str) -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(kind))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }

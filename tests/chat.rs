@@ -45,3 +45,29 @@ fn what_is_wrong_with_a_template_is_told() {
     std::fs::write(folder.path().join("tokenizer_config.json"), "[]").unwrap();
     assert!(read().what.contains("is no JSON object"), "{}", read().what);
 }
+
+#[test]
+fn a_template_has_an_end() {
+    let render = |text: &str| {
+        let template = ChatTemplate::parse(text.to_owned(), Map::new(), "mine.jinja")?;
+        template.render(&[], &Map::new())
+    };
+    // As many terms as a source has room for, with the stack that they take.
+    let terms = render(&format!("{{{{ {}1 }}}}", "1+".repeat(65_000))).unwrap();
+    assert_eq!(terms, "65001");
+    let endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
+    let raw = format!("{{% for i in range(99999) %}}{}{{% endfor %}}", "a".repeat(10_000));
+    let captured = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(99) %}\
+                    {% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}";
+    let calls = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}";
+    for (text, why) in [
+        (endless, "ran out of fuel"),
+        (&raw, "it writes more than"),
+        (captured, "it writes more than"),
+        (calls, "recursion limit"),
+        (&" ".repeat(200_000), "it has 200000 bytes"),
+    ] {
+        let said = render(text).unwrap_err().what;
+        assert!(said.contains(why), "{why}: {said}");
+    }
+}

@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use allot_report::compare::{self, Question};
+use allot_report::fold::Fold;
+use allot_report::history::{History, Score};
+use allot_report::report::Kind;
+use allot_report::{Costs, Report};
 use scratch::Scratch;
+use serde_json::json;
 
 /// Simulated runs of a blink.
 const SIMULATED: &str = include_str!("cases/report/compare.toml");
@@ -56,15 +62,67 @@ fn a_comparison_that_is_over_runs_nothing_and_reports_the_same() {
     assert_eq!(again.lines().next(), first.lines().next());
     assert_eq!(scratch.read("out/report/report.json"), report);
     assert_eq!(records(&scratch.path().join("out")), runs);
-    // The same config and folder are the same comparison, another config is not.
+    // The same config and folder are the same comparison.
     assert!(said(&scratch, &["compare", "compare.toml", "--out", "out"]).contains("12 are over already"));
-    scratch.write("compare.toml", SIMULATED.replace("seeds = 4", "seeds = 5"));
-    insta::assert_snapshot!(said(&scratch, &["compare", "compare.toml", "--out", "out"]), @"
-    error: there is another comparison in `out` already
+}
+
+/// When each record was written last.
+fn written(folder: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
+    let one = |run: PathBuf| {
+        let at = fs::metadata(run.join("record.jsonl")).unwrap().modified().unwrap();
+        (run, at)
+    };
+    allot::find::runs(folder).into_iter().map(one).collect()
+}
+
+#[test]
+fn a_comparison_grows_by_seeds_and_policies_and_makes_no_run_twice() {
+    let scratch = with(SIMULATED);
+    let out = scratch.path().join("out");
+    said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "2"]);
+    let first = written(&out);
+    assert_eq!(first.len(), 6);
+
+    let more = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
+    assert!(more.contains("9 runs") && more.contains("6 are over already; 3 came to it"), "{more}");
+    let arm = "[[compare.policies]]\nuse = \"pods\"\nsettings = { keep = 2 }\n\n[[compare.policies]]";
+    scratch.write("compare.toml", SIMULATED.replacen("[[compare.policies]]", arm, 1));
+    let more = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
+    assert!(more.contains("16 runs") && more.contains("9 are over already; 7 came to it"), "{more}");
+    assert!(first.iter().all(|run| written(&out).contains(run)), "a run was made twice");
+
+    // All at once is the same to the byte.
+    said(&scratch, &["compare", "compare.toml", "--out", "whole"]);
+    assert_eq!(records(&out), records(&scratch.path().join("whole")));
+    for file in ["report/report.json", "report/tables.md"] {
+        assert_eq!(scratch.read(&format!("out/{file}")), scratch.read(&format!("whole/{file}")));
+    }
+}
+
+#[test]
+fn a_comparison_changes_in_nothing_but_its_size() {
+    let scratch = with(SIMULATED);
+    said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "2"]);
+    let refused = |config: String, arguments: &[&str]| {
+        scratch.write("compare.toml", config);
+        said(&scratch, &[&["compare", "compare.toml", "--out", "out"], arguments].concat())
+    };
+    let fewer = refused(SIMULATED.to_owned(), &["--seeds", "1"]);
+    insta::assert_snapshot!(fewer, @"
+    error: there is another comparison in `out` already: it has the run of `out/configs/uniform/seed-0004.toml`, which this one leaves out
 
     hint: give another folder with --out, or go on with it: --resume
     exit code 2
     ");
+    let dearer = refused(SIMULATED.replace("rollouts = 2000", "rollouts = 3000"), &[]);
+    assert!(dearer.contains("2000") && dearer.contains("3000") && dearer.contains("exit code 2"), "{dearer}");
+    let easier = refused(SIMULATED.replace("[0.6]", "[0.5]"), &["--seeds", "3"]);
+    assert!(easier.contains("they are set beforehand") && easier.contains("exit code 2"), "{easier}");
+    assert_eq!(records(&scratch.path().join("out")).len(), 6);
+    let nothing = said(&scratch, &["compare", "--resume", "out"]);
+    assert!(nothing.contains("6 are over already"), "what was refused changed nothing: {nothing}");
+    let half = said(&scratch, &["compare", "compare.toml", "--seeds", "2.5"]);
+    assert!(half.contains("it is how many, as in 20, or which, as in 3,5,8"), "{half}");
 }
 
 #[test]
@@ -76,6 +134,7 @@ fn what_would_run_is_told() {
     seeds                 3, 4, 5, 6
     runs                  12, 3 at a time, 1 thread each
     budget of each        2000 rollouts, at most 60 steps
+    prompts on offer      200; the budget is 250 groups of 8, 1.25 of a pass over them
     targets               0.6
     exit code 0
     ");
@@ -97,6 +156,174 @@ fn a_run_that_fails_is_told_and_is_in_no_mean() {
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
     let text: Vec<&str> = text.lines().filter(|line| !line.contains("/16 ")).collect();
     insta::assert_snapshot!(text.join("\n"));
+}
+
+// ---- what a comparison can't show
+
+/// A world of so many prompts that none is offered twice.
+fn large() -> String {
+    let once = "use = \"pilot-commit\"\nname = \"none evicted\"\nsettings = { pilot = 2, commit = 6, evict-at = 2.0 }";
+    format!("{SIMULATED}\n[[compare.policies]]\n{once}\n").replace("prompts = 200", "prompts = 4000")
+}
+
+#[test]
+fn a_memory_that_has_nothing_to_remember_is_told() {
+    let scratch = with(&large());
+    let text = said(&scratch, &["compare", "compare.toml", "--dry-run"]);
+    let told = "note: no prompt is offered twice, unless a policy asks for fewer than 0.5 rollouts a prompt: what a \
+                policy makes of past visits, and of evicting prompts for good, would not be tested";
+    assert!(text.contains(told), "{text}");
+    assert!(
+        text.contains("prompts on offer      4000; the budget is 250 groups of 8, 0.06 of a pass"),
+        "{text}"
+    );
+    let text = scratch.allot(&["compare", "compare.toml", "--out", "out"]);
+    assert!(text.contains("note: no prompt was offered twice (at most "), "{text}");
+    let idle = "warning: `pilot-commit 2+6` and `none evicted` asked for the same rollouts and trained on the same, with \
+                every seed: `policy.settings.evict-at` changed no plan";
+    assert!(text.contains(idle), "{text}");
+    assert_eq!(text.matches("changed no plan").count(), 1, "{text}");
+    // In a world of 200 prompts, some are offered again, and it does.
+    let text = with(&large().replace("prompts = 4000", "prompts = 100")).allot(&[
+        "compare",
+        "compare.toml",
+        "--out",
+        "out",
+    ]);
+    assert!(!text.contains("offered twice") && !text.contains("changed no plan"), "{text}");
+}
+
+#[test]
+fn policies_that_are_the_same_are_told_before_anything_runs() {
+    let same = "[[compare.policies]]\nuse = \"pilot-commit\"\nname = \"again\"\nsettings = { pilot = 2, commit = 6 }";
+    let text = said(&with(&format!("{SIMULATED}\n{same}\n")), &["compare", "compare.toml", "--dry-run"]);
+    assert!(text.contains("note: `pilot-commit 2+6` and `again` are the same"), "{text}");
+    assert_eq!(text.matches("are the same").count(), 1, "{text}");
+}
+
+// ---- what costs come to, of made runs
+
+/// A finished run of 60,000 rollouts that comes to 60 % at a cost, if at any, and ends at an accuracy.
+fn run_of(policy: &str, seed: u64, cost: Option<u64>, end: f64) -> History {
+    let head = json!({
+        "format": 1, "allot": "0", "engine": "e", "seed": seed, "order": "shuffled", "accuracy": 0.25,
+        "policy": { "name": policy, "version": "0", "contract": "0", "sha256": "" },
+        "run": { "settings": [], "prompts": 10, "steps": 100, "groups": 1, "rollouts": 1, "pool": 1, "max_age": 1 },
+        "limits": { "rounds": 1, "step_rollouts": null, "run_rollouts": 60_000, "run_tokens": null, "longest": 8 },
+        "caps": { "fuel": 1, "seconds": 1.0, "memory": 1 },
+    });
+    let head = serde_json::from_value(head).unwrap();
+    let mut history = Fold::new(format!("{policy}-{seed}"), head, &[]).finish();
+    let mut score = |rollouts: u64, accuracy: f64| {
+        let mut costs = Costs::default();
+        costs.spent.run_rollouts = rollouts;
+        history.scores.push(Score { steps: rollouts as u32, costs, accuracy, parts: Vec::new() });
+    };
+    if let Some(cost) = cost {
+        score(cost, 0.61);
+    }
+    score(60_000, end);
+    let end =
+        json!({ "reason": "spent", "normal": true, "steps": 1, "spent": history.scores[1].costs.spent });
+    history.end = Some(serde_json::from_value(end).unwrap());
+    history
+}
+
+/// A report on `uniform` and `dapo`, of the costs of each seed, and of the accuracies at their ends.
+fn report_of(costs: &[(Option<u64>, Option<u64>)], ends: impl Fn(u64) -> (f64, f64)) -> Report {
+    let runs = costs.iter().zip(1..).flat_map(|((uniform, dapo), seed)| {
+        let (a, b) = ends(seed);
+        [run_of("uniform", seed, *uniform, a), run_of("dapo", seed, *dapo, b)]
+    });
+    let question = Question { targets: vec![0.6], ..Question::default() };
+    compare::compare(runs.collect(), &question, Vec::new()).unwrap().0
+}
+
+/// The finding on the cost: its word and its sentence.
+fn on_cost(report: &Report) -> (Kind, String) {
+    let finding = report.verdicts[0].cost.as_ref().unwrap();
+    (finding.kind, finding.words.replace('\u{a0}', " "))
+}
+
+#[test]
+fn a_ratio_is_that_of_the_costs_beside_it() {
+    let same = |_| (0.65, 0.65);
+    let report = report_of(&[(Some(49_900), Some(35_800))], same);
+    let rows = &report.targets[0].rows;
+    assert_eq!((rows[0].median, rows[1].median), (Some(49_900.0), Some(35_800.0)));
+    assert_eq!(
+        on_cost(&report),
+        (
+            Kind::Inconclusive,
+            "`dapo` took 1.39× fewer rollouts than `uniform` to 60 %, with one seed".to_owned()
+        )
+    );
+    let back = report_of(&[(Some(35_800), Some(49_900))], same);
+    assert!(on_cost(&back).1.starts_with("`dapo` took 1.39× as many rollouts as `uniform`"));
+    // Ten seeds, each of them about half as cheap: number, interval, word and direction are those of one thing.
+    let twice: Vec<_> = (1..=10).map(|i| (Some(20_000 + 500 * i), Some(40_000 + 1_100 * i))).collect();
+    let (kind, words) = on_cost(&report_of(&twice, same));
+    assert_eq!(kind, Kind::Worse);
+    assert_eq!(
+        words,
+        "`dapo` needs 2.02× as many rollouts as `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
+    );
+}
+
+#[test]
+fn a_run_that_never_gets_there_makes_no_ratio() {
+    let same = |_| (0.5, 0.5);
+    let one = report_of(&[(None, Some(35_800))], same);
+    assert_eq!(one.targets[0].rows[1].ratio, None);
+    assert_eq!(
+        on_cost(&one).1,
+        "`dapo` reached 60 % in 1 of 1 runs, `uniform` in 0 of 1: it took at least 1.67× fewer rollouts with one seed"
+    );
+    let three = report_of(&[(Some(30_000), None), (Some(50_000), None), (None, None)], same);
+    assert_eq!(
+        on_cost(&three),
+        (
+            Kind::Inconclusive,
+            "`dapo` reached 60 % in 0 of 3 runs, `uniform` in 2 of 3: the difference in cost is not significant; of 3 \
+             pairs 2 tell which was cheaper, and six is the least that can bound a ratio"
+                .to_owned()
+        )
+    );
+    assert!((three.targets[0].rows[0].share.value - 2.0 / 3.0).abs() < 1e-12);
+    let nobody = report_of(&[(None, None); 3], same);
+    assert!(on_cost(&nobody).1.ends_with("there is no cost to compare"));
+    // Seven of ten, against none: six of them took 50,000 at most.
+    let costs = [20, 24, 30, 40, 48, 50, 55].map(|k| (None, Some(k * 1000)));
+    let some: Vec<_> = costs.into_iter().chain([(None, None); 3]).collect();
+    assert_eq!(
+        on_cost(&report_of(&some, same)),
+        (
+            Kind::Better,
+            "`dapo` reached 60 % in 7 of 10 runs, `uniform` in 0 of 10: it needs at least 1.20× fewer rollouts than \
+             `uniform` (95 %; p = 0.02 by Holm's correction)"
+                .to_owned()
+        )
+    );
+    let back: Vec<_> = some.iter().map(|(a, b)| (*b, *a)).collect();
+    let (kind, words) = on_cost(&report_of(&back, same));
+    assert!(kind == Kind::Worse && words.contains("at least 1.20× as many rollouts as `uniform`"), "{words}");
+}
+
+#[test]
+fn cost_and_accuracy_are_two_questions() {
+    let alike: Vec<_> = (1..=8).map(|i| (Some(30_000 + 7 * i), Some(30_000 + 9 * (8 - i)))).collect();
+    let report = report_of(&alike, |seed| (0.65 + 0.001 * seed as f64, 0.67 + 0.0011 * seed as f64));
+    let verdict = &report.verdicts[0];
+    assert_eq!(on_cost(&report).0, Kind::Inconclusive);
+    assert_eq!(verdict.end.kind, Kind::Better);
+    assert!(
+        verdict
+            .end
+            .words
+            .starts_with("`dapo` ends 2.0 points above `uniform` (95 %: +2.0 to +2.1; p < 0.005")
+    );
+    let questions: Vec<String> = report.answers().into_iter().map(|a| a.question).collect();
+    assert_eq!(questions, ["Cost to 60\u{a0}%, in rollouts", "Accuracy at the end"]);
 }
 
 // ---- a comparison that is killed
@@ -256,7 +483,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("seeds = 4", "seedz = 4")), &["compare", "compare.toml"]), @"
-    error: `compare.toml` line 24, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`
+    error: `compare.toml` line 26, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`
 
     hint: did you mean `seeds`?
     exit code 2
@@ -300,7 +527,7 @@ fn the_configs_own_policy_is_the_baseline_whatever_else_has_that_policy() {
     let rows: Vec<&str> = text.lines().skip(3).take(2).map(|l| l.split("  ").next().unwrap()).collect();
     assert_eq!(rows, ["uniform", "a bigger one"], "{text}");
     let other = said(&scratch, &["report", "out", "--baseline", "uniform", "--target", "0.5"]);
-    assert!(other.contains("`a bigger one` ") && other.contains("than `uniform`"), "{other}");
+    assert!(other.contains("`a bigger one` ") && other.contains(" `uniform`"), "{other}");
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Comparisons whose runs a cluster makes: on Slurm's own daemons, started by the test, and against a server
 //! that speaks as Ray's job API does. What is left is what runs of this machine leave, whatever happens.
 //!
-//! Where Slurm is not installed its tests say so on standard error and stop; with `ALLOT_EXECUTORS=all` they
-//! fail.
+//! Where Slurm is not installed its tests say so on standard error and stop; see `tests/skip.rs`.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
@@ -10,6 +9,7 @@
 #[path = "executors/ray.rs"]
 mod ray;
 mod scratch;
+mod skip;
 #[path = "executors/slurm.rs"]
 mod slurm;
 

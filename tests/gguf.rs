@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod skip;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,7 @@ use candle_core::quantized::gguf_file::{self, Value as Meta};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 use serde_json::Value;
+use skip::skip;
 
 const CPU: Device = Device::Cpu;
 
@@ -639,7 +642,7 @@ fn an_exported_folder_is_the_model_that_it_was_made_from() {
 #[test]
 fn a_real_gguf_file_computes_what_transformers_does() {
     let Some(path) = std::env::var_os("ALLOT_GGUF").map(PathBuf::from) else {
-        println!("SKIPPED: `ALLOT_GGUF` names no SmolLM2-135M-Instruct.Q4_1.gguf, so no real file was read");
+        skip("gguf", "`ALLOT_GGUF` names no SmolLM2-135M-Instruct.Q4_1.gguf, so no real file was read");
         return;
     };
     let told = json(&cases("gguf/SmolLM2-135M-Instruct.Q4_1.json"));
@@ -710,4 +713,136 @@ fn a_vocabulary_ends_with_its_largest_token_whatever_lies_between() {
     assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 7}"#, ""), 8);
     assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 12}"#, added), 13);
     assert_eq!(ends(r#"{"a": 0, "b": 1, "c": 2}"#, added), 4);
+}
+
+/// What no file should hold, in the place of what it does.
+fn nonsense(turn: usize) -> Value {
+    let all = [
+        Value::Null,
+        Value::from(0),
+        Value::from(-1),
+        Value::from(1_u64 << 62),
+        Value::from(1e300),
+        Value::from(""),
+        Value::from("x".repeat(5000)),
+        Value::from(true),
+        Value::Array(vec![Value::from(7)]),
+        serde_json::json!({"type": "Strip", "content": "", "start": 1_u64 << 40, "stop": 0}),
+        serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        serde_json::json!({"Regex": "(a*)*b("}),
+    ];
+    all[turn % all.len()].clone()
+}
+
+/// All values inside a value, but for a vocabulary's many.
+fn places(value: &Value, path: &str, all: &mut Vec<String>) {
+    all.push(path.to_owned());
+    match value {
+        Value::Object(entries) => entries.iter().take(40).for_each(|(key, inner)| {
+            places(inner, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), all);
+        }),
+        Value::Array(items) => {
+            items
+                .iter()
+                .take(3)
+                .enumerate()
+                .for_each(|(i, inner)| places(inner, &format!("{path}/{i}"), all));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn damaged_files_of_a_model_are_told_and_never_a_panic() {
+    let scratch = folder();
+    let source = tiny("tiny-qwen3-tied");
+    for entry in std::fs::read_dir(&source).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "json" || e == "jinja") {
+            std::fs::copy(&path, scratch.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let (mut good, mut bad) = (0, 0);
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        let path = scratch.path().join(name);
+        let Ok(whole) = std::fs::read_to_string(&path) else { continue };
+        let value: Value = serde_json::from_str(&whole).unwrap();
+        let mut all = Vec::new();
+        places(&value, "", &mut all);
+        for (turn, place) in all.iter().enumerate() {
+            // Each place meets three of them, and all places together meet all.
+            for more in 0..3 {
+                let mut damaged = value.clone();
+                *damaged.pointer_mut(place).unwrap() = nonsense(turn + 5 * more);
+                std::fs::write(&path, damaged.to_string()).unwrap();
+                let shape = Shape::read(&scratch.path().join("config.json"));
+                // What is taken has a size that can be counted.
+                let counted = shape.map(|shape| shape.parameters() > 0);
+                let read = Tokens::read(scratch.path()).and_then(|tokens| {
+                    let ask =
+                        Ask::Chat(vec![Message { role: "user".to_owned(), content: "2 + 2?".to_owned() }]);
+                    tokens.encode_ask(&Ask::Text("What is 2+2?".to_owned()))?;
+                    let ids = tokens.encode_ask(&ask)?;
+                    tokens.decode(&ids)
+                });
+                if matches!(counted, Ok(true)) && read.is_ok() { good += 1 } else { bad += 1 }
+            }
+        }
+        std::fs::write(&path, whole).unwrap();
+    }
+    assert!(good > 20 && bad > 100, "{good} were taken, {bad} refused");
+}
+
+#[test]
+fn a_tokenizer_makes_no_token_past_its_vocabulary() {
+    let scratch = folder();
+    let source = tiny("tiny-qwen3-tied");
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(source.join(name), scratch.path().join(name)).unwrap();
+    }
+    let path = scratch.path().join("tokenizer.json");
+    let mut value = json(&path);
+    value["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "far", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"far": {"id": "far", "ids": [99_999], "tokens": ["far"]}},
+    });
+    std::fs::write(&path, value.to_string()).unwrap();
+    let tokens = Tokens::read(scratch.path()).unwrap();
+    let said = tokens.encode_ask(&Ask::Text("2".to_owned())).unwrap_err().what;
+    assert!(said.ends_with("fails: it makes token 99999, which is past its vocabulary"), "{said}");
+}
+
+#[test]
+fn what_a_config_says_twice_is_said_once() {
+    let whole = std::fs::read_to_string(tiny("tiny-qwen3-tied").join("config.json")).unwrap();
+    let with = |more: Value| {
+        let mut config: Value = serde_json::from_str(&whole).unwrap();
+        for key in ["rope_parameters", "rope_scaling", "rope_theta"] {
+            config.as_object_mut().unwrap().remove(key);
+        }
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        Shape::parse(&config.to_string()).map(|shape| shape.rope.theta)
+    };
+    let refused = |more: Value, why: &str| {
+        let said = with(more).unwrap_err();
+        assert!(said.contains(why), "{why}: {said}");
+    };
+    refused(serde_json::json!({"rope_parameters": 7}), "`rope_parameters` is no table");
+    let default = serde_json::json!({"rope_type": "default", "rope_theta": 1e4});
+    refused(
+        serde_json::json!({"rope_parameters": default, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+        "is of type `yarn`",
+    );
+    refused(
+        serde_json::json!({"rope_parameters": default, "rope_theta": 1e6}),
+        "`rope_theta` of `rope_parameters`",
+    );
+    refused(serde_json::json!({"num_hidden_layers": 1_000_000_000}), "`num_hidden_layers` is 1000000000");
+    refused(serde_json::json!({"vocab_size": 1_u64 << 62}), "`vocab_size` is");
+    assert_eq!(with(serde_json::json!({"rope_parameters": default, "rope_scaling": null})), Ok(1e4));
+    assert_eq!(with(serde_json::json!({"rope_theta": 5e5})), Ok(5e5));
 }

@@ -3,7 +3,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "guests/heavy.rs"]
+mod heavy;
+#[path = "guests/otherwise.rs"]
+mod otherwise;
 mod scratch;
+#[path = "guests/steering.rs"]
+mod steering;
 
 use scratch::Scratch;
 
@@ -32,6 +38,15 @@ fn run(guest: &str) -> String {
     scratch.allot(&["simulate", "run.toml", "--out", "out"])
 }
 
+/// What a run under a guest with this text ends with.
+fn run_text(text: &str) -> (Scratch, String) {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", allot::component::of_module(text.as_bytes(), "guest").unwrap());
+    scratch.write("run.toml", CONFIG);
+    let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
+    (scratch, said)
+}
+
 /// What `allot check` says of a file with these bytes.
 fn load(bytes: impl AsRef<[u8]>) -> String {
     let scratch = Scratch::new();
@@ -45,8 +60,8 @@ fn a_guest_that_traps_is_quoted() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -58,8 +73,8 @@ fn a_guest_that_loops_runs_out_of_fuel() {
     error: in step 0, round 0 policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call
 
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -77,8 +92,8 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     error: in step 0, round 0 policy `guest` ran out of time: more than 0.05 s in one call
 
     hint: look for an endless loop, or raise `seconds` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -90,8 +105,8 @@ fn a_guest_that_grows_runs_out_of_memory() {
     error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1080295440 bytes and may have 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -103,8 +118,8 @@ fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1074003984 bytes and may have 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -115,8 +130,8 @@ fn a_guest_that_gives_up_is_quoted() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` gave up: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -127,8 +142,8 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: list pointer/length out of bounds of memory
 
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -139,8 +154,8 @@ fn a_guest_that_logs_without_end_keeps_its_last_words() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -175,8 +190,8 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008
 
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -188,8 +203,8 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
     error: policy `guest` asked for prompt `1` twice in one plan (step 0, round 0)
 
     hint: add the counts up in one request
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -201,8 +216,8 @@ fn a_position_past_the_end_breaks_a_rule() {
     error: policy `guest` picked rollout 99 of prompt `1`, which has 4 on hand (0 to 3) (step 0, round 1)
 
     hint: positions index the group's lists, from 0, each once
-    hint: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -214,8 +229,8 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
     error: policy `guest` gave prompt `1` the weight NaN; a weight is from 0 to 1000000 (step 0, round 1)
 
     hint: look for a division by zero
-    hint: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -227,8 +242,8 @@ fn a_state_of_20_megabytes_breaks_a_rule() {
     error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -240,8 +255,8 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
     error: policy `guest` asked for no rollouts, skipped nothing and evicted nothing (step 0, round 0)
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
-    hint: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
-    hint: all that was finished is in out/record.jsonl
+    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: all that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -250,18 +265,19 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
 fn four_billion_rollouts_are_clipped_to_the_budget() {
     insta::assert_snapshot!(run("asks_for_all"), @"
     the budget is spent
-      rollouts sampled                          50  100.0 %
-        trained on                               0    0.0 %
-          with an advantage                      0    0.0 %
-        let go                                  50  100.0 %
-          of groups with one reward              0    0.0 %
-        grown too old                            0    0.0 %
+      rollouts sampled                           50  100.0 %
+        trained on                                0    0.0 %
+          with an advantage                       0    0.0 %
+        let go                                   50  100.0 %
+          of groups with one reward               0    0.0 %
+        grown too old                             0    0.0 %
         on hand at the end, or unscorable         0    0.0 %
-      generated tokens                       11284
-      model updates                              0
-      held-out accuracy                     0.4045
-        at the start                        0.4045
+      generated tokens                        11284
+      model updates                               0
+      held-out accuracy                      0.4045
+        at the start                         0.4045
     policy guest 0.0.1, sha256 HASH, seed 1
+    note: step 1 asked for 4294967295 rollouts and was granted 50: the run's budget leaves no more
     record in out/record.jsonl
     exit code 0
     ");

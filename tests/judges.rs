@@ -1,11 +1,12 @@
 //! Judges that are processes: right, wrong, slow, dying, babbling; and a run that is judged by one.
-//! `math-verify` is held to recorded verdicts where `python3` has it; `ALLOT_VERIFIER_CASES` names another
-//! file of those. What needs a program that this machine lacks is skipped, and says so.
+//! `math-verify` is held to recorded verdicts where `python3`, or the Python of `ALLOT_MATH_VERIFY`, has it;
+//! `ALLOT_VERIFIER_CASES` names another file of those.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod scratch;
+mod skip;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,10 +15,11 @@ use std::time::{Duration, Instant};
 use allot::config::reward::JudgeConfig;
 use allot::config::train::TrainConfig;
 use allot::reward::pool::{Judge, Pool};
-use allot::reward::process::{Opinion, Question};
+use allot::reward::protocol::{Opinion, Question};
 use allot::trouble::Trouble;
 use scratch::Scratch;
 use serde_json::Value;
+use skip::skip;
 
 /// Does with each answer what it says, in plain sh.
 const PUPPET: &str = r#"
@@ -52,13 +54,18 @@ fn question(answer: &str) -> Question {
 fn judge(folder: &Path, script: &str) -> Judge {
     let script = format!("cd '{}'\n{script}", folder.display());
     let command = Some(vec!["sh".to_owned(), "-c".to_owned(), script]);
-    let config = JudgeConfig { command, processes: 2, seconds: 20.0 };
+    let config = JudgeConfig { command, seconds: 20.0, ..JudgeConfig::default() };
     Judge { name: "puppet".to_owned(), ..Judge::command(&config, question("hello")) }
 }
 
 fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it stands beside `unsure`")]
+fn judged(correct: bool) -> Opinion {
+    Ok(correct.into())
 }
 
 fn unsure(why: &str) -> Opinion {
@@ -70,24 +77,24 @@ fn a_judge_that_fails_costs_its_own_answer_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let limit = Duration::from_secs(2);
     let all = [
-        ("right", Ok(true)),
-        ("wrong", Ok(false)),
+        ("right", judged(true)),
+        ("wrong", judged(false)),
         ("hang", unsure("gave no answer within 2 s")),
-        ("right", Ok(true)),
+        ("right", judged(true)),
         ("die", unsure("ended with exit status 3, and last said `last words`")),
-        ("later", Ok(true)),
+        ("later", judged(true)),
         ("crash", unsure("ended with signal 11 (SIGSEGV)")),
         ("babble", unsure("said `I think so.`, which does not answer what it was asked")),
-        ("right", Ok(true)),
+        ("right", judged(true)),
         ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer what it was asked"#)),
         ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer what it was asked"#)),
         ("close", unsure("closed its input or output")),
         ("flood", unsure(&format!("said `{}…`, which does not answer what it was asked", "y".repeat(200)))),
         ("unsure", unsure("says: no idea")),
-        ("chatty", Ok(true)),
-        ("leave", Ok(true)),
-        ("\"\\\n\u{1b}é", Ok(false)),
-        ("right", Ok(true)),
+        ("chatty", judged(true)),
+        ("leave", judged(true)),
+        ("\"\\\n\u{1b}é", judged(false)),
+        ("right", judged(true)),
     ];
     // Nothing depends on how many judge.
     for processes in [1, 3, 40] {
@@ -131,7 +138,7 @@ fn verdicts_come_in_the_order_of_the_answers_whoever_judged() {
     for processes in [1, 2, 5] {
         let mut pool = Pool::new(Judge { processes, ..judge(folder.path(), PUPPET) });
         let got = ask(&mut pool, &answers).unwrap();
-        let expected: Vec<Opinion> = answers.iter().map(|a| Ok(*a != "wrong")).collect();
+        let expected: Vec<Opinion> = answers.iter().map(|a| judged(*a != "wrong")).collect();
         assert_eq!(got, expected, "{processes} processes");
     }
     assert_eq!(ask(&mut Pool::new(judge(folder.path(), PUPPET)), &[]), Ok(Vec::new()));
@@ -155,7 +162,7 @@ fn judges_answer_while_the_rest_is_still_to_be_asked() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut opinions = runtime.block_on(pool.finish()).unwrap();
     opinions.sort_by_key(|(place, _)| *place);
-    assert_eq!(opinions, [(0, Ok(false)), (1, Ok(true)), (2, Ok(true))]);
+    assert_eq!(opinions, [(0, judged(false)), (1, judged(true)), (2, judged(true))]);
     assert_eq!(runtime.block_on(pool.finish()), Ok(Vec::new()), "a round is over when it is told");
 }
 
@@ -179,7 +186,7 @@ fn a_judge_that_left_between_answers_is_no_fault_of_the_next_answer() {
     let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), PUPPET) });
     for _ in 0..3 {
         let opinions = runtime.block_on(pool.ask(vec![question("leave")]));
-        assert_eq!(opinions, Ok(vec![Ok(true)]));
+        assert_eq!(opinions, Ok(vec![judged(true)]));
         std::thread::sleep(Duration::from_millis(500));
     }
 }
@@ -244,16 +251,26 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
 
     let patience = Duration::from_secs(1);
     let hangs = told(Judge { patience, ..judge(folder.path(), "exec sleep 600") });
-    assert_eq!(hangs, Trouble::new("the judge `puppet` gave no answer within 1 s").hint(protocol));
+    let slow = "hint: one that comes up slowly wants a larger `reward.judge.start_seconds`";
+    let what = "the judge `puppet` gave no answer within 1 s";
+    assert_eq!(hangs, Trouble::new(what).hint(format!("{protocol}\n{slow}")));
+    // How long that is waited for follows from what an answer may take, unless it is said.
+    let waits = |seconds, start_seconds| {
+        let config = JudgeConfig { seconds, start_seconds, ..config(&["judge"]) };
+        Judge::command(&config, question("hello")).patience.as_secs_f64()
+    };
+    assert_eq!([waits(0.5, None), waits(10.0, None), waits(60.0, None)], [10.0, 60.0, 360.0]);
+    assert_eq!(waits(10.0, Some(2.5)), 2.5);
 
     let python = told(Judge::math_verify(&config(&["no-such-python"]), question("5")));
     assert!(python.what.starts_with("the judge `no-such-python math_verify.py` could not be started"));
     assert!(python.hint.is_some_and(|h| h.contains("pip install math-verify==0.8.0")));
 
     // It may be unsure: it works.
-    assert_eq!(Pool::new(judge(folder.path(), PUPPET)).check(), Ok(()));
+    let greeted = |script: &str| Pool::new(judge(folder.path(), script)).check().map(|g| g.opinion);
+    assert_eq!(greeted(PUPPET), Ok(judged(false)));
     let unsure = r#"read -r line; echo '{"id":1,"error":"a greeting?"}'"#;
-    assert_eq!(Pool::new(judge(folder.path(), unsure)).check(), Ok(()));
+    assert_eq!(greeted(unsure), Ok(Err("a greeting?".to_owned())));
 }
 
 #[test]
@@ -354,7 +371,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
         (
             with_command("second = 5"),
             "`run.toml` line 5, `second = 5`: unknown field `second`, expected one of `command`, `processes`, \
-             `seconds`",
+             `seconds`, `start_seconds`",
             "did you mean `seconds`?",
         ),
         (
@@ -372,8 +389,8 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
 
 // ---- Whole runs
 
-/// Whether a program runs here, said aloud where it does not.
-fn has(words: &[&str]) -> bool {
+/// Whether a program runs here; where it does not the test is skipped.
+fn has(what: &str, words: &[&str]) -> bool {
     let quiet = Command::new(words[0])
         .args(&words[1..])
         .stdin(Stdio::null())
@@ -382,7 +399,7 @@ fn has(words: &[&str]) -> bool {
         .status();
     let has = quiet.is_ok_and(|status| status.success());
     if !has {
-        println!("SKIPPED: this machine has no `{}`", words.join(" "));
+        skip(what, &format!("this machine has no `{}`", words.join(" ")));
     }
     has
 }
@@ -401,7 +418,7 @@ fn record(scratch: &Scratch, run: &str) -> Vec<String> {
 
 #[test]
 fn a_run_that_a_process_judges_is_the_same_as_one_that_a_grader_judges() {
-    if !has(&["python3", "--version"]) {
+    if !has("python", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -454,7 +471,9 @@ done
     let mut counted = 0.0;
     for line in scratch.read("run/metrics.jsonl").lines() {
         let row: Value = serde_json::from_str(line).unwrap();
-        counted += row["alloc/unscorable"].as_f64().unwrap();
+        // The scores at the start and at the end are lines of their own.
+        let Some(unscorable) = row["alloc/unscorable"].as_f64() else { continue };
+        counted += unscorable;
         assert_eq!(row["alloc/sampled"], 16.0);
     }
     let (mut rewards, mut unscorable) = (Vec::new(), 0);
@@ -471,6 +490,72 @@ done
         "{counted} counted, {unscorable} recorded"
     );
     assert!(rewards.iter().all(|reward| *reward == 0.0), "an answer without a verdict is no wrong one");
+}
+
+/// Judges like `exact`, and fails where the answer is wrong.
+const BREAKS_ON_WRONG: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    right = asked["answer"].strip() in asked["gold"]
+    said = {"correct": True} if right else {"error": "no idea"}
+    print(json.dumps({"id": asked["id"], **said}))
+"#;
+
+/// A number of a run's last score, by name.
+fn last_score(scratch: &Scratch, run: &str, name: &str) -> f64 {
+    let record = scratch.read(&format!("{run}/record.jsonl"));
+    let end: Value = serde_json::from_str(record.lines().last().unwrap()).unwrap();
+    if name == "accuracy" {
+        return end["accuracy"].as_f64().unwrap();
+    }
+    let scores = end["scores"].as_array().unwrap();
+    scores.iter().find(|s| s[0] == name).unwrap_or_else(|| panic!("{scores:?}"))[1].as_f64().unwrap()
+}
+
+#[test]
+fn a_judge_that_fails_on_wrong_answers_raises_no_score() {
+    if !has("python", &["python3", "--version"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("judge.py", BREAKS_ON_WRONG);
+    // Without an update all runs answer the same.
+    let config = |reward: &str, unjudged: &str| {
+        let more = format!("problems = 8\nrollouts = 4\nevery = 1{unjudged}");
+        config(reward).replace("problems = 8", &more).replace("steps = 2", "steps = 1")
+            + "\n[optimizer]\nlearning_rate = 0\nweight_decay = 0\n"
+    };
+    let command = "grader = \"command\"\n[reward.judge]\ncommand = [\"python3\", \"judge.py\"]";
+    scratch.write("exact.toml", config("grader = \"exact\"", ""));
+    scratch.write("breaks.toml", config(command, ""));
+    scratch.write("left-out.toml", config(command, "\nunjudged = \"leave-out\""));
+    for run in ["exact", "breaks", "left-out"] {
+        let said = scratch.allot(&["train", &format!("{run}.toml"), "--out", run]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+    }
+    let of = |run: &str, name: &str| last_score(&scratch, run, name);
+    assert!((0.05..0.95).contains(&of("exact", "accuracy")), "some of both: {}", of("exact", "accuracy"));
+    for name in ["accuracy", "eval/held-out/avg@4", "eval/held-out/pass@2", "eval/held-out/pass@4"] {
+        assert_eq!(of("breaks", name), of("exact", name), "{name}");
+    }
+    assert_eq!(of("exact", "eval/held-out/unjudged"), 0.0);
+    for run in ["breaks", "left-out"] {
+        assert_eq!(of(run, "eval/held-out/unjudged"), 1.0 - of("exact", "accuracy"));
+    }
+    assert_eq!(of("left-out", "accuracy"), 1.0, "what is left out counts for nothing");
+    let metrics = scratch.read("breaks/metrics.jsonl");
+    assert!(metrics.contains("\"eval/held-out/unjudged\":"), "{metrics}");
+
+    let told = scratch.allot(&["report", "breaks", "--out", "told"]);
+    let told = told + &scratch.read("told/report.json");
+    let percent = format!("{:.1}\u{a0}%", 100.0 - 100.0 * of("exact", "accuracy"));
+    let warning = format!("up to {percent} of a set's answers have no verdict; they count as not solved");
+    assert!(told.contains(&warning), "{warning}: {told}");
+    scratch.allot(&["report", "left-out", "--out", "other"]);
+    assert!(scratch.read("other/report.json").contains("are left out of its accuracies"));
+    scratch.allot(&["report", "exact", "--out", "third"]);
+    assert!(!scratch.read("third/report.json").contains("have no verdict"));
 }
 
 #[test]
@@ -506,7 +591,246 @@ fn a_judge_that_is_lost_in_the_middle_ends_the_run_in_a_sentence() {
     assert!(said.contains("hint: try it by hand"), "{said}");
 }
 
+/// A command of Python, for a config.
+fn python(script: &str, more: &str) -> String {
+    format!(
+        "grader = \"command\"\n{more}\n[reward.judge]\nprocesses = 1\ncommand = [\"python3\", \"{script}\"]"
+    )
+}
+
+/// Judges like `exact`, says who it is, and is lost after 40 answers until there is a file `found`.
+const LOST: &str = r#"
+import json, os, sys
+print(json.dumps({"name": "strict", "version": open("version").read()}))
+for line in sys.stdin:
+    with open("count", "a") as f: f.write("x")
+    if os.path.getsize("count") > 40 and not os.path.exists("found"): sys.exit(6)
+    asked = json.loads(line)
+    print(json.dumps({"id": asked["id"], "correct": asked["answer"].strip() in asked["gold"]}))
+"#;
+
+#[test]
+fn a_run_goes_on_under_its_own_judge_alone() {
+    if !has("python", &["python3", "--version"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("judge.py", LOST);
+    scratch.write("version", "1");
+    let more = "\n[checkpoint]\nevery = 1\n";
+    scratch.write("run.toml", config(&python("judge.py", "")).replace("steps = 2", "steps = 3") + more);
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.contains("exit status 6") && said.ends_with("exit code 2"), "{said}");
+    assert!(scratch.path().join("run/checkpoints").read_dir().unwrap().next().is_some(), "{said}");
+    scratch.write("found", "");
+
+    let head: Value = serde_json::from_str(scratch.read("run/record.jsonl").lines().next().unwrap()).unwrap();
+    let judge = &head["training"]["reward"]["judge"];
+    assert_eq!((&judge["name"], &judge["version"]), (&"strict".into(), &"1".into()), "{judge}");
+    assert_eq!(judge["command"][0], "python3");
+    assert!(judge["command"][1].as_str().unwrap().starts_with("sha256:"), "{judge}");
+    assert!(!head.to_string().contains(&*scratch.path().to_string_lossy()), "a record holds no path: {head}");
+
+    let before = scratch.read("run/record.jsonl");
+    let refused = |how: &str| {
+        let said = scratch.allot(&["train", "--resume", "run"]);
+        assert!(said.contains("is of a run with another judge: ") && said.contains(how), "{said}");
+        assert!(
+            said.contains("\nhint: put the judge back as it was") && said.ends_with("exit code 2"),
+            "{said}"
+        );
+        assert_eq!(scratch.read("run/record.jsonl"), before, "nothing was touched");
+    };
+    scratch.write("judge.py", LOST.replace(" in asked", " not in asked"));
+    refused("judge.py` is not what it was");
+    scratch.write("judge.py", LOST);
+    scratch.write("version", "2");
+    refused("it calls itself `strict 2`, and called itself `strict 1`");
+    scratch.write("version", "1");
+    let said = scratch.allot(&["train", "--resume", "run"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+}
+
+#[test]
+fn a_judge_that_changes_in_the_middle_of_a_run_judges_no_more() {
+    let scratch = Scratch::new();
+    // It rewrites its own rules, and leaves.
+    let script = "n=0\nwhile read -r line; do\n n=$((n+1))\n echo \"{\\\"id\\\":$n,\\\"correct\\\":true}\"\n \
+                  if [ $n = 20 ]; then echo new >rules; exit 0; fi\ndone\n";
+    scratch.write("judge.sh", script);
+    scratch.write("rules", "old");
+    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\n\
+                   command = [\"sh\", \"judge.sh\", \"--rules=rules\"]";
+    scratch.write("run.toml", config(command));
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.contains("has changed while the run went on: `rules` is not what it was"), "{said}");
+    assert!(said.ends_with("exit code 2"), "{said}");
+}
+
+#[test]
+fn runs_of_other_judges_are_other_arms() {
+    if !has("python", &["python3", "--version"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (name, script, seed) in [
+        ("strict", STRICT.to_owned(), 1),
+        ("same", STRICT.to_owned(), 2),
+        ("kind", STRICT.replace("in asked", "not in asked"), 3),
+    ] {
+        let file = format!("{name}.py");
+        scratch.write(&file, script);
+        let config = config(&python(&file, "")).replace("seed = 1", &format!("seed = {seed}"));
+        scratch.write("run.toml", config);
+        let said = scratch.allot(&["train", "run.toml", "--out", name]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+    }
+    let said = scratch.allot(&["report", "strict", "same", "kind", "--out", "told"]);
+    let report: Value = serde_json::from_str(&scratch.read("told/report.json")).unwrap();
+    let arms = report["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 2, "{said}");
+    let runs = |arm: &Value| arm["runs"].as_array().unwrap().len();
+    assert_eq!(
+        (runs(&arms[0]), runs(&arms[1])),
+        (2, 1),
+        "the same script in another file is one judge: {said}"
+    );
+    assert_ne!(arms[0]["name"], arms[1]["name"]);
+    let differing = report["differing"].to_string();
+    assert!(differing.contains("training.reward.judge.command"), "{differing}");
+}
+
+/// Gives a reward in parts: 1 for a right answer, and a share of its length.
+const PARTS: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    right = asked["answer"].strip() in asked["gold"]
+    parts = {"right": float(right), "short": 0.5}
+    print(json.dumps({"id": asked["id"], "rewards": parts}))
+"#;
+
+#[test]
+fn a_judge_gives_rewards_and_parts_of_rewards() {
+    if !has("python", &["python3", "--version"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("judge.py", PARTS);
+    let reward = "correct_from = 1.0\nweights = { right = 2.0, short = 0.5 }";
+    scratch.write("run.toml", config(&python("judge.py", reward)));
+    scratch.write("exact.toml", config("grader = \"exact\"\nright = 2.25\nwrong = 0.25"));
+    for name in ["run", "exact"] {
+        let said = scratch.allot(&["train", &format!("{name}.toml"), "--out", name]);
+        assert!(said.ends_with("exit code 0") && !said.contains("note:"), "{said}");
+    }
+    // The same rewards and verdicts, one by one; what differs is that the parts are told.
+    let mut steps = 0;
+    for (judged, exact) in record(&scratch, "run").iter().zip(record(&scratch, "exact")) {
+        let mut judged: Value = serde_json::from_str(judged).unwrap();
+        if let Some(parts) = judged.as_object_mut().unwrap().remove("rewards") {
+            let mean = |i: usize| parts[i][1].as_f64().unwrap();
+            assert_eq!((&parts[0][0], &parts[1][0]), (&"right".into(), &"short".into()), "{parts}");
+            let reward = judged["reward"].as_f64().unwrap();
+            assert!((reward - (2.0 * mean(0) + 0.5 * mean(1))).abs() < 1e-12, "{parts} {reward}");
+            steps += 1;
+        }
+        assert_eq!(judged, serde_json::from_str::<Value>(&exact).unwrap());
+    }
+    assert_eq!(steps, 2);
+    let metrics = scratch.read("run/metrics.jsonl");
+    // The first score and the last came with no step, hence without a reward.
+    let of_steps: Vec<&str> = metrics.lines().filter(|line| line.contains("\"reward\":")).collect();
+    assert_eq!(of_steps.len(), 2, "{metrics}");
+    assert!(of_steps.iter().all(|line| line.contains("\"rewards/short/mean\":0.5")), "{metrics}");
+    assert!(!scratch.read("exact/metrics.jsonl").contains("rewards/"));
+}
+
+#[test]
+fn what_a_judge_gives_must_come_to_a_reward() {
+    let scratch = Scratch::new();
+    let told = |reply: &str, more: &str| {
+        let script = format!("i=0; while read -r l; do i=$((i+1)); echo \"{{\\\"id\\\":$i,{reply}}}\"; done");
+        scratch.write("judge.sh", script.replace('@', "\\\""));
+        let command =
+            format!("grader = \"command\"\n{more}\n[reward.judge]\ncommand = [\"sh\", \"judge.sh\"]");
+        scratch.write("run.toml", config(&command));
+        scratch.allot(&["train", "run.toml", "--dry-run"])
+    };
+    let fine = [
+        ("@correct@:true,@reward@:0.5", ""),
+        ("@reward@:0.5", "correct_from = 0.5"),
+        ("@rewards@:{@a@:1}", "correct_from = 0.5"),
+        ("@rewards@:{@a@:1},@correct@:false", "weights = { a = 3.0 }"),
+    ];
+    for (reply, more) in fine {
+        let said = told(reply, more);
+        assert!(said.ends_with("exit code 0"), "{reply}: {said}");
+    }
+    for (reply, more, what) in [
+        ("@reward@:0.5", "", "the judge gives a reward, and does not say whether the answer is correct"),
+        ("@rewards@:{@a@:1}", "", "the judge gives a reward, and does not say whether the answer is correct"),
+        (
+            "@rewards@:{@a@:1},@correct@:true",
+            "weights = { b = 1.0 }",
+            "the judge gives no part `b`, which `reward.weights` has",
+        ),
+        (
+            "@rewards@:{@a@:1,@b@:2},@correct@:true",
+            "weights = { b = 1.0 }",
+            "the judge gives a part `a`, which `reward.weights` has not",
+        ),
+    ] {
+        let said = told(reply, more);
+        assert!(
+            said.contains(what) && said.contains("\nhint: ") && said.ends_with("exit code 2"),
+            "{reply}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_judge_that_ignores_the_end_of_its_input_goes_with_a_run_that_is_killed() {
+    let scratch = Scratch::new();
+    // It answers a few, and then hears nothing any more, nor does what it has started.
+    let script = r#"
+n=0
+while read -r line; do
+  n=$((n+1))
+  echo "{\"id\":$n,\"correct\":true}"
+  if [ $n = 5 ]; then
+    sleep 600 & echo $! >>pids
+    echo $$ >>pids
+    while :; do sleep 600; done
+  fi
+done
+"#;
+    scratch.write("judge.sh", script);
+    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 2\nseconds = 600\n\
+                   command = [\"sh\", \"judge.sh\"]";
+    scratch.write("run.toml", config(command));
+    let mut run = scratch.command(&["train", "run.toml", "--out", "run"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pids = || std::fs::read_to_string(scratch.path().join("pids")).unwrap_or_default();
+    // One of them gets so far: there are eight questions.
+    while pids().lines().count() < 2 {
+        assert_eq!(run.try_wait().unwrap(), None, "it waits for its judges");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    for pid in pids().split_whitespace() {
+        assert!(gone(pid), "{pid} still runs");
+    }
+}
+
 // ---- math-verify
+
+/// A Python that has math-verify: the one of `ALLOT_MATH_VERIFY`, or `python3`.
+fn math_verify() -> Option<String> {
+    let python = std::env::var("ALLOT_MATH_VERIFY").unwrap_or_else(|_| "python3".to_owned());
+    has("math-verify", &[&python, "-c", "import math_verify"]).then_some(python)
+}
 
 fn recorded() -> PathBuf {
     let own = || scratch::root().join("tests/cases/graders/math_verify_cases.jsonl");
@@ -515,15 +839,13 @@ fn recorded() -> PathBuf {
 
 #[test]
 fn math_verify_judges_as_recorded() {
-    if !has(&["python3", "-c", "import math_verify"]) {
-        return;
-    }
+    let Some(python) = math_verify() else { return };
     let text = std::fs::read_to_string(recorded()).unwrap();
     let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let slow = |row: &Value| row["slow"].as_array().is_some_and(|s| s.iter().any(|n| n == "math_verify"));
     let rows: Vec<&Value> = rows.iter().filter(|row| row["math_verify"].is_boolean() && !slow(row)).collect();
     if rows.is_empty() {
-        println!("SKIPPED: `{}` has no verdicts of math-verify", recorded().display());
+        skip("verifier-cases", &format!("`{}` has no verdicts of math-verify", recorded().display()));
         return;
     }
     let text = |row: &Value, column: &str| row[column].as_str().unwrap().to_owned();
@@ -531,7 +853,7 @@ fn math_verify_judges_as_recorded() {
         .iter()
         .map(|row| Question { gold: vec![text(row, "gold")], answer: text(row, "prediction") })
         .collect();
-    let config = JudgeConfig { seconds: 30.0, ..JudgeConfig::default() };
+    let config = JudgeConfig { command: Some(vec![python]), seconds: 30.0, ..JudgeConfig::default() };
     let mut pool = Pool::new(Judge::math_verify(&config, questions[0].clone()));
     pool.check().unwrap();
     let began = Instant::now();
@@ -540,7 +862,7 @@ fn math_verify_judges_as_recorded() {
     let seconds = began.elapsed().as_secs_f64();
     let mut agree = 0;
     for (row, opinion) in rows.iter().zip(&opinions) {
-        if opinion.as_ref().is_ok_and(|correct| row["math_verify"] == *correct) {
+        if opinion.as_ref().is_ok_and(|said| said.correct == row["math_verify"].as_bool()) {
             agree += 1;
         } else {
             println!("{}: expected {}, got {opinion:?}", row["id"], row["math_verify"]);
@@ -552,10 +874,10 @@ fn math_verify_judges_as_recorded() {
 
 #[test]
 fn math_verify_can_be_unsure_and_late() {
-    if !has(&["python3", "-c", "import math_verify"]) {
-        return;
-    }
-    let config = JudgeConfig { seconds: 3.0, processes: 1, ..JudgeConfig::default() };
+    let Some(python) = math_verify() else { return };
+    let command = Some(vec![python]);
+    let start_seconds = Some(60.0);
+    let config = JudgeConfig { command, seconds: 3.0, processes: 1, start_seconds };
     let question = |gold: &[&str], answer: &str| Question {
         gold: gold.iter().map(|g| (*g).to_owned()).collect(),
         answer: answer.to_owned(),
@@ -569,9 +891,9 @@ fn math_verify_can_be_unsure_and_late() {
         question(&["5"], r"\boxed{5}"),
     ];
     let got = runtime.block_on(pool.ask(asked)).unwrap();
-    assert_eq!((&got[0], &got[3]), (&Ok(true), &Ok(true)));
+    assert_eq!((&got[0], &got[3]), (&judged(true), &judged(true)));
     let said = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
     assert_eq!(got[1], Err(said.to_owned()));
     println!("{:?}", got[2]);
-    assert_ne!(got[2], Ok(true));
+    assert_ne!(got[2], judged(true));
 }

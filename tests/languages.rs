@@ -1,7 +1,8 @@
 //! Policies in Python, JavaScript, C and Go, as a user meets them: the same plans as in Rust, templates that
-//! work as they come, faults told in the words of their language, and a page whose commands run.
+//! work as they come, faults told in the words of their language, and a page whose commands run. And the commands of all
+//! other pages.
 //!
-//! A test whose tools are missing says so on standard error and stops; with `ALLOT_LANGUAGES=all` it fails.
+//! A test whose tools are missing says so on standard error and stops; see `tests/skip.rs`.
 //! `.ci/toolchains FOLDER` gets all the tools.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -33,7 +34,10 @@ mod mistakes;
 mod native;
 #[path = "languages/page.rs"]
 mod page;
+#[path = "languages/pages.rs"]
+mod pages;
 mod scratch;
+mod skip;
 #[path = "languages/templates.rs"]
 mod templates;
 #[path = "languages/tools.rs"]

@@ -58,6 +58,16 @@ struct Tally {
 }
 
 #[test]
+fn a_case_after_the_last_round_may_carry_an_estimate() {
+    let line = r#"{"id": "made", "algo": "greso", "fn": "fit:adaptive sampling batch size", "tag": "made",
+        "effective_prompts_so_far": 2, "real_train_batch_size": 256, "zero_variance_ratio_of_last_rollout": 0.5,
+        "sampling_batch_size": 384, "n": 8, "full_sampling_bs": false, "last_sampling_before": true,
+        "estimated": 5080}"#;
+    let case = serde_json::from_str(line).unwrap();
+    assert!(matches!(pieces::greso_adaptive_batch(&case), Ok(Verdict::Agrees)));
+}
+
+#[test]
 fn the_policies_decide_as_their_authors_code() {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/oracle");
     let folder = std::env::var_os("ALLOT_ORACLE_CASES").map_or(default, PathBuf::from);

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod scratch;
+
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,8 +14,10 @@ use allot::outputs::metrics::Metrics;
 use allot::outputs::rollouts::{Fate, Purpose, Row, Table};
 use allot::outputs::tensorboard::Events;
 use allot_allocation::{PromptId, RolloutId};
+use allot_record::{Appended, Kept, Mark};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
+use scratch::Scratch;
 
 fn named(values: &[(&str, f64)]) -> Vec<(String, f64)> {
     values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
@@ -41,7 +46,7 @@ fn metrics_are_a_line_a_step_with_names_in_their_order() {
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     assert!(text.ends_with('\n'));
-    assert_eq!(metrics.bytes(), text.len() as u64);
+    assert_eq!(metrics.mark(), Mark::of(&path).unwrap());
 
     let trouble = Metrics::create(&path).unwrap_err();
     assert_eq!(
@@ -58,38 +63,50 @@ fn metrics_go_on_where_the_checkpoint_was() {
     let mut metrics = Metrics::create(&path).unwrap();
     metrics.write(1, &named(&[("reward", 1.0)])).unwrap();
     metrics.sync().unwrap();
-    let kept = metrics.bytes();
+    let mark = metrics.mark();
     metrics.write(2, &named(&[("reward", 2.0)])).unwrap();
     drop(metrics);
     append(&path, b"{\"step\":3,\"rew");
 
-    let mut metrics = Metrics::resume(&path, kept).unwrap();
-    assert_eq!(metrics.bytes(), kept);
+    let mut metrics = Metrics::resume(Kept::open(&path, &mark).unwrap()).unwrap();
+    assert_eq!(metrics.mark(), mark);
     metrics.write(2, &named(&[("reward", 4.0)])).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(text, "{\"step\":1,\"reward\":1.0}\n{\"step\":2,\"reward\":4.0}\n");
-    assert_eq!(metrics.bytes(), text.len() as u64);
+    assert_eq!(metrics.mark(), Mark::of(&path).unwrap());
 
-    let trouble = Metrics::resume(&path, 1000).unwrap_err();
+    let shown = path.display();
+    let long = Mark { bytes: 1000, ..mark.clone() };
+    let error = Kept::open(&path, &long).unwrap_err();
     assert_eq!(
-        trouble.what,
-        format!("`{}` has {} bytes, and the checkpoint counts on 1000", path.display(), text.len())
+        error.to_string(),
+        format!("`{shown}` has {} bytes, and the checkpoint counts on 1000", text.len())
     );
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "and it was left as it is");
-    assert!(Metrics::resume(&folder.path().join("none.jsonl"), 0).is_err());
+    // One digit of a step that the checkpoint counts on.
+    let changed = text.replacen("1.0", "1.5", 1);
+    std::fs::write(&path, &changed).unwrap();
+    let error = Kept::open(&path, &mark).unwrap_err();
+    let what = format!(
+        "`{shown}` is not what it was at the checkpoint: something in its first 24 bytes was changed"
+    );
+    assert_eq!(error.to_string(), what);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), changed, "and it was left as it is");
+    assert!(Kept::open(&folder.path().join("none.jsonl"), &Mark::default()).is_err());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said_in_a_sentence() {
-    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let path = Path::new("runs/a/metrics.jsonl");
-    let mut metrics = Metrics::to(full(), path);
+    let full = |path: &str| {
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        Appended::to(Box::new(file), Path::new(path))
+    };
+    let mut metrics = Metrics::to(full("runs/a/metrics.jsonl"));
     let trouble = metrics.write(1, &named(&[("reward", 1.0)])).unwrap_err();
     assert_eq!(trouble.what, "could not write `runs/a/metrics.jsonl`: the disk is full");
-    assert_eq!(metrics.bytes(), 0, "a checkpoint does not count on what was not written");
+    assert_eq!(metrics.mark().bytes, 0, "a checkpoint does not count on what was not written");
 
-    let trouble = Events::to(full(), Path::new("runs/a/tensorboard/events")).unwrap_err();
+    let trouble = Events::to(full("runs/a/tensorboard/events")).unwrap_err();
     assert_eq!(trouble.what, "could not write `runs/a/tensorboard/events`: the disk is full");
 }
 
@@ -206,7 +223,7 @@ fn events_are_what_tensorboard_reads() {
     writer.scalar(&long, 2, 0.1).unwrap();
 
     let (path, all) = events(&folder);
-    assert_eq!(writer.bytes(), path.metadata().unwrap().len());
+    assert_eq!(writer.mark(), Mark::of(&path).unwrap());
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     let seconds = name.strip_prefix("events.out.tfevents.").unwrap().strip_suffix(".allot").unwrap();
     assert!((before as u64..before as u64 + 600).contains(&seconds.parse().unwrap()), "{name}");
@@ -234,25 +251,27 @@ fn events_go_on_where_the_checkpoint_was() {
     let mut writer = Events::create(folder.path()).unwrap();
     writer.scalar("reward", 1, 1.0).unwrap();
     writer.sync().unwrap();
-    let kept = writer.bytes();
+    let mark = writer.mark();
     writer.scalar("reward", 2, 2.0).unwrap();
     drop(writer);
     append(&events(folder.path()).0, &[1, 2, 3]);
 
-    let mut writer = Events::resume(folder.path(), kept).unwrap();
+    let kept = Events::kept(folder.path(), &mark).unwrap();
+    let mut writer = Events::resume(kept).unwrap();
     writer.scalar("reward", 2, 4.0).unwrap();
     let (path, all) = events(folder.path());
     let said: Vec<_> = all.iter().flat_map(|e| e.values.iter().map(|v| (e.step, v.1))).collect();
     assert_eq!(said, [(1, 1.0), (2, 4.0)]);
-    assert_eq!(writer.bytes(), path.metadata().unwrap().len());
+    assert_eq!(writer.mark(), Mark::of(&path).unwrap());
 
-    let trouble = Events::resume(folder.path(), 9999).unwrap_err();
+    let long = Mark { bytes: 9999, ..mark.clone() };
+    let trouble = Events::kept(folder.path(), &long).unwrap_err();
     assert!(trouble.what.ends_with("and the checkpoint counts on 9999"), "{trouble}");
     let trouble = Events::create(folder.path()).unwrap_err();
     let shown = folder.path().display();
     assert_eq!(trouble.what, format!("there is an event file in `{shown}` already: `{}`", path.display()));
     std::fs::copy(&path, folder.path().join("events.out.tfevents.0000000001.allot")).unwrap();
-    let trouble = Events::resume(folder.path(), kept).unwrap_err();
+    let trouble = Events::kept(folder.path(), &mark).unwrap_err();
     assert_eq!(trouble.what, format!("`{shown}` should have one event file to go on with, and has 2"));
 }
 
@@ -274,6 +293,7 @@ fn row(rollout: u64, purpose: Purpose) -> Row {
         truncated: rollout.is_multiple_of(3),
         log_prob: Some(-0.1 * rollout as f64),
         reward: Some(0.5),
+        rewards: Vec::new(),
         correct: rollout % 2 == 1,
         text: None,
     }
@@ -311,6 +331,7 @@ fn a_row_comes_back_as_it_was() {
         prompt: PromptId(u32::MAX),
         log_prob: Some(-1.0 / 3.0),
         reward: Some(0.1),
+        rewards: vec![("format".to_owned(), 0.5), ("tests".to_owned(), -1.0)],
         text: Some("4 + 4 = 8\n\u{1f980}".to_owned()),
         ..row(far, Purpose::Commit)
     };
@@ -338,6 +359,7 @@ fn a_row_comes_back_as_it_was() {
         ("truncated", Field::Bool(far.is_multiple_of(3))),
         ("log_prob", Field::Double(-1.0 / 3.0)),
         ("reward", Field::Float(0.1)),
+        ("rewards", Field::Str(r#"{"format":0.5,"tests":-1.0}"#.to_owned())),
         ("correct", Field::Bool(false)),
         ("age", Field::Long(2)),
         ("advantage", Field::Float(-1.1)),
@@ -351,6 +373,7 @@ fn a_row_comes_back_as_it_was() {
         ("purpose", text("evaluation")),
         ("set", text("held")),
         ("truncated", Field::Bool(true)),
+        ("rewards", Field::Null),
         ("correct", Field::Bool(true)),
         ("age", Field::Null),
         ("advantage", Field::Null),
@@ -367,7 +390,7 @@ fn every_rollout_has_a_fate_and_parts_are_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = Table::create(folder.path(), "r").unwrap();
     table.close_part().unwrap();
-    assert_eq!((table.parts(), names(folder.path())), (0, vec![]), "no rows, no part");
+    assert_eq!((table.parts().len(), names(folder.path())), (0, vec![]), "no rows, no part");
     for rollout in [5, 0, 1, 4, 3] {
         table.add(row(rollout, Purpose::Pilot)).unwrap();
     }
@@ -383,7 +406,7 @@ fn every_rollout_has_a_fate_and_parts_are_in_order() {
     table.settle(RolloutId(0), Fate::Trained { age: 0, advantage: 0.0 }).unwrap();
     table.settle(RolloutId(3), Fate::Released).unwrap();
     table.close_part().unwrap();
-    assert_eq!(table.parts(), 1);
+    assert_eq!(table.parts().len(), 1);
     assert_eq!(table.pending().map(|r| r.rollout.0).collect::<Vec<_>>(), [1, 5]);
     table.settle(RolloutId(5), Fate::Released).unwrap();
     table.finish().unwrap();
@@ -428,7 +451,7 @@ fn a_run_that_goes_on_writes_the_same_bytes() {
 
     let mut table = Table::create(cut.path(), "r").unwrap();
     go(&mut table, 0);
-    let parts = table.parts();
+    let parts = table.parts().to_vec();
     let pending = serde_json::to_string(&table.pending().collect::<Vec<_>>()).unwrap();
     go(&mut table, 1);
     go(&mut table, 2);
@@ -452,6 +475,37 @@ fn a_run_that_goes_on_writes_the_same_bytes() {
 }
 
 #[test]
+fn a_row_group_is_written_once_it_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::create(folder.path(), "r").unwrap();
+    let passing = folder.path().join(".part-00001");
+    let (text, n) = ("0123456789abcdef".repeat(1 << 12), 1000);
+    let mut seen = Vec::new();
+    for rollout in 0..n {
+        table.add(Row { text: Some(text.clone()), ..row(rollout, Purpose::Pilot) }).unwrap();
+        // Every tenth waits until the end; it is no part of what fills.
+        if rollout % 10 > 0 {
+            table.settle(RolloutId(rollout), Fate::Released).unwrap();
+        }
+        seen.push(passing.exists());
+    }
+    // 64 KiB each: 256 of them are a row group.
+    let first = seen.iter().position(|there| *there).unwrap();
+    assert!((256..300).contains(&first), "{first}");
+    assert_eq!(names(folder.path()), [".part-00001"], "no reader takes it for a part yet");
+    table.close_part().unwrap();
+    table.finish().unwrap();
+    let [one, two] = ["part-00001.parquet", "part-00002.parquet"].map(|n| folder.path().join(n));
+    let reader = SerializedFileReader::new(File::open(&one).unwrap()).unwrap();
+    assert_eq!(reader.metadata().num_row_groups(), 4);
+    let rollouts = [column(&one, "rollout"), column(&two, "rollout")].concat();
+    let mut all: Vec<u64> = rollouts.iter().map(|n| n.parse().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..n).collect::<Vec<_>>());
+    assert!(column(&one, "text").iter().all(|t| *t == format!("{text:?}")));
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let shown = folder.path().display();
@@ -462,21 +516,71 @@ fn what_does_not_fit_is_refused() {
     let unknown = table.settle(RolloutId(1), Fate::Released).unwrap_err();
     assert_eq!(unknown.what, "rollout 1 was settled, and the table does not wait for it");
 
-    // A part that cannot be written keeps its rows for another try.
+    // A part that cannot be written leaves nothing half, and the table goes no further without its rows.
     table.settle(RolloutId(0), Fate::Released).unwrap();
     let path = folder.path().join("part-00001.parquet");
     std::fs::create_dir_all(path.join("in the way")).unwrap();
     let trouble = table.close_part().unwrap_err();
     assert!(trouble.what.starts_with(&format!("could not write `{}`: ", path.display())), "{trouble}");
-    assert_eq!((table.parts(), names(folder.path())), (0, vec!["part-00001.parquet".to_owned()]));
+    assert_eq!((table.parts().len(), names(folder.path())), (0, vec!["part-00001.parquet".to_owned()]));
     std::fs::remove_dir_all(&path).unwrap();
+    let again = table.close_part().unwrap_err();
+    assert_eq!(again.what, format!("rows of the table in `{shown}` could not be written before"));
+    let mut table = Table::resume(folder.path(), "r", vec![], vec![row(0, Purpose::Pilot)]).unwrap();
+    table.settle(RolloutId(0), Fate::Released).unwrap();
     table.close_part().unwrap();
     assert_eq!(column(&path, "rollout"), ["0"]);
 
-    let trouble = Table::create(folder.path(), "r").unwrap_err();
+    let trouble = Table::create(folder.path(), "r").err().unwrap();
     assert_eq!(trouble.what, format!("there is a table of rollouts in `{shown}` already"));
-    let trouble = Table::resume(folder.path(), "r", 2, vec![]).unwrap_err();
+    let one = Mark::of(&path).unwrap();
+    let trouble = Table::resume(folder.path(), "r", vec![one.clone(), one.clone()], vec![]).err().unwrap();
     let missing = folder.path().join("part-00002.parquet");
     assert_eq!(trouble.what, format!("there is no `{}`, and the checkpoint counts on it", missing.display()));
     assert_eq!(column(&path, "rollout"), ["0"], "and nothing was deleted");
+}
+
+// ---- the table of a report
+
+#[test]
+fn a_report_s_advantages_are_scaled_as_the_run_scaled_them() {
+    let scratch = Scratch::new();
+    let config = include_str!("../configs/simulate.toml");
+    let config = config.replace("steps = 400", "steps = 3").replace("normalize = true", "normalize = false");
+    scratch.write("run.toml", config.replace("[policy.settings]\npilot = 8\ncommit = 24\n", ""));
+    let said = scratch.allot(&["simulate", "run.toml", "--policy", "uniform", "--out", "run"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let scales = |run: &str| {
+        let said = scratch.allot(&["report", run, "--out", "report"]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        let (mut groups, mut divided) = (BTreeMap::new(), Vec::new());
+        for row in read(&scratch.path().join("report/rollouts.parquet")).0 {
+            let of = |name: &str| row.iter().find(|(n, _)| n == name).unwrap().1.clone();
+            if let (Field::Float(reward), Field::Float(advantage)) = (of("reward"), of("advantage")) {
+                let group: &mut Vec<(f64, f64)> = groups.entry(of("prompt").to_string()).or_default();
+                group.push((reward.into(), advantage.into()));
+            }
+        }
+        for group in groups.values() {
+            let n = group.len() as f64;
+            let mean = group.iter().map(|(r, _)| r).sum::<f64>() / n;
+            let squares = group.iter().map(|(r, _)| (r - mean).powi(2)).sum::<f64>();
+            let by = |(r, a): &(f64, f64)| (r - mean) / a;
+            divided.extend(
+                group.iter().filter(|(_, a)| *a != 0.0).map(|one| (by(one), (squares / (n - 1.0)).sqrt())),
+            );
+        }
+        assert!(divided.len() > 100);
+        divided
+    };
+    // Not divided by the deviation.
+    assert!(scales("run").iter().all(|(by, _)| (by - 1.0).abs() < 1e-6));
+    // An older record does not say: it is read as ever.
+    let old = scratch.read("run/record.jsonl");
+    let (head, rest) = old.split_once('\n').unwrap();
+    let mut head: serde_json::Value = serde_json::from_str(head).unwrap();
+    assert_eq!(head.as_object_mut().unwrap().remove("advantage").unwrap()["normalize"], false);
+    std::fs::create_dir(scratch.path().join("old")).unwrap();
+    scratch.write("old/record.jsonl", format!("{head}\n{rest}"));
+    assert!(scales("old").iter().all(|(by, deviation)| (by - deviation).abs() < 1e-4));
 }

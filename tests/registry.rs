@@ -600,7 +600,7 @@ fn child() {
     let reference = Reference::parse(&std::env::var("ALLOT_TEST_REFERENCE").unwrap()).unwrap();
     match fetch(&reference, None) {
         Ok(bytes) => println!("fetched {bytes:?}"),
-        Err(error) => println!("{error}"),
+        Err(error) => println!("{}", error.report()),
     }
 }
 

@@ -530,8 +530,8 @@ fn a_state_that_the_server_no_longer_has_is_named() {
     error: the engine failed in step 2: the server at [server] no longer has the state `[path]`: Checkpoint not found: [path]
 
     hint: its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another
-    hint: all that was finished is in run/record.jsonl
-    hint: the last good checkpoint is run/checkpoints/step-000002; to go on from it: allot train --resume run
+    note: all that was finished is in run/record.jsonl
+    note: the last good checkpoint is run/checkpoints/step-000002; to go on from it: allot train --resume run
     exit code 2
     ");
 }

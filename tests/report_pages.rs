@@ -10,9 +10,10 @@ use allot_report::axis::{Axis, Costs};
 use allot_report::figure::{self, Figure};
 use allot_report::history::Fates;
 use allot_report::report::{
-    Arm, Curve, Difference, Differing, Estimate, Final, Kind, Part, Reached, Report, Row, State, Target,
-    Told, Trend, Use, Verdict,
+    Arm, Curve, Difference, Differing, Estimate, Final, Finding, Kind, Part, Reached, Report, Row, State,
+    Target, Told, Trend, Use, Verdict,
 };
+use allot_report::statistics::Bound;
 use allot_report::{colour, number, page, scores, tables};
 
 // ---- made reports
@@ -53,6 +54,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
         ],
         axis: Axis::Rollouts,
         axes: axes.clone(),
+        asked: !targets.is_empty(),
         confidence: 0.95,
         baseline: 0,
         arms: Vec::new(),
@@ -153,12 +155,16 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
                 needed: (mean.abs() > 0.01).then_some(34),
             });
             let (kind, words) = match mean {
-                m if m > 0.03 => (Kind::Better, "better by the end, at every cost that was looked at."),
-                m if m < -0.03 => (Kind::Worse, "worse by the end."),
-                _ => (Kind::Inconclusive, "the seeds do not tell; some 34 would."),
+                m if m > 0.03 => (Kind::Better, "better by the end, at every cost that was looked at"),
+                m if m < -0.03 => (Kind::Worse, "worse by the end"),
+                _ => (Kind::Inconclusive, "the seeds do not tell; some 34 would"),
             };
             let words = format!("{name} against {}: {words}", names[0]);
-            report.verdicts.push(Verdict { arm, kind, words });
+            let cost = (!targets.is_empty()).then(|| Finding {
+                kind: Kind::Inconclusive,
+                words: format!("{name} reached it in as many runs as {}", names[0]),
+            });
+            report.verdicts.push(Verdict { arm, cost, end: Finding { kind, words } });
         }
         let learned = 9_000 + 2_800 * ((arm as u64 * 3) % 5);
         let fates = Fates {
@@ -236,8 +242,17 @@ fn reached(dice: &mut Dice, arm: usize, good: f64, target: f64, span: f64, seeds
         median: (n * 2 >= seeds && n > 0).then(|| costs[(seeds / 2).min(n - 1)]),
         median_low: (n * 2 >= seeds && n > 0).then(|| costs[0]),
         median_high: None,
-        restricted: around(span * (0.9 - 0.3 * share), span * 0.06, seeds),
-        ratio: (arm > 0 && seeds > 1).then(|| around(1.0 + share / 2.0, 0.18, seeds)),
+        share: around(n as f64 / seeds as f64, 0.1, seeds),
+        mean: (n == seeds).then(|| around(span * (0.9 - 0.3 * share), span * 0.06, seeds)),
+        ratio: (arm > 0 && n == seeds).then(|| around(1.0 + share / 2.0, 0.18, seeds)),
+        bound: (arm > 0 && n < seeds).then_some(Bound {
+            known: n,
+            p_value: 0.012,
+            low: (n > 5).then_some(1.37),
+            high: None,
+            least: None,
+            most: Some(0.8),
+        }),
         pairs: if arm > 0 { seeds } else { 0 },
         p: (arm > 0 && seeds > 1).then_some(0.012),
         holm: (arm > 0 && seeds > 1).then_some(0.036),
@@ -295,7 +310,7 @@ fn hostile() -> Report {
     }
     for target in &mut report.targets {
         target.horizon = f64::INFINITY;
-        target.rows[0].restricted = none;
+        target.rows[0].mean = Some(none);
         target.rows[1].curve.push((f64::INFINITY, none));
     }
     report.parts[0].last = none;
@@ -437,6 +452,39 @@ fn figures_become_pictures_of_twice_their_size() {
     }
 }
 
+/// A PDF's table says where its objects are, and its stream is as long as it says; what it draws is what the SVG does.
+#[test]
+fn figures_become_pdfs_whose_table_leads_to_their_objects() {
+    for (case, report) in [("rich", rich()), ("hostile", hostile())] {
+        for (name, svg) in drawings(&report) {
+            let pdf = figure::pdf(&svg).unwrap_or_else(|| panic!("{case}: {name}"));
+            let find = |what: &[u8], from: usize| {
+                from + pdf[from..].windows(what.len()).position(|w| w == what).expect("it is there")
+            };
+            let line = |at: usize| String::from_utf8_lossy(&pdf[at..find(b"\n", at)]).into_owned();
+            assert!(pdf.starts_with(b"%PDF-1.4\n") && pdf.ends_with(b"%%EOF\n"));
+            let table: usize = line(find(b"startxref\n", 0) + 10).parse().unwrap();
+            assert_eq!(line(table), "xref");
+            for object in 1..=4 {
+                let entry = line(table + 5 + "0 5\n".len() + 20 * object);
+                let place: usize = entry.split(' ').next().unwrap().parse().unwrap();
+                assert_eq!(line(place), format!("{object} 0 obj"), "{case}: {name}");
+            }
+            let start = find(b"stream\n", 0) + 7;
+            let length: usize = line(find(b"/Length ", 0) + 8).split(' ').next().unwrap().parse().unwrap();
+            assert_eq!(line(start + length + 1), "endstream");
+            let mut marks = String::new();
+            let packed = &pdf[start..start + length];
+            std::io::Read::read_to_string(&mut flate2::read::ZlibDecoder::new(packed), &mut marks).unwrap();
+            assert!(!marks.contains("NaN") && !marks.contains("inf"), "{case}: {name}");
+            let filled = |svg: &str| svg.matches("<rect").count() + svg.matches("<circle").count();
+            assert!(marks.lines().filter(|l| *l == "f").count() >= filled(&svg), "{case}: {name}");
+            let strokes = svg.matches(" stroke=\"").count();
+            assert_eq!(marks.lines().filter(|l| *l == "S").count(), strokes, "{case}: {name}");
+        }
+    }
+}
+
 #[test]
 fn poor_reports_say_what_is_missing() {
     let missing = |report: &Report| -> BTreeSet<String> {
@@ -533,7 +581,7 @@ fn tables_of_csv_are_rectangles_of_full_numbers() {
         }
     }
     let (_, csv) = tables::csv(&rich()).into_iter().find(|(name, _)| name == "result.csv").unwrap();
-    let head = "arm,reached,reached_of,median,median_low,median_high,restricted_mean,restricted_mean_low,";
+    let head = "arm,reached,reached_of,median,median_low,median_high,ratio,ratio_low,ratio_high,cost_holm,";
     assert!(csv.starts_with(head), "{csv}");
     assert_eq!(csv.lines().count(), 6);
 }
@@ -565,6 +613,7 @@ fn a_report_is_a_folder() {
     let ending =
         |end: &str| written.iter().filter(|p| p.extension().is_some_and(|e| e == end)).collect::<Vec<_>>();
     assert_eq!(ending("png").len(), 13);
+    assert_eq!(ending("pdf").len(), 13);
     for path in ending("svg") {
         well_formed(&std::fs::read_to_string(path).unwrap());
     }

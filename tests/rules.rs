@@ -10,13 +10,16 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use allot::config::simulate::SimulateConfig;
-use allot::run::{self, Every, Rest};
+use allot::run::{self, Course, Every, Go, Rest, Scores};
 use allot::simulation::Simulation;
-use allot::step::{Decide, Stop};
-use allot_allocation::rules::Rule;
+use allot::step::{Decide, Stop, Watch, World};
+use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
-use allot_allocation::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, Run, View};
-use allot_record::{Line, Reader, Record, Views};
+use allot_allocation::{
+    Action, Advantage, Batch, Compute, Grant, Pick, Plan, PromptId, Request, Run, Spent, View,
+};
+use allot_engine::{Capabilities, Coin, Cost, Engine, EngineError, Example, Report, Sample, Whole};
+use allot_record::{Line, Reader, Record, StepEnd, Views};
 use allot_sandbox::{Fault, Line as LogLine};
 use proptest::prelude::*;
 
@@ -211,6 +214,180 @@ proptest! {
     }
 }
 
+/// The coin-flip world with operations: a token read or generated is one, and learned from it is four.
+struct Metered {
+    coin: Coin,
+    lengths: Vec<u32>,
+    computed: Compute,
+}
+
+impl Metered {
+    fn learning(&self, prompt: PromptId, tokens: u32) -> f64 {
+        4.0 * f64::from(self.lengths[prompt.0 as usize] + tokens)
+    }
+}
+
+impl Engine for Metered {
+    type Answer = bool;
+
+    fn capabilities(&self) -> Capabilities {
+        self.coin.capabilities()
+    }
+
+    fn version(&self) -> u32 {
+        self.coin.version()
+    }
+
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, bool>,
+    ) -> Result<Vec<Sample<bool>>, EngineError> {
+        for line in grant.lines() {
+            self.computed.flops.prefill += f64::from(self.lengths[line.prompt.0 as usize]);
+        }
+        let samples = self.coin.sample(grant, whole).await?;
+        self.computed.flops.decode += samples.iter().map(|s| f64::from(s.tokens)).sum::<f64>();
+        Ok(samples)
+    }
+
+    async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
+        self.coin.score(samples).await
+    }
+
+    async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
+        self.computed.flops.training +=
+            batch.iter().map(|e| self.learning(e.sample.prompt, e.sample.tokens)).sum::<f64>();
+        self.coin.update(batch).await
+    }
+
+    fn computed(&mut self) -> Compute {
+        std::mem::take(&mut self.computed)
+    }
+
+    fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
+        Cost {
+            reading: f64::from(self.lengths[prompt.0 as usize]),
+            answering: f64::from(tokens),
+            learning: self.learning(prompt, tokens),
+        }
+    }
+}
+
+/// Somebody who goes along and does nothing.
+struct Nobody;
+
+impl Watch<bool> for Nobody {}
+
+impl<R, P> Course<Metered, R, P> for Nobody {
+    async fn score(&mut self, _: &mut World<Metered, R, P>) -> Result<Scores, Stop> {
+        Ok(Scores::default())
+    }
+
+    fn after(&mut self, _: &mut World<Metered, R, P>, _: &StepEnd) -> Result<Go, Stop> {
+        Ok(Go::On)
+    }
+}
+
+/// A run with a budget of operations alone: how it ended, and what it spent.
+fn metered(flops: f64, steps: u32, policy: impl Decide) -> (Result<Rest, Stop>, f64, Spent) {
+    let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
+    (config.budget.rollouts, config.budget.tokens) = (None, None);
+    (config.run.steps, config.budget.flops) = (steps, Some(flops));
+    let run = config.run.run(config.world.prompts, Vec::new());
+    let World {
+        engine: coin,
+        reward,
+        policy,
+        state,
+        pool,
+        shelf,
+        samples,
+        books,
+        meter,
+        record,
+        log,
+        scale,
+        bounds,
+        seed,
+        steps,
+    } = Simulation::with(&config, run.clone(), policy, Vec::new()).unwrap().world;
+    let engine = Metered { lengths: coin.prompt_lengths(), coin, computed: Compute::default() };
+    let mut world = World {
+        engine,
+        reward,
+        policy,
+        state,
+        pool,
+        shelf,
+        samples,
+        books,
+        meter,
+        record,
+        log,
+        scale,
+        bounds,
+        seed,
+        steps,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let rest = runtime.block_on(run::run(&run, &mut world, Every::Steps(10), &mut Nobody));
+    (rest, world.meter.compute.flops.total(), world.books.spent())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_budget_of_operations_is_never_passed(seed: u64, flops in 1.0_f64..300_000.0) {
+        let dice = Dice { draws: Stream::new(seed), wrong: usize::MAX, seen: Rc::default() };
+        let (rest, computed, _) = metered(flops, 40, dice);
+        prop_assert!(matches!(rest, Ok(Rest::Over(_)) | Err(Stop::Broken { .. })), "{rest:?}");
+        prop_assert!(computed <= flops, "{computed} of {flops}");
+    }
+}
+
+/// Asks for all that there can be of the first prompt on offer, and learns from all of it.
+struct Greedy;
+
+impl Decide for Greedy {
+    fn name(&self) -> &'static str {
+        "greedy"
+    }
+
+    fn decide(&mut self, _: &Run, _: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
+        let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0 && view.budget.run_rollouts > 0;
+        let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+        Ok((
+            Plan::of(match view.pool.first() {
+                Some(prompt) if open => Action::Sample(vec![Request { prompt: prompt.id, count: u32::MAX }]),
+                _ => {
+                    Action::Train(Batch { picks: on_hand.into_iter().map(pick).collect(), hold: Vec::new() })
+                }
+            }),
+            Vec::new(),
+        ))
+    }
+}
+
+fn pick(prompt: PromptId) -> Pick {
+    Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 }
+}
+
+/// What is left at the end is less than a rollout with the longest answer may cost.
+#[test]
+fn a_budget_of_operations_is_spent_to_the_last_rollout() {
+    // The longest prompt has 119 tokens, the longest answer 100.
+    let dearest = f64::from(119 + 100 + 4 * (119 + 100));
+    for flops in [2_000.0, 50_000.0, 777_777.0] {
+        let (rest, computed, spent) = metered(flops, 10_000, Greedy);
+        let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
+        assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
+        assert!(computed <= flops && computed > flops - dearest, "{computed} of {flops}");
+        assert!(spent.run_rollouts > 0);
+    }
+}
+
 fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
     let stamp = allot_record::PolicyStamp {
         name: "dice".to_owned(),
@@ -234,6 +411,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         state: String::new(),
         accuracy: None,
         scores: Vec::new(),
+        advantage: None,
         world: None,
         training: None,
     }
@@ -251,10 +429,10 @@ fn every_rule_has_its_own_sentence() {
             requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect(),
         ))
     };
-    let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, hold: Vec::new() }));
     let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(on_hand) }]);
     let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(on_hand) }]);
+    let metric = |name: &str| Plan { metrics: vec![(name.to_owned(), 0.0)], ..train(vec![]) };
     let mut closed = view.clone();
     closed.budget.rounds = 0;
     let mut empty = view.clone();
@@ -284,21 +462,24 @@ fn every_rule_has_its_own_sentence() {
         (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![on_hand, on_hand] }))),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),
-        (&view, Plan { metrics: vec![("x".repeat(65), 0.0)], ..train(vec![]) }),
+        (&view, metric("p\u{1b}[2J\nerror: \u{202e}no")),
         (&view, Plan { metrics: vec![("a".to_owned(), 0.0), ("a".to_owned(), 0.0)], ..train(vec![]) }),
         (&view, Plan { metrics: vec![("a".to_owned(), f64::INFINITY)], ..train(vec![]) }),
     ];
+    for name in [String::new(), "x".repeat(65), "-x".to_owned(), "a b".to_owned(), "é".to_owned()] {
+        let broken = allot_allocation::rules::check("p", &view, &metric(&name), Bounds::default());
+        assert_eq!(broken.map_err(|broken| broken.rule.name()), Err("metric-name"), "{name}");
+    }
     let mut broken = Vec::new();
     let mut sentences = Vec::new();
     for (view, plan) in cases {
-        let rule =
-            allot_allocation::rules::check("p", view, &plan, allot_allocation::rules::Bounds::default());
+        let rule = allot_allocation::rules::check("p", view, &plan, Bounds::default());
         let rule = rule.expect_err("the plan breaks a rule");
         sentences.push(rule.to_string());
         broken.push(rule.rule.name());
     }
     assert_eq!(broken, Rule::ALL.map(|(name, _)| name), "each rule once, in order");
-    insta::assert_snapshot!(sentences.join("\n"), @"
+    insta::assert_snapshot!(sentences.join("\n"), @r"
     policy `p` asked to sample, but the step has no round of sampling left (step 5, round 1)
     policy `p` asked to sample, but the step has no rollout left (step 5, round 1)
     policy `p` asked for no rollouts, skipped nothing and evicted nothing (step 5, round 1)
@@ -322,7 +503,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
-    policy `p` named a metric with 65 bytes; a name has 1 to 64 (step 5, round 1)
+    policy `p` named a metric `p\u001b[2J\nerror: \u202eno`, of 18 bytes; a name has 1 to 64, ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first (step 5, round 1)
     policy `p` returned the metric `a` twice (step 5, round 1)
     policy `p` returned the metric `a` with a value that is not finite (step 5, round 1)
     ");

@@ -5,8 +5,10 @@
 #[path = "screens/again.rs"]
 mod again;
 mod scratch;
+mod skip;
 
 use scratch::Scratch;
+use skip::skip;
 
 const CONFIG: &str = r#"
 # a run of seconds
@@ -342,21 +344,21 @@ fn a_run_is_scored_wherever_its_rollouts_pass_a_multiple() {
     let config = format!("{CONFIG}\n[evaluation]\nevery_rollouts = 300\n");
     insta::assert_snapshot!(with(&config, &["simulate", "run.toml"]), @"
     all steps are done
-      rollouts sampled                         960  100.0 %
-        trained on                             960  100.0 %
-          with an advantage                    504   52.5 %
-        let go                                   0    0.0 %
-          of groups with one reward              0    0.0 %
-        grown too old                            0    0.0 %
+      rollouts sampled                          960  100.0 %
+        trained on                              960  100.0 %
+          with an advantage                     544   56.7 %
+        let go                                    0    0.0 %
+          of groups with one reward               0    0.0 %
+        grown too old                             0    0.0 %
         on hand at the end, or unscorable         0    0.0 %
-      generated tokens                      215947
-      model updates                             30
-      held-out accuracy                     0.5551
-        at the start                        0.3558
+      generated tokens                       215947
+      model updates                              30
+      held-out accuracy                      0.4122
+        at the start                         0.3558
     policy uniform 0.1.0, sha256 HASH, seed 3
-    step    10/30  rollouts      320/1200  accuracy 0.4041  effective  50.0 %
-    step    19/30  rollouts      608/1200  accuracy 0.4696  effective  25.0 %
-    step    29/30  rollouts      928/1200  accuracy 0.5514  effective  25.0 %
+    step    10/30  rollouts      320/1200  accuracy 0.3717  effective  50.0 %
+    step    19/30  rollouts      608/1200  accuracy 0.3895  effective  25.0 %
+    step    29/30  rollouts      928/1200  accuracy 0.4104  effective  50.0 %
     record in runs/run-001/record.jsonl
     exit code 0
     ");
@@ -503,7 +505,7 @@ fn a_policy_is_started_built_checked_and_run() {
     let built = scratch.allot(&["build", "my-policy"]);
     if built.contains("has no standard library for wasm32") {
         // Loud, and only where nothing can build for Wasm.
-        println!("SKIPPED the rest: this machine has no Wasm target.\n{built}");
+        skip("wasm", &format!("this machine has no Wasm target, so nothing was built: {built}"));
         assert!(
             built.contains("rustup target add wasm32-unknown-unknown") && built.contains("apt-get install"),
             "{built}"
@@ -541,4 +543,25 @@ fn building_nonsense_is_told() {
     hint: it would have one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
     exit code 2
     ");
+}
+
+#[test]
+fn completions_name_every_command_for_every_shell() {
+    let help = with(CONFIG, &["--help"]);
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        // What is indented further goes on with a description.
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 10 && commands.contains(&"compare"), "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = with(CONFIG, &["completions", shell]);
+        assert!(script.ends_with("exit code 0"), "{script}");
+        assert!(commands.iter().all(|command| script.contains(command)), "{shell} lacks one of {commands:?}");
+        assert!(script.contains("dry-run"), "{shell} has no options");
+    }
 }

@@ -221,6 +221,175 @@ fn cut(path: &Path, bytes: u64) {
     file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
 }
 
+/// Steps and accuracies of a run's curves.
+fn accuracies(run: &Path) -> Vec<(u64, f64)> {
+    let all = lines(run, "metrics.jsonl");
+    all.iter().filter_map(|line| Some((line["step"].as_u64()?, line["accuracy"].as_f64()?))).collect()
+}
+
+#[test]
+fn the_first_and_the_last_score_are_on_the_curves() {
+    // The last score is taken with a step, behind the last step, or behind the end of the budget.
+    for (from, to, at) in [
+        ("steps = 6", "steps = 6", vec![0, 2, 4, 6]),
+        ("steps = 6", "steps = 5", vec![0, 2, 4, 5]),
+        ("rollouts = 4000", "rollouts = 192", vec![0, 2, 3]),
+    ] {
+        let scratch = with(&CONFIG.replace(from, to));
+        let said = trained(&scratch, &["run.toml", "--out", "whole", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let whole = scratch.path().join("whole");
+        let all = accuracies(&whole);
+        assert_eq!(all.iter().map(|(step, _)| *step).collect::<Vec<_>>(), at, "{to}");
+        assert_eq!(all.first().unwrap().1, json["accuracy_start"].as_f64().unwrap());
+        assert_eq!(all.last().unwrap().1, json["accuracy"].as_f64().unwrap());
+        let events = fs::read_dir(whole.join("tensorboard")).unwrap().next().unwrap().unwrap().path();
+        let events = fs::read(events).unwrap();
+        assert_eq!(events.windows(8).filter(|name| *name == b"accuracy").count(), at.len(), "{to}");
+
+        // Taken up again from each checkpoint the curves are the same.
+        for left in 1..=checkpoints(&whole).len() {
+            let run = scratch.path().join("out");
+            copied(&whole, &run);
+            checkpoints(&run).into_iter().skip(left).for_each(|late| fs::remove_dir_all(late).unwrap());
+            trained(&scratch, &["--resume", "out"]);
+            assert_eq!(accuracies(&run), all, "{to} from {left}");
+            fs::remove_dir_all(run).unwrap();
+        }
+    }
+}
+
+/// The lines of a file of JSON in a run's folder.
+fn lines(run: &Path, file: &str) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(run.join(file)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_a_policy_measures_and_says_lies_in_the_run_s_folder() {
+    // Pilots may not wait as long as the policy would let them: it says so as it begins.
+    let scratch = with(&CONFIG.replace("rollouts = 8\n", "rollouts = 8\nmax_age = 1\n"));
+    let args = ["run.toml", "--policy", "pilot-commit", "--out", "whole"];
+    trained(&scratch, &args);
+    let whole = scratch.path().join("whole");
+    let said = "the host's max-age lets pilots go before max-off does";
+    let begun = serde_json::json!({ "step": null, "round": null, "level": "warn", "text": said });
+    assert_eq!(lines(&whole, "log.jsonl"), std::slice::from_ref(&begun));
+
+    // A step's number is the mean over its calls that gave one.
+    let mut given: BTreeMap<(u64, String), Vec<f64>> = BTreeMap::new();
+    for line in lines(&whole, "record.jsonl").iter().filter(|line| line["kind"] == "call") {
+        for metric in line["plan"]["metrics"].as_array().into_iter().flatten() {
+            let name = format!("policy/{}", metric[0].as_str().unwrap());
+            given
+                .entry((line["step"].as_u64().unwrap() + 1, name))
+                .or_default()
+                .push(metric[1].as_f64().unwrap());
+        }
+    }
+    assert!(given.len() >= 6, "{given:?}");
+    let mut told = BTreeMap::new();
+    for line in lines(&whole, "metrics.jsonl") {
+        for (name, value) in line.as_object().unwrap() {
+            if name.starts_with("policy/") {
+                told.insert((line["step"].as_u64().unwrap(), name.clone()), value.as_f64().unwrap());
+            }
+        }
+    }
+    let means = given.iter().map(|(at, all)| (at.clone(), all.iter().sum::<f64>() / all.len() as f64));
+    assert_eq!(told, means.collect());
+
+    // Gone on with, both are the same; what was said after the checkpoint is cut off.
+    let run = scratch.path().join("out");
+    copied(&whole, &run);
+    checkpoints(&run).into_iter().skip(1).for_each(|late| fs::remove_dir_all(late).unwrap());
+    let more = format!("{begun}\n{{\"step\":5,\"round\":0,\"level\":\"info\",\"text\":\"later\"}}\n");
+    fs::write(run.join("log.jsonl"), more).unwrap();
+    trained(&scratch, &["--resume", "out"]);
+    assert_eq!(lines(&run, "log.jsonl"), [begun]);
+    let own = |run: &Path| {
+        let mut all = lines(run, "metrics.jsonl");
+        for line in &mut all {
+            line.as_object_mut().unwrap().retain(|name, _| name == "step" || name.starts_with("policy/"));
+        }
+        all
+    };
+    assert_eq!(own(&run), own(&whole));
+}
+
+#[test]
+fn the_page_tells_each_number_of_a_step() {
+    let page = fs::read_to_string(scratch::root().join("docs/training.md")).unwrap();
+    let table = allot::outputs::named::table();
+    assert!(page.contains(&table), "docs/training.md should have this table:\n{table}");
+
+    // And each that is written is in it.
+    let scratch = with(&format!("{CONFIG}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));
+    trained(&scratch, &["run.toml", "--policy", "dapo", "--out", "out"]);
+    let mut written = BTreeSet::new();
+    for line in lines(&scratch.path().join("out"), "metrics.jsonl") {
+        written.extend(line.as_object().unwrap().keys().filter(|name| *name != "step").cloned());
+    }
+    for name in &written {
+        assert!(allot::outputs::named::of(name).is_some(), "`{name}` is in no table");
+    }
+    // And all that is in it is written, but for what wants a server or several sources.
+    let elsewhere =
+        ["sampling/sampling_logp_difference/mean", "rewards/PART/mean", "eval/SET/SOURCE", "budget/clipped"];
+    for pattern in allot::outputs::named::ALL.iter().flat_map(|one| one.names) {
+        let is = |name: &String| allot::outputs::named::fits(pattern, name);
+        assert!(elsewhere.contains(pattern) || written.iter().any(is), "nothing is called `{pattern}`");
+    }
+}
+
+#[test]
+fn rollouts_are_shown_with_what_was_asked() {
+    let scratch = with(&(CONFIG.to_owned() + "[[data]]\nfiles = \"mine.jsonl\"\n"));
+    scratch.write("mine.jsonl", r#"{"question": "1+1=", "answer": "2"}"#);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let run = scratch.path().join("out");
+    let reader = SerializedFileReader::new(fs::File::open(run.join("problems.parquet")).unwrap()).unwrap();
+    let problems: Vec<BTreeMap<String, String>> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| row.unwrap().get_column_iter().map(|(n, f)| (n.clone(), f.to_string())).collect())
+        .collect();
+    assert_eq!(problems.len(), 91 + 30);
+    for row in rows(&run) {
+        let problem = &problems[row["prompt"].parse::<usize>().unwrap()];
+        for (theirs, ours) in
+            [("problem", "problem"), ("source", "source"), ("prompt", "prompt"), ("set", "set")]
+        {
+            assert_eq!(row[theirs], problem[ours], "{theirs}");
+        }
+        // The file's only row is a problem of its own, and generated ones have none.
+        let from_file = problem["source"].contains("mine");
+        let file = problem["file"].trim_matches('"').rsplit('/').next().unwrap();
+        let at = (file, problem["row"].as_str());
+        assert_eq!(at, if from_file { ("mine.jsonl", "1") } else { ("null", "null") }, "{problem:?}");
+        // Whoever answers as is right is right.
+        let gold: Vec<String> =
+            serde_json::from_str(problem["gold"].trim_matches('"').replace("\\\"", "\"").as_str()).unwrap();
+        let text = row["text"].trim_matches('"');
+        assert_eq!(gold.iter().any(|gold| gold == text), row["correct"] == "true", "{row:?} {problem:?}");
+    }
+    let first = rows(&run).into_iter().find(|row| row["fate"] == "\"trained\"").unwrap();
+    let asked = &problems[first["prompt"].parse::<usize>().unwrap()];
+    let said = told_of_rollouts(&scratch, &["out", "--prompt", &first["prompt"], "--show", "3"]);
+    let (gold, question) = (asked["gold"].trim_matches('"'), asked["question"].trim_matches('"'));
+    assert!(said.contains(&format!("gold {gold}\n    {question}\n  step ")), "{said}");
+    let shown = said.matches(", rollout ").count();
+    assert!(shown == 3 && said.contains("\n3 of ") && said.ends_with("exit code 0"), "{said}");
+    let held = told_of_rollouts(&scratch, &["out", "--set", "held-out", "--step", "6", "--show", "1000"]);
+    assert!(held.contains("\n60 rollouts\n"), "{held}");
+    let none = told_of_rollouts(&scratch, &["out", "--step", "99"]);
+    assert!(none.contains("0 rollouts") && none.ends_with("exit code 1"), "{none}");
+}
+
+fn told_of_rollouts(scratch: &Scratch, args: &[&str]) -> String {
+    scratch.allot(&[&["rollouts"], args].concat())
+}
+
 #[test]
 fn a_run_that_is_over_shows_its_table_again() {
     let scratch = with(&CONFIG.replace("steps = 6", "steps = 2"));
@@ -407,6 +576,78 @@ fn a_damaged_checkpoint_is_told_and_an_earlier_one_is_taken() {
     }
 }
 
+/// What lies below a folder.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for path in fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+        if path.is_dir() {
+            all.extend(contents(&path));
+        } else {
+            all.extend([(path.clone(), fs::read(&path).unwrap())]);
+        }
+    }
+    all
+}
+
+#[test]
+fn what_a_checkpoint_counts_on_is_looked_at_before_a_run_goes_on() {
+    let scratch = with(&CONFIG.replace("rollouts = 8\n", "rollouts = 8\nmax_age = 1\n"));
+    let args = ["run.toml", "--policy", "pilot-commit", "--shadow", "uniform", "--out", "whole"];
+    trained(&scratch, &args);
+    let whole = scratch.path().join("whole");
+    fs::remove_dir_all(newest(&whole)).unwrap();
+    let events = fs::read_dir(whole.join("tensorboard")).unwrap().next().unwrap().unwrap().file_name();
+    let events = format!("tensorboard/{}", events.to_str().unwrap());
+    let run = scratch.path().join("out");
+    let resume = ["--resume", "out", "--shadow", "uniform"];
+    for file in [
+        "record.jsonl",
+        "times.jsonl",
+        "metrics.jsonl",
+        "log.jsonl",
+        events.as_str(),
+        "shadows/uniform.jsonl",
+        "rollouts/part-00001.parquet",
+        "rollouts/part-00002.parquet",
+    ] {
+        let changes: [fn(&mut Vec<u8>); 3] = [
+            // Another digit, and as many bytes as there were.
+            |bytes| {
+                let digit = bytes[..bytes.len() / 4].iter().rposition(u8::is_ascii_digit);
+                let digit = digit.unwrap_or(bytes.len() / 8);
+                bytes[digit] ^= 1;
+            },
+            |bytes| bytes.truncate(bytes.len() / 4),
+            Vec::clear,
+        ];
+        for change in changes {
+            copied(&whole, &run);
+            let mut bytes = fs::read(run.join(file)).unwrap();
+            change(&mut bytes);
+            fs::write(run.join(file), bytes).unwrap();
+            let before = contents(&run);
+            let said = told(&scratch, &resume);
+            assert!(said.ends_with("exit code 2"), "{file}: {said}");
+            // An empty record has not even a head.
+            let named = format!("error: `out/{file}` ");
+            assert!(said.contains(&named), "{file}: {said}");
+            assert!(said.contains("hint: ") || file == "record.jsonl", "{file}: {said}");
+            assert!(before == contents(&run), "{file}: nothing was cut");
+            fs::remove_dir_all(&run).unwrap();
+        }
+    }
+    // What was written after the checkpoint is cut off, whatever it is.
+    copied(&whole, &run);
+    for file in ["record.jsonl", "times.jsonl", "metrics.jsonl", events.as_str()] {
+        let mut bytes = fs::read(run.join(file)).unwrap();
+        bytes.extend([0xff; 10]);
+        fs::write(run.join(file), bytes).unwrap();
+    }
+    assert!(told(&scratch, &resume).contains("goes on after step 4 of 6"));
+    let told_of = |run: &Path| fs::read_to_string(run.join("record.jsonl")).unwrap();
+    assert_eq!(told_of(&run), told_of(&whole));
+}
+
 #[test]
 fn without_a_whole_checkpoint_nothing_is_thrown_away() {
     let scratch = with(CONFIG);
@@ -521,8 +762,8 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"
     error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: File too large (os error 27)
 
-    hint: all that was finished is in out/record.jsonl
-    hint: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    note: all that was finished is in out/record.jsonl
+    note: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
     ");
     assert_eq!(checkpoints(&run), left);
 
@@ -532,8 +773,8 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     insta::assert_snapshot!(error(&told(&scratch, &["--resume", "out"])), @"
     error: could not write `out/rollouts/part-00002.parquet`: the disk is full
 
-    hint: all that was finished is in out/record.jsonl
-    hint: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    note: all that was finished is in out/record.jsonl
+    note: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
     exit code 2
     ");
     assert_eq!(checkpoints(&run), left);
@@ -555,8 +796,8 @@ fn an_update_that_is_not_finite_is_refused_and_its_batch_is_told() {
     error: the update of step 1 was refused: the gradient is not finite; its batch was 8 of prompt 65, 8 of prompt 79, 8 of prompt 67, 8 of prompt 6, 8 of prompt 70, 8 of prompt 54, 8 of prompt 80, 8 of prompt 74
 
     hint: lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint
-    hint: all that was finished is in out/record.jsonl
-    hint: the last good checkpoint is out/checkpoints/step-000001
+    note: all that was finished is in out/record.jsonl
+    note: the last good checkpoint is out/checkpoints/step-000001
     exit code 2
     ");
     let run = scratch.path().join("out");
@@ -573,8 +814,51 @@ fn an_update_that_is_not_finite_is_refused_and_its_batch_is_told() {
 fn a_model_whose_weights_are_not_finite_is_never_saved() {
     let scratch = with(&CONFIG.replace("learning_rate = 2e-4", "learning_rate = 1e39"));
     let said = told(&scratch, &["run.toml", "--out", "out"]);
-    assert!(said.contains("not finite: an earlier update has broken the model"), "{said}");
+    insta::assert_snapshot!(error(&said), @"
+    error: probabilities in step 1 are not finite: an earlier update has broken the model
+
+    hint: lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint
+    note: all that was finished is in out/record.jsonl
+    exit code 2
+    ");
     assert!(!scratch.path().join("out/checkpoints").exists());
+}
+
+#[test]
+fn a_model_that_is_not_finite_as_it_lies_there_is_told_so() {
+    let scratch = with(&CONFIG.replace("\"tiny-sums\"", "\"./mine\""));
+    model(&scratch);
+    let path = scratch.path().join("mine/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    // The last number, in bfloat16: not a number.
+    bytes[end - 2..].copy_from_slice(&0x7fc0_u16.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    insta::assert_snapshot!(error(&told(&scratch, &["run.toml", "--out", "out"])), @"
+    error: the weights of `[scratch]/mine` are not finite: 1 of 152128 are NaN or infinite in its files
+
+    hint: take another copy of the model, or a checkpoint from before it broke
+    exit code 2
+    ");
+    assert!(!scratch.path().join("out").exists());
+}
+
+#[test]
+fn a_folder_that_is_moved_in_mid_run_is_missed_at_the_next_step() {
+    let scratch = with(
+        &CONFIG.replace("steps = 6", "steps = 100_000").replace("rollouts = 4000", "rollouts = 4_000_000"),
+    );
+    let run = scratch.path().join("out");
+    let mut child = started(&scratch);
+    until(&mut child, || bytes(&run) > 20_000);
+    fs::rename(&run, scratch.path().join("elsewhere")).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"
+    error: `out/record.jsonl` is gone: it was removed or moved while the run went on
+
+    hint: put the run's folder back where it was, if it was moved; else begin the run anew
+    ");
 }
 
 // ---- ways to train
@@ -654,14 +938,41 @@ fn a_budget_of_operations_ends_a_run() {
     assert_eq!(compute.optimizer_steps, steps.len() as u64);
     assert!(compute.flops.prefill < compute.flops.training && compute.flops.decode < compute.flops.training);
 
-    // Passed by the update of the third step: after it nothing is sampled.
+    // Two steps and a half: as far as it is not near the run is the same one, and it is never passed.
     let most = f64::midpoint(spent[1], spent[2]);
-    let limited = with(&CONFIG.replace("rollouts = 4000", &format!("flops = {most:e}")));
+    let endless = CONFIG.replace("steps = 6", "steps = 1000");
+    let limited = with(&endless.replace("rollouts = 4000", &format!("flops = {most:e}")));
     trained(&limited, &["run.toml", "--out", "out"]);
     let (fewer, end) = record(&limited.path().join("out"));
     assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
-    assert_eq!(fewer.len(), 3);
-    assert_eq!(fewer.last().map(|s| s.compute), steps.get(2).map(|s| s.compute));
+    assert!(fewer.len() >= 3);
+    let total = end.compute.flops.total();
+    // The longest answer to the longest prompt, learned from whole, takes less than a quarter of a step of 64 rollouts
+    // that are short, and that have nothing to learn from, most of them.
+    assert!(total <= most && total > most - spent[0] / 4.0, "{total} of {most}");
+}
+
+#[test]
+fn one_request_does_not_pass_a_budget_of_operations() {
+    let config = CONFIG.replace("rollouts = 4000", "flops = 1e9\nstep_rollouts = 1_000_000");
+    let config = config.replace("groups = 8", "groups = 4").replace("\nrollouts = 8", "\nrollouts = 20_000");
+    let config = config.replace("steps = 6", "steps = 1000");
+    let scratch = with(&config);
+    trained(&scratch, &["run.toml", "--out", "out"]);
+    let run = scratch.path().join("out");
+    let (_, end) = record(&run);
+    assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
+    assert!(end.compute.flops.total() <= 1e9 && end.compute.flops.training > 0.0, "{:?}", end.compute);
+    let calls = Reader::open(&run).unwrap().0.filter_map(|line| match line.unwrap() {
+        Line::Call(call) => Some(call),
+        _ => None,
+    });
+    let first = calls.into_iter().next().unwrap();
+    assert_eq!(first.asked, 80_000);
+    assert!(first.granted > 0 && first.granted < 1000, "{}", first.granted);
+    // What was granted is in the record, so that every decision is replayed from it alone.
+    let said = scratch.allot(&["replay", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
 }
 
 #[test]

@@ -11,12 +11,16 @@ mod scratch;
 use std::path::PathBuf;
 
 use allot::config::simulate::SimulateConfig;
-use allot::run::{Every, Rest};
+use allot::reward::{Reward, UNSCORABLE, Verdict};
+use allot::run::{Course, Every, Go, Rest, Scores};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
-use allot::step::Decide;
+use allot::step::{Decide, Stop, Watch, World};
+use allot::trouble::Trouble;
 use allot::{build, made, run};
-use allot_allocation::{Plan, Run, View};
+use allot_allocation::{Plan, Run, View, seed};
+use allot_engine::{Coin, Sample};
+use allot_record::StepEnd;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
 fn folder() -> PathBuf {
@@ -113,6 +117,83 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
             let Rest::Over(end) = runtime.block_on(end).unwrap() else { panic!("it was paused") };
             assert!(end.normal && simulation.world.policy.calls > 40, "{}: {end:?}", native.name);
         }
+    }
+}
+
+impl Decide for &native::Native {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+        Ok(((self.decide)(run, state, view).unwrap(), Vec::new()))
+    }
+}
+
+/// A judge that fails on one answer in twenty, or on none.
+struct Failing(bool);
+
+impl Reward<bool> for Failing {
+    async fn score(&mut self, samples: &[Sample<bool>]) -> Result<Vec<Verdict>, Trouble> {
+        let fails =
+            |s: &Sample<bool>| self.0 && seed::rollout(7, s.prompt, s.version, s.position).is_multiple_of(20);
+        let verdict = |s| {
+            if fails(s) { UNSCORABLE } else { Verdict::plain(f32::from(s.answer), s.answer) }
+        };
+        Ok(samples.iter().map(verdict).collect())
+    }
+}
+
+/// Adds up what was trained on.
+struct Trained(u64);
+
+impl Watch<bool> for Trained {}
+
+impl<R, P> Course<Coin, R, P> for Trained {
+    async fn score(&mut self, world: &mut World<Coin, R, P>) -> Result<Scores, Stop> {
+        ().score(world).await
+    }
+
+    fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> Result<Go, Stop> {
+        self.0 += step.trained;
+        Ok(Go::On)
+    }
+}
+
+#[test]
+fn answers_that_nobody_could_judge_cost_themselves_and_no_prompt() {
+    let config = std::fs::read_to_string(scratch::root().join("configs/simulate.toml")).unwrap();
+    let mut config = SimulateConfig::parse(&config, "configs/simulate.toml").unwrap();
+    config.budget.rollouts = Some(20_000);
+    for native in native::all() {
+        let trained = |fails: bool| {
+            let run = config.run.run(config.world.prompts, native::defaults(native.name));
+            let state = (native.begin)(&run).unwrap();
+            let Simulation { run, world, .. } = Simulation::with(&config, run, &native, state).unwrap();
+            let mut world = World {
+                reward: Failing(fails),
+                engine: world.engine,
+                policy: world.policy,
+                state: world.state,
+                pool: world.pool,
+                shelf: world.shelf,
+                samples: world.samples,
+                books: world.books,
+                meter: world.meter,
+                record: world.record,
+                log: world.log,
+                scale: world.scale,
+                bounds: world.bounds,
+                seed: world.seed,
+                steps: world.steps,
+            };
+            let mut trained = Trained(0);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(run::run(&run, &mut world, Every::Steps(1000), &mut trained)).unwrap();
+            trained.0
+        };
+        let (all, some) = (trained(false), trained(true));
+        assert!(some * 10 > all * 8, "{}: trained on {some} rollouts in place of {all}", native.name);
     }
 }
 

@@ -84,6 +84,17 @@ fn two_runs_in_a_folder() {
 }
 
 #[test]
+fn one_policy_on_two_tasks_is_two_arms() {
+    let scratch = with(&[("uniform", "1"), ("uniform", "2")]);
+    scratch.write("other.toml", CONFIG.replace("held_out = 50", "held_out = 50\ndifficulty = 2.0"));
+    scratch.allot(&["simulate", "other.toml", "--seed", "1", "--out", "runs/other/seed-1"]);
+    let scene = Look::at(&[scratch.path().join("runs")]).unwrap().scene();
+    let arms: Vec<(&str, usize)> = scene.runs.iter().map(|r| (r.name.as_str(), r.arm.unwrap())).collect();
+    assert_eq!(arms, [("other/seed-1", 0), ("uniform/seed-1", 1), ("uniform/seed-2", 1)]);
+    assert_eq!(scene.arms, ["uniform (world.difficulty 2.0)", "uniform (world.difficulty 1.0)"]);
+}
+
+#[test]
 fn a_locale_without_unicode_is_given_ascii() {
     let scratch = with(&[("uniform", "1"), ("pilot-commit", "1")]);
     let done = scratch.command(&["watch", "runs"]).env("LC_ALL", "C").output().unwrap();

@@ -67,7 +67,7 @@ impl Reward<()> for EveryThird {
             .iter()
             .map(|s| {
                 let correct = (s.prompt.0 + s.position).is_multiple_of(3);
-                Verdict { reward: Some(f32::from(correct)), correct }
+                Verdict::plain(f32::from(correct), correct)
             })
             .collect();
         Ok(verdicts)

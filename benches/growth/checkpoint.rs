@@ -6,6 +6,7 @@ use std::path::Path;
 use allot::checkpoint::{self, Checkpoints, FORMAT, Manifest, State};
 use allot::meter::Measured;
 use allot::summary::Totals;
+use allot_record::Mark;
 use allot_sandbox::{Caps, Sandbox};
 use serde::{Deserialize, Serialize};
 
@@ -54,11 +55,13 @@ pub fn cost(case: &Case) -> Kept {
         evaluation: State::of_books(&world.books).unwrap(),
         totals: Totals::new(0.0),
         scored: None,
-        record: 0,
-        times: 0,
-        metrics: 0,
-        events: 0,
-        parts: 0,
+        record: Mark::default(),
+        times: Mark::default(),
+        metrics: Mark::default(),
+        events: Mark::default(),
+        log: Mark::default(),
+        shadows: std::collections::BTreeMap::new(),
+        parts: Vec::new(),
         pending: Vec::new(),
     };
     let place = checkpoints.write(&state, manifest, |_: &Path| Ok(())).unwrap();

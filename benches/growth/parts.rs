@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use allot::step::{Decide, Learned, Watch, World};
-use allot::trouble::Result;
+use allot::reward::protocol;
+use allot::step::{Decide, Learned, Stop, Watch, World};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{
@@ -182,12 +182,7 @@ impl Decide for Watching<'_> {
         &self.policy.description().name
     }
 
-    fn decide(
-        &mut self,
-        run: &Run,
-        state: &[u8],
-        view: &View,
-    ) -> std::result::Result<(Plan, Vec<LogLine>), Fault> {
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let mut twin = self.twin.borrow_mut();
         assert_eq!(twin.view(view.round), *view, "the twin sees another view");
         let began = clock::thread();
@@ -208,7 +203,14 @@ impl Decide for Watching<'_> {
 pub struct Shown(pub Rc<RefCell<Twin>>);
 
 impl Watch<()> for Shown {
-    fn sampled(&mut self, view: &View, _: RolloutId, _: &[Sample<()>], outcomes: &[Outcome]) -> Result<()> {
+    fn sampled(
+        &mut self,
+        view: &View,
+        _: RolloutId,
+        _: &[Sample<()>],
+        outcomes: &[Outcome],
+        _: &[Vec<protocol::Part>],
+    ) -> Result<(), Stop> {
         let mut twin = self.0.borrow_mut();
         let paid = outcomes.iter().map(|o| (o.prompt, o.position, o.tokens));
         twin.timed(Part::Books, |twin| twin.books.charge(paid)).unwrap();
@@ -220,7 +222,7 @@ impl Watch<()> for Shown {
         Ok(())
     }
 
-    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<(), Stop> {
         let mut twin = self.0.borrow_mut();
         let batch = std::mem::take(&mut twin.batch);
         let (updated, max_age, step) = (!learned.is_empty(), twin.max_age, twin.steps);

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use allot_allocation::shown;
+use allot_tasks::template;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind};
@@ -64,9 +66,11 @@ impl ChatTemplate {
         environment.set_syntax(syntax.map_err(told)?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |why: String| -> std::result::Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, why))
+            Err(Error::new(ErrorKind::InvalidOperation, shown::line(&why, shown::LINE)))
         });
-        environment.add_template_owned("chat", template).map_err(told)?;
+        template::bound(&mut environment);
+        let text = template.clone();
+        template::parsed(&text, || environment.add_template_owned("chat", template)).map_err(told)?;
         Ok(Self { environment, special, source: source.to_owned() })
     }
 
@@ -76,7 +80,8 @@ impl ChatTemplate {
         let mut context = self.special.clone();
         context.extend(more.clone());
         context.insert("messages".to_owned(), Value::from(messages.to_vec()));
-        let rendered = self.environment.get_template("chat").and_then(|t| t.render(Serde(&context)));
+        let rendered = self.environment.get_template("chat");
+        let rendered = rendered.and_then(|t| template::rendered(&t, Serde(&context)));
         rendered.map_err(|e| {
             Trouble::new(format!("the chat template in `{}` refuses these messages: {e}", self.source))
         })

@@ -15,10 +15,10 @@ use crate::outputs::rollouts::Row;
 use crate::run::Scores;
 use crate::summary::Totals;
 use crate::trouble::{Result, Trouble};
-use allot_record::hex;
+use allot_record::{Mark, hex};
 
 /// The version of this layout.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What a checkpoint is called while it is written, before its name.
 const WRITING: &str = ".writing-";
@@ -52,16 +52,20 @@ pub struct State {
     pub totals: Totals,
     /// The last score, and the steps finished by then: a score is taken once.
     pub scored: Option<(u32, Scores)>,
-    /// Bytes of the record by then.
-    pub record: u64,
-    /// Bytes of the times.
-    pub times: u64,
-    /// Bytes of the metrics.
-    pub metrics: u64,
-    /// Bytes of the TensorBoard events.
-    pub events: u64,
-    /// Parts of the table of rollouts.
-    pub parts: u32,
+    /// How far the record had come by then.
+    pub record: Mark,
+    /// How far the times had.
+    pub times: Mark,
+    /// How far the metrics had.
+    pub metrics: Mark,
+    /// How far the TensorBoard events had.
+    pub events: Mark,
+    /// How far the policy's words had.
+    pub log: Mark,
+    /// How far the files of the policies that look on had, by name.
+    pub shadows: BTreeMap<String, Mark>,
+    /// Parts of the table of rollouts, each finished.
+    pub parts: Vec<Mark>,
     /// Rollouts whose fate the table waits for.
     pub pending: Vec<Row>,
 }
@@ -148,7 +152,9 @@ impl Checkpoints {
                 std::fs::rename(&place, &old).map_err(|e| told(&old, &e))?;
             }
             std::fs::rename(&aside, &place).map_err(|e| told(&place, &e))?;
-            lasting(&self.folder)
+            lasting(&self.folder)?;
+            // And all that the run has beside it, which was made since it began.
+            self.folder.parent().map_or(Ok(()), lasting)
         };
         write().inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&aside);

@@ -4,12 +4,14 @@ mod bench;
 mod build;
 mod check;
 mod compare;
+mod completions;
 mod new;
 mod pack;
 mod policies;
 mod pretrain;
 mod replay;
 mod report;
+mod rollouts;
 mod simulate;
 mod train;
 mod watch;
@@ -39,6 +41,8 @@ enum Command {
     Compare(compare::Compare),
     /// What runs came to: a page, figures and tables, from their records alone
     Report(report::ReportRuns),
+    /// Look at rollouts of a training run: question, answer, reward, and what became of each
+    Rollouts(rollouts::Rollouts),
     /// Look at runs while they go on: curves, waste, rates, time left
     Watch(watch::Watch),
     /// Run a policy in the coin-flip world, in seconds
@@ -55,6 +59,8 @@ enum Command {
     Build(build::Build),
     /// What a policy's component is, and how a config demands that very one
     Pack(pack::Pack),
+    /// Print a script that makes a shell complete this program's commands and options
+    Completions(completions::Completions),
 }
 
 /// What a command comes to: whether what it looked at is as it should be.
@@ -82,6 +88,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::Train(command) => train::run(&command, screen),
         Command::Compare(command) => compare::run(&command, screen),
         Command::Report(command) => report::run(&command, screen),
+        Command::Rollouts(command) => rollouts::run(&command, screen),
         Command::Watch(command) => watch::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
         Command::Pretrain(command) => pretrain::run(&command, screen),
@@ -90,5 +97,6 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
         Command::New(command) => new::run(&command, screen),
         Command::Build(command) => build::run(&command, screen),
         Command::Pack(command) => pack::run(&command, screen),
+        Command::Completions(command) => Ok(completions::run(&command, screen)),
     }
 }

@@ -1,14 +1,15 @@
 //! A comparison's folder: a config for each policy and seed, and a folder for each of their runs. The same
-//! folder again is the same comparison, which goes on.
+//! folder again is the same comparison, which goes on, or grows by more seeds and more policies.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use allot_allocation::Run;
 use allot_engine::tensors::DeviceName;
 use allot_report::Axis;
 use toml::Table;
 
-use crate::config::compare::CompareConfig;
+use crate::config::compare::{CompareConfig, Seeds};
 use crate::config::simulate::SimulateConfig;
 use crate::config::train::TrainConfig;
 use crate::config::{self, BudgetConfig, PolicyConfig};
@@ -74,22 +75,21 @@ pub struct Comparison {
 const CONFIG: &str = "compare.toml";
 
 impl Comparison {
-    /// Checks a config, every policy and every setting in it. `threads` is what each run takes where the config
-    /// does not say it; none where the config has to.
-    pub fn new(path: &Path, folder: &Path, threads: Option<usize>) -> Result<Self> {
-        let text = config::read(path)?;
-        let name = path.display().to_string();
-        let whole: Table = config::parse(&text, &name)?;
+    /// Checks a config, every policy and every setting in it. `overrides` were typed on top of it; `threads` is what
+    /// each run takes where the config does not say it; none where the config has to.
+    pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
+        let tree = config::open(path, overrides)?;
+        let (name, whole) = (tree.name().to_owned(), tree.table()?);
         let kind = if whole.contains_key("world") { Kind::Simulate } else { Kind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
         let (section, first, steps, budget, gpu) = match kind {
             Kind::Train => {
-                let config = TrainConfig::parse(&text, &name)?;
+                let config = TrainConfig::of(&tree)?;
                 let gpu = config.model.device != DeviceName::Cpu;
                 (config.compare, config.run.seed, config.run.steps, config.budget, gpu)
             }
             Kind::Simulate => {
-                let config = SimulateConfig::parse(&text, &name)?;
+                let config = SimulateConfig::of(&tree)?;
                 (config.compare, config.run.seed, config.run.steps, config.budget, false)
             }
         };
@@ -135,25 +135,26 @@ impl Comparison {
             }
         }
         let arms = arms.into_iter().map(|arm| arm.shown).collect();
-        let folder = folder.to_owned();
+        let (folder, text) = (folder.to_owned(), tree.text()?.into_owned());
         Ok(Self { folder, kind, section, arms, seeds, runs, steps, budget, threads, gpu, texts, text })
     }
 
-    /// The comparison of a folder that has one.
-    pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self> {
+    /// The comparison of a folder that has one, with what was typed on top of its config if it is to grow.
+    pub fn open(folder: &Path, overrides: &[String], threads: Option<usize>) -> Result<Self> {
         let path = folder.join(CONFIG);
         if !path.exists() {
             let trouble = Trouble::new(format!("there is no comparison in `{}`", folder.display()));
             return Err(trouble.hint("--resume takes the folder of a comparison"));
         }
-        let comparison = Self::new(&path, folder, threads)?;
-        if let Some(missing) = comparison.runs.iter().find(|run| !run.config.exists()) {
+        let comparison = Self::new(&path, overrides, folder, threads)?;
+        let missing = comparison.runs.iter().find(|run| !run.config.exists());
+        if let Some(missing) = missing.filter(|_| overrides.is_empty()) {
             let what = format!(
                 "`{}` asks for a run that has no config, `{}`",
                 path.display(),
                 missing.config.display()
             );
-            let hint = "put back what was changed; for more seeds begin another comparison, and report both together";
+            let hint = "put back what was changed; for more seeds say --seeds, and for more policies give the longer config and this folder with --out";
             return Err(Trouble::new(what).hint(hint));
         }
         Ok(comparison)
@@ -164,8 +165,10 @@ impl Comparison {
         folder.join(CONFIG).exists()
     }
 
-    /// Checks all that a run checks before its model is loaded, for the first seed of each arm.
-    pub fn check(&self, screen: &mut Screen<'_>) -> Result<()> {
+    /// Checks all that a run checks before its model is loaded, for the first seed of each arm. Gives the arms'
+    /// runs as their policies would see them.
+    pub fn check(&self, screen: &mut Screen<'_>) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
@@ -176,31 +179,95 @@ impl Comparison {
                 Kind::Train => {
                     let config = TrainConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
-                    Prepared::new(config, &policy).map(|_| ())
+                    Prepared::new(config, &policy).map(|prepared| prepared.run)
                 }
                 Kind::Simulate => {
                     let config = SimulateConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
-                    Simulation::new(&config, &policy, |_| {}).map(|_| ())
+                    Simulation::new(&config, &policy, |_| {}).map(|(simulation, _)| simulation.run)
                 }
             };
-            checked.map_err(|t| named(t, &name))?;
+            runs.push(checked.map_err(|t| named(t, &name))?);
         }
-        Ok(())
+        Ok(runs)
     }
 
-    /// Writes the configs of its runs, or finds that they are there, and the same.
+    /// What its runs can't show, by arithmetic alone, of arms as [`check`](Self::check) gives them.
+    pub fn idle(&self, runs: &[Run]) -> Vec<String> {
+        let mut told = Vec::new();
+        let most = |run: &Run| {
+            let uniform = u64::from(self.steps) * u64::from(run.groups) * u64::from(run.rollouts);
+            self.budget.rollouts.map_or(uniform, |budget| budget.min(uniform))
+        };
+        let passes = |run: &Run| most(run) as f64 / (f64::from(run.rollouts) * f64::from(run.prompts));
+        if let Some(run) = runs.first().filter(|_| runs.iter().all(|run| passes(run) < 1.0)) {
+            told.push(format!(
+                "no prompt is offered twice, unless a policy asks for fewer than {:.1} rollouts a prompt: what a policy \
+                 makes of past visits, and of evicting prompts for good, would not be tested",
+                most(run) as f64 / f64::from(run.prompts)
+            ));
+        }
+        for (i, one) in runs.iter().enumerate() {
+            for (j, other) in runs.iter().enumerate().skip(i + 1) {
+                if one == other && bare(&self.texts[i]) == bare(&self.texts[j]) {
+                    let (one, other) = (&self.arms[i], &self.arms[j]);
+                    told.push(format!("`{one}` and `{other}` are the same, with the same settings in force"));
+                }
+            }
+        }
+        told
+    }
+
+    /// How many runs it has beyond those of the comparison in its folder; none if there is no comparison there.
+    /// Fails if that is another one: a comparison grows by seeds and by policies, and changes in nothing else.
+    pub fn more(&self) -> Result<Option<usize>> {
+        let path = self.folder.join(CONFIG);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let there = config::read(&path)?;
+        if toml::from_str::<Table>(&there).ok() == toml::from_str(&self.text).ok() {
+            return Ok(Some(0));
+        }
+        let before = Before::of(&there, &path, &self.folder)?;
+        let other = |why: String| {
+            let what = format!("there is another comparison in `{}` already: {why}", self.folder.display());
+            Trouble::new(what).hint("give another folder with --out, or go on with it: --resume")
+        };
+        let asks =
+            |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
+        if asks(&before.section) != asks(&self.section) {
+            return Err(other(
+                "its targets, axis or margin are others, and they are set beforehand".to_owned(),
+            ));
+        }
+        for config in &before.configs {
+            let shown = config.display();
+            let Some(place) = self.runs.iter().position(|run| run.config == *config) else {
+                return Err(other(format!("it has the run of `{shown}`, which this one leaves out")));
+            };
+            let then = anew(self.kind, &config::read(config)?, &shown.to_string())?;
+            let now = &self.texts[place];
+            if let Some((then, now)) = then.lines().zip(now.lines()).find(|(then, now)| then != now) {
+                return Err(other(format!("`{shown}` says `{then}`, and this one `{now}`")));
+            }
+        }
+        Ok(Some(self.runs.len() - before.configs.len()))
+    }
+
+    /// Writes the configs of its runs, but for those that are there.
     pub fn keep(&self) -> Result<()> {
         let path = self.folder.join(CONFIG);
-        if path.exists() {
-            return if config::read(&path)? == self.text {
-                Ok(())
-            } else {
-                let what = format!("there is another comparison in `{}` already", self.folder.display());
-                Err(Trouble::new(what).hint("give another folder with --out, or go on with it: --resume"))
-            };
+        let before = if path.exists() {
+            Before::of(&config::read(&path)?, &path, &self.folder)?.configs
+        } else {
+            Vec::new()
+        };
+        if before.len() == self.runs.len() {
+            return Ok(());
         }
-        for (run, text) in self.runs.iter().zip(&self.texts) {
+        for (run, text) in self.runs.iter().zip(&self.texts).filter(|(run, _)| !before.contains(&run.config))
+        {
             // A run's folder is there before the run is: that is what others can be kept from.
             for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
                 std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
@@ -211,6 +278,37 @@ impl Comparison {
         let written = std::fs::write(&aside, &self.text).and_then(|()| File::open(&aside)?.sync_all());
         written.map_err(|e| Trouble::file("write", &aside, &e))?;
         std::fs::rename(&aside, &path).map_err(|e| Trouble::file("write", &path, &e))
+    }
+}
+
+/// What a folder's comparison was made of.
+struct Before {
+    section: CompareConfig,
+    /// The configs of its runs.
+    configs: Vec<PathBuf>,
+}
+
+impl Before {
+    /// From the text of its config, which is at this path.
+    fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let whole: Table = config::parse(text, &name)?;
+        let damaged = || Trouble::new(format!("`{name}` is no comparison's config any more"));
+        let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
+        let section: CompareConfig = section.ok_or_else(damaged)?;
+        let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
+        let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
+        let arms = section.arms(&whole, &name)?;
+        let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, &arm.name, seed));
+        Ok(Self { configs: seeds.into_iter().flat_map(of).collect(), section })
+    }
+}
+
+/// A run's config as this version of the program would write it: keys that came since are in it.
+fn anew(kind: Kind, text: &str, name: &str) -> Result<String> {
+    match kind {
+        Kind::Train => folder::text(&TrainConfig::parse(text, name)?),
+        Kind::Simulate => folder::text(&SimulateConfig::parse(text, name)?),
     }
 }
 
@@ -258,6 +356,14 @@ fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<Stri
             folder::text(&config)
         }
     }
+}
+
+/// A run's config without its name and without the settings that were written out.
+fn bare(text: &str) -> Option<Table> {
+    let mut config: Table = toml::from_str(text).ok()?;
+    config.get_mut("run")?.as_table_mut()?.remove("name");
+    config.get_mut("policy")?.as_table_mut()?.remove("settings");
+    Some(config)
 }
 
 fn named(trouble: Trouble, name: &str) -> Trouble {

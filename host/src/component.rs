@@ -1,7 +1,9 @@
 //! From a core Wasm module, of any compiler, to a component.
 
+use allot_allocation::shown;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
+use crate::panics::caught;
 use crate::preview1;
 use crate::trouble::{Result, Trouble};
 
@@ -19,8 +21,9 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
     }
-    encode(module.into_owned()).map_err(|e| {
-        let why = one_line(&format!("{e:#}"));
+    // The tools that make a component are careful with modules of compilers, and not with others.
+    let made = caught(|| encode(module.into_owned()).map_err(|e| one_line(&format!("{e:#}"))));
+    made.and_then(|made| made).map_err(|why| {
         let trouble = Trouble::new(format!("`{name}` does not become a component: {why}"));
         trouble.hint(
             "a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does",
@@ -74,5 +77,6 @@ fn imports(module: &[u8]) -> Vec<String> {
 }
 
 fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
+    let line = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
+    shown::line(&line, shown::LINE)
 }

@@ -2,11 +2,16 @@
 //! simulated run and a training run have of their own is in [`simulate`] and [`train`].
 
 pub mod compare;
+mod hints;
 pub mod reward;
 pub mod simulate;
 pub mod train;
+mod tree;
+mod typed;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::meter::Measured;
 use crate::registry;
 use crate::run::Every;
-use crate::trouble::{Result, Trouble, did_you_mean, nearest};
+use crate::trouble::{Result, Trouble, did_you_mean};
+pub use tree::Tree;
 
 /// The run's constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,14 +60,13 @@ pub struct BudgetConfig {
     pub rollouts: Option<u64>,
     /// Generated tokens in the run. Never passed.
     pub tokens: Option<u64>,
-    /// Floating-point operations in the run: of reading prompts, of generating, of learning. The last
-    /// sampling or update may pass it.
+    /// Floating-point operations in the run: of reading prompts, of generating, of learning. Never passed.
     pub flops: Option<f64>,
-    /// Seconds of the run's steps. The last sampling or update may pass it.
+    /// Seconds of the run's steps, kept by the rate so far: the last sampling or update may pass it.
     pub seconds: Option<f64>,
-    /// Rollouts in a step: a bound on what a policy can ask this machine to hold at once.
-    #[serde(default = "million")]
-    pub step_rollouts: u32,
+    /// Rollouts in a step: a bound on what one request can take of the run, and of this machine. By default
+    /// [`Limits::rollouts_of_step`].
+    pub step_rollouts: Option<u32>,
     /// Rounds of sampling in a step.
     #[serde(default = "ten")]
     pub rounds: u32,
@@ -100,10 +105,6 @@ fn five() -> u32 {
     5
 }
 
-fn million() -> u32 {
-    1_000_000
-}
-
 fn ten() -> u32 {
     10
 }
@@ -133,9 +134,20 @@ pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Opti
     }
 }
 
+/// The largest config, in bytes: far more than anybody writes. Whatever has no end is no config.
+const LARGEST: u64 = 1 << 20;
+
 /// Reads a config file's text.
 pub fn read(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
+    let bytes = File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let bytes = bytes.map_err(|e| Trouble::file("read", path, &e))?;
+    if bytes.len() as u64 > LARGEST {
+        let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
+        return Err(Trouble::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
         let line = 1 + before.matches('\n').count();
@@ -143,33 +155,59 @@ pub fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// A config of a text; `name` is what it is called in an error.
-pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
-    toml::from_str(text).map_err(|e| told(&e, text, name))
+/// Reads a config file, with what was typed on top of it, each as KEY=VALUE.
+pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
+    Tree::parse(&read(path)?, &path.display().to_string(), overrides)
 }
 
-/// Checks what every run has. `more` are further numbers that must not be 0.
+/// A config of a text; `name` is what it is called in an error.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
+    Tree::parse(text, name, &[])?.config()
+}
+
+/// Groups, and rollouts of one, at most: what one view can show.
+const MOST_GROUPS: u64 = 1 << 20;
+
+/// A key, its value, and the most that it may be. Each is at least 1.
+type Bounded<'a> = (&'a str, u64, u64);
+
+/// Refuses a number that is out of bounds.
+pub(crate) fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
+    for (key, value, most) in numbers {
+        if *value == 0 {
+            return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+        }
+        if value > most {
+            return Err(Trouble::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what every run has. `more` are further numbers with bounds.
 fn check(
     name: &str,
     run: &RunConfig,
     budget: &BudgetConfig,
     policy: &PolicyConfig,
     advantage: Scale,
-    more: &[(&str, u64)],
+    more: &[Bounded<'_>],
 ) -> Result<()> {
-    let positive = [
-        ("run.steps", u64::from(run.steps)),
-        ("run.groups", u64::from(run.groups)),
-        ("run.rollouts", u64::from(run.rollouts)),
-        ("run.pool", run.pool.map_or(1, u64::from)),
-        ("budget.rollouts", budget.rollouts.unwrap_or(1)),
-        ("budget.tokens", budget.tokens.unwrap_or(1)),
-        ("budget.step_rollouts", u64::from(budget.step_rollouts)),
-        ("budget.rounds", u64::from(budget.rounds)),
-    ];
-    if let Some((key, _)) = positive.iter().chain(more).find(|(_, value)| *value == 0) {
-        return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
-    }
+    let (any, any_long) = (u64::from(u32::MAX), u64::MAX);
+    bounded(
+        name,
+        &[
+            ("run.steps", u64::from(run.steps), any),
+            ("run.groups", u64::from(run.groups), MOST_GROUPS),
+            ("run.rollouts", u64::from(run.rollouts), MOST_GROUPS),
+            ("run.pool", run.pool.map_or(1, u64::from), any),
+            ("budget.rollouts", budget.rollouts.unwrap_or(1), any_long),
+            ("budget.tokens", budget.tokens.unwrap_or(1), any_long),
+            ("budget.step_rollouts", budget.step_rollouts.map_or(1, u64::from), any),
+            ("budget.rounds", u64::from(budget.rounds), any),
+        ],
+    )?;
+    bounded(name, more)?;
     budget.check(name)?;
     policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
@@ -195,6 +233,12 @@ impl BudgetConfig {
         }
         let trouble = Trouble::new(format!("`{name}`: [budget] limits nothing"));
         Err(trouble.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
+    }
+
+    /// Settles what follows from the run.
+    fn settle(&mut self, run: &RunConfig) {
+        let default = Limits::rollouts_of_step(self.rounds, run.groups, run.rollouts);
+        self.step_rollouts.get_or_insert(default);
     }
 
     /// What the books do not know.
@@ -229,7 +273,7 @@ impl BudgetConfig {
     pub fn limits(&self, longest: u32) -> Limits {
         Limits {
             rounds: self.rounds,
-            step_rollouts: Some(self.step_rollouts),
+            step_rollouts: self.step_rollouts,
             run_rollouts: self.rollouts,
             run_tokens: self.tokens,
             longest,
@@ -358,44 +402,6 @@ fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
         (Value::Number(_), toml::Value::Float(v)) if v.is_finite() => Some(Value::Number(*v)),
         (Value::Text(_), toml::Value::String(v)) => Some(Value::Text(v.clone())),
         _ => None,
-    }
-}
-
-/// A TOML error in one sentence: file, line, what, and the nearest name of an unknown key.
-fn told(error: &toml::de::Error, text: &str, name: &str) -> Trouble {
-    let place = error.span().map_or_else(
-        || format!("`{name}`"),
-        |span| {
-            let before = &text[..span.start.min(text.len())];
-            let line = before.matches('\n').count();
-            let source = text.lines().nth(line).unwrap_or_default().trim();
-            format!("`{name}` line {}, `{source}`", line + 1)
-        },
-    );
-    let mut message = error.message().trim().replace('\n', "; ");
-    for (rust, words) in [
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        ("expected u64", "expected a whole number, 0 or more"),
-        ("expected usize", "expected a whole number, 0 or more"),
-        ("expected f64", "expected a number"),
-        ("expected a boolean", "expected true or false"),
-        (
-            "data did not match any variant of untagged enum Seeds",
-            "expected a number of seeds, or a list of them",
-        ),
-    ] {
-        message = message.replace(rust, words);
-    }
-    let trouble = Trouble::new(format!("{place}: {message}"));
-    // serde names the unknown field or variant first and then all that it expected, each in backticks.
-    let mut names = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
-    match (unknown, names.next()) {
-        (true, Some(unknown)) => match nearest(unknown, names) {
-            Some(near) => trouble.hint(format!("did you mean `{near}`?")),
-            None => trouble,
-        },
-        _ => trouble,
     }
 }
 

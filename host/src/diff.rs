@@ -1,6 +1,6 @@
 //! Plans as text, and how two of them differ.
 
-use allot_allocation::{Action, Advantage, Pick, Plan, PromptId};
+use allot_allocation::{Action, Advantage, Pick, Plan, PromptId, shown};
 use similar::{ChangeTag, TextDiff};
 
 /// A plan, a line for each thing it says.
@@ -19,7 +19,7 @@ pub fn text(plan: &Plan) -> String {
     }
     lines.extend(ids("skip", &plan.skip));
     lines.extend(ids("evict", &plan.evict));
-    lines.extend(plan.metrics.iter().map(|(name, value)| format!("metric {name} = {value}")));
+    lines.extend(plan.metrics.iter().map(|(name, value)| format!("metric {} = {value}", shown::name(name))));
     lines.push(String::new());
     lines.join("\n")
 }

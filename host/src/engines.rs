@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_allocation::{Compute, Grant};
+use allot_allocation::{Compute, Grant, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
-use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
 
@@ -201,6 +201,14 @@ impl Engine for AnyEngine {
             Self::Native(native) => native.computed(),
             Self::Split(split) => split.computed(),
             Self::Remote(remote) => remote.computed(),
+        }
+    }
+
+    fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
+        match self {
+            Self::Native(native) => native.cost(prompt, tokens),
+            Self::Split(split) => split.cost(prompt, tokens),
+            Self::Remote(remote) => remote.cost(prompt, tokens),
         }
     }
 }

@@ -8,8 +8,10 @@ use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
 use allot_engine::{Engine, Sample};
 use allot_tasks::{Problem, mean_pass_at_k};
 
+use crate::config::train::Unjudged;
 use crate::outputs::rollouts::{Purpose, Row};
 use crate::reward::Reward;
+use crate::reward::protocol::Part;
 use crate::run::Scores;
 use crate::step::Stop;
 
@@ -29,6 +31,7 @@ pub struct Evaluation {
     problems: Rc<Vec<Problem>>,
     /// Rollouts of each problem.
     rollouts: u32,
+    unjudged: Unjudged,
     books: Books,
 }
 
@@ -42,21 +45,46 @@ pub struct Answered<A> {
     pub reward: Option<f32>,
     /// Whether it was right.
     pub correct: bool,
+    /// The parts of its reward.
+    pub parts: Vec<Part>,
 }
 
 /// What a problem's rollouts came to.
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    scored: u32,
+    answers: u32,
+    /// Of those, the ones with a verdict.
+    judged: u32,
     correct: u32,
+}
+
+impl Tally {
+    /// The answers that scores are of, and how many of them are right.
+    fn counted(self, unjudged: Unjudged) -> (u32, u32) {
+        match unjudged {
+            Unjudged::Wrong => (self.answers, self.correct),
+            Unjudged::LeaveOut => (self.judged, self.correct),
+        }
+    }
 }
 
 impl Evaluation {
     /// Sets to be scored with this many rollouts of each problem, of at most `longest` tokens.
-    pub fn new(sets: Vec<Set>, problems: Rc<Vec<Problem>>, rollouts: u32, longest: u32) -> Self {
+    pub fn new(
+        sets: Vec<Set>,
+        problems: Rc<Vec<Problem>>,
+        rollouts: u32,
+        unjudged: Unjudged,
+        longest: u32,
+    ) -> Self {
         let limits =
             Limits { rounds: u32::MAX, step_rollouts: None, run_rollouts: None, run_tokens: None, longest };
-        Self { sets, problems, rollouts, books: Books::new(limits) }
+        Self { sets, problems, rollouts, unjudged, books: Books::new(limits) }
+    }
+
+    /// How many answers a score takes.
+    pub fn answers(&self) -> u64 {
+        self.sets.iter().map(|set| set.prompts.len() as u64 * u64::from(self.rollouts)).sum()
     }
 
     /// The book of evaluation.
@@ -93,23 +121,27 @@ impl Evaluation {
             let verdicts = reward.score(&samples).await.map_err(Stop::Reward)?;
 
             let mut tallies: BTreeMap<PromptId, Tally> = BTreeMap::new();
-            let mut sources: BTreeMap<&str, Vec<Tally>> = BTreeMap::new();
+            let mut sources: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
             for (sample, verdict) in samples.iter().zip(&verdicts) {
                 let tally = tallies.entry(sample.prompt).or_default();
-                tally.scored += u32::from(verdict.reward.is_some());
+                tally.answers += 1;
+                tally.judged += u32::from(verdict.reward.is_some());
                 tally.correct += u32::from(verdict.reward.is_some() && verdict.correct);
             }
-            for (prompt, tally) in &tallies {
-                sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*tally);
+            let counted: Vec<(u32, u32)> = tallies.values().map(|t| t.counted(self.unjudged)).collect();
+            for (prompt, counted) in tallies.keys().zip(&counted) {
+                sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*counted);
             }
-            let all: Vec<Tally> = tallies.values().copied().collect();
             let (name, k) = (&set.name, self.rollouts);
-            let average = average(&all);
+            let average = average(&counted);
             parts.push((format!("eval/{name}/avg@{k}"), average));
-            parts.extend(passes(k).filter_map(|k| Some((format!("eval/{name}/pass@{k}"), passed(&all, k)?))));
+            parts.extend(
+                passes(k).filter_map(|k| Some((format!("eval/{name}/pass@{k}"), passed(&counted, k)?))),
+            );
+            parts.push((format!("eval/{name}/unjudged"), unjudged(tallies.values())));
             if sources.len() > 1 {
-                let one = |(source, tallies): (&&str, &Vec<Tally>)| {
-                    (format!("eval/{name}/{source}"), self::average(tallies))
+                let one = |(source, counted): (&&str, &Vec<(u32, u32)>)| {
+                    (format!("eval/{name}/{source}"), self::average(counted))
                 };
                 parts.extend(sources.iter().map(one));
             }
@@ -120,6 +152,7 @@ impl Evaluation {
                 sample,
                 reward: verdict.reward,
                 correct: verdict.correct,
+                parts: verdict.parts,
             }));
         }
         let spent = Some(self.books.spent());
@@ -143,6 +176,7 @@ impl Evaluation {
             truncated: of.sample.truncated,
             log_prob: Some(of.sample.log_prob),
             reward: of.reward,
+            rewards: of.parts.clone(),
             correct: of.correct,
             text,
         }
@@ -155,16 +189,25 @@ fn passes(rollouts: u32) -> impl Iterator<Item = u32> {
     powers.chain((rollouts > 1).then_some(rollouts))
 }
 
-/// pass@k without bias, over the problems that have so many answers with a verdict; none where no problem
-/// has.
-fn passed(tallies: &[Tally], k: u32) -> Option<f64> {
-    let enough = tallies.iter().filter(|t| t.scored >= k).map(|t| (t.scored, t.correct));
+/// pass@k without bias, over the problems with so many answers that count, each with how many are right; none
+/// where no problem has.
+fn passed(counted: &[(u32, u32)], k: u32) -> Option<f64> {
+    let enough = counted.iter().copied().filter(|(answers, _)| *answers >= k);
     mean_pass_at_k(&enough.collect::<Vec<_>>(), k)
 }
 
-/// avg@k: the mean over problems of the share of right answers; problems without a verdict left out.
-fn average(tallies: &[Tally]) -> f64 {
-    let scored: Vec<&Tally> = tallies.iter().filter(|t| t.scored > 0).collect();
-    let sum: f64 = scored.iter().map(|t| f64::from(t.correct) / f64::from(t.scored)).sum();
-    if scored.is_empty() { 0.0 } else { sum / scored.len() as f64 }
+/// avg@k: the mean over problems of the share of right answers; problems of which none counts left out.
+fn average(counted: &[(u32, u32)]) -> f64 {
+    let shares: Vec<f64> = counted
+        .iter()
+        .filter(|(answers, _)| *answers > 0)
+        .map(|(answers, correct)| f64::from(*correct) / f64::from(*answers))
+        .collect();
+    if shares.is_empty() { 0.0 } else { shares.iter().sum::<f64>() / shares.len() as f64 }
+}
+
+/// The share of all answers that have no verdict.
+fn unjudged<'a>(tallies: impl Iterator<Item = &'a Tally>) -> f64 {
+    let (answers, judged) = tallies.fold((0, 0), |(a, j), t| (a + t.answers, j + t.judged));
+    if answers == 0 { 0.0 } else { f64::from(answers - judged) / f64::from(answers) }
 }

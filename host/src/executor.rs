@@ -143,6 +143,11 @@ impl Where {
         })
     }
 
+    /// Fails where a cluster, whichever, still has runs of the comparison.
+    pub fn nothing_left(setup: &Setup<'_>) -> Result<()> {
+        [Self::Slurm, Self::Ray].into_iter().try_for_each(|place| place.left_nothing(setup))
+    }
+
     /// Runs that a cluster still has are not begun a second time elsewhere.
     fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
         let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };

@@ -1,11 +1,13 @@
 //! A run's folder: where it is, the config in force, and what is kept where a run stops.
 
 use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_allocation::{Plan, View};
+use allot_allocation::{Action, Advantage, Batch, Pick, Plan, View, shown};
 use serde::Serialize;
 
+use crate::checkpoint::lasting;
 use crate::step::Stop;
 use crate::trouble::{Result, Trouble};
 
@@ -29,31 +31,74 @@ pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
     unreachable!("folder numbers do not end")
 }
 
-/// A run that stopped in the middle, in words; what the policy was shown is kept where it failed.
+/// A run that stopped in the middle, in words: one hint, if there is something to do; what the policy was shown is
+/// kept where it failed.
 pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
-    let trouble = Trouble::new(stop.to_string());
-    let mut hints: Vec<String> = Vec::new();
-    match stop {
+    let (hint, seen) = match stop {
         Stop::Broken { broken, view, plan, state } => {
-            hints.push(broken.rule.hint().to_owned());
-            hints.extend(kept(folder, view, state, Some(plan)));
+            (Some(broken.rule.hint().to_owned()), kept(folder, view, state, Some(plan)))
         }
         Stop::Policy { fault, view, state, .. } => {
-            hints.extend(fault.hints());
-            hints.extend(kept(folder, view, state, None));
+            (fault.hint().map(str::to_owned), kept(folder, view, state, None))
         }
-        Stop::Reward(trouble) | Stop::Record(trouble) => hints.extend(trouble.hint.clone()),
-        Stop::Refused { .. } => {
-            let what = "lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint";
-            hints.push(what.to_owned());
+        Stop::Reward(trouble) | Stop::Record(trouble) | Stop::Shadow(trouble) | Stop::Outputs(trouble) => {
+            (trouble.hint.clone(), None)
         }
-        Stop::Engine { error, .. } => hints.extend(error.hint().map(str::to_owned)),
-        Stop::Books { .. } => {}
+        Stop::Engine { error, .. } => (error.hint().map(str::to_owned), None),
+        Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Books { .. } => {
+            (stop.hint().map(str::to_owned), None)
+        }
+    };
+    let stack = match stop {
+        Stop::Policy { fault, .. } => fault.stack(),
+        _ => None,
+    };
+    let record = folder.map(|f| f.join("record.jsonl")).filter(|record| record.exists());
+    let record = record.map(|record| format!("all that was finished is in {}", record.display()));
+    Trouble::told(stop.to_string(), hint.as_deref()).note(stack).note(seen).note(record)
+}
+
+/// What is kept of a call that failed.
+#[derive(Serialize)]
+struct Kept<'a> {
+    state: String,
+    view: &'a View,
+    /// Entries of the plan's lists, where they have more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_cut_to: Option<usize>,
+    plan: Option<&'a Plan>,
+}
+
+/// Entries of a list in a plan that are kept. Asking again gives the others.
+const KEPT: usize = 10_000;
+
+/// A plan with `most` entries in each list, where it has more.
+fn cut(plan: &Plan, most: usize) -> Option<Plan> {
+    fn first<T: Clone>(list: &[T], most: usize) -> Vec<T> {
+        list[..list.len().min(most)].to_vec()
     }
-    if let Some(folder) = folder {
-        hints.push(format!("all that was finished is in {}", folder.join("record.jsonl").display()));
-    }
-    if hints.is_empty() { trouble } else { trouble.hint(hints.join("\nhint: ")) }
+    let pick = |pick: &Pick| Pick {
+        rollouts: pick.rollouts.as_ref().map(|positions| first(positions, most)),
+        advantage: match &pick.advantage {
+            Advantage::Given(own) => Advantage::Given(first(own, most)),
+            other => other.clone(),
+        },
+        ..*pick
+    };
+    let short = Plan {
+        action: match &plan.action {
+            Action::Sample(requests) => Action::Sample(first(requests, most)),
+            Action::Train(batch) => Action::Train(Batch {
+                picks: batch.picks.iter().take(most).map(pick).collect(),
+                hold: first(&batch.hold, most),
+            }),
+        },
+        skip: first(&plan.skip, most),
+        evict: first(&plan.evict, most),
+        state: Vec::new(),
+        metrics: plan.metrics.iter().take(most).map(|(name, value)| (shown::name(name), *value)).collect(),
+    };
+    (short != Plan { state: Vec::new(), ..plan.clone() }).then_some(short)
 }
 
 /// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
@@ -61,8 +106,16 @@ fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -
     let folder = folder?;
     let at = format!("{}.{}", view.step, view.round);
     let path = folder.join(format!("view-{at}.json"));
-    let kept = serde_json::json!({ "state": allot_record::hex(state), "view": view, "plan": plan });
-    std::fs::write(&path, kept.to_string()).ok()?;
+    let cut = plan.and_then(|plan| cut(plan, KEPT));
+    let kept = Kept {
+        state: allot_record::hex(state),
+        view,
+        plan_cut_to: cut.is_some().then_some(KEPT),
+        plan: cut.as_ref().or(plan),
+    };
+    let mut file = BufWriter::new(File::create(&path).ok()?);
+    serde_json::to_writer(&mut file, &kept).ok()?;
+    file.flush().ok()?;
     let again = format!("allot replay {} --at {at}", folder.display());
     Some(format!("what it was shown is in {}; to ask it that again: {again}", path.display()))
 }
@@ -81,7 +134,14 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
         .and_then(|()| File::open(&aside)?.sync_all())
         .and_then(|()| std::fs::hard_link(&aside, path));
     let _ = std::fs::remove_file(&aside);
-    written.map_err(|e| Trouble::file("write", path, &e))
+    written.map_err(|e| Trouble::file("write", path, &e))?;
+    // The run is in its folder, and the folder in the one above.
+    let path = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
+    let mut above = path.ancestors().skip(1);
+    above.next().map_or(Ok(()), lasting)?;
+    // Which may be somebody else's.
+    let _ = above.next().map(lasting);
+    Ok(())
 }
 
 /// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
@@ -110,13 +170,11 @@ pub fn free(folder: &Path) -> bool {
 
 /// Word of something that may pass.
 pub fn note(words: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "note: {words}");
+    let _ = writeln!(std::io::stderr(), "note: {}", shown::lines(words, shown::LINE));
 }
 
 /// A policy's own words.
 pub fn tell(line: &allot_sandbox::Line) {
-    use std::io::Write as _;
-    let _ =
-        writeln!(std::io::stderr(), "policy {}: {}", format!("{:?}", line.level).to_lowercase(), line.text);
+    let level = format!("{:?}", line.level).to_lowercase();
+    let _ = writeln!(std::io::stderr(), "policy {level}: {}", shown::safe(&line.text));
 }

@@ -51,13 +51,55 @@ pub fn is_address(path: &Path) -> bool {
 /// The files at such an address, fetched: `hub:`, the data set's id, and which of its files, with `*` for
 /// anything.
 pub fn at(address: &Path) -> Result<Vec<PathBuf>> {
-    let text = address.to_string_lossy();
-    let parts: Vec<&str> = text.trim_start_matches("hub:").splitn(3, '/').collect();
+    let (id, pattern) = parts(&address.to_string_lossy())?;
+    dataset(&id, &pattern)
+}
+
+/// A data set's id and which of its files, of such an address.
+fn parts(address: &str) -> Result<(String, String)> {
+    let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {
-        let what = format!("`{text}` names no files of a data set");
+        let what = format!("`{address}` names no files of a data set");
         return Err(Trouble::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
     };
-    dataset(&format!("{owner}/{name}"), pattern)
+    Ok((format!("{owner}/{name}"), pattern.to_owned()))
+}
+
+/// A model's name as a config has it, `hub:org/name`, with the commit that its revision stands for now.
+pub fn pinned_model(source: &str) -> Result<String> {
+    let Some(id) = source.strip_prefix("hub:") else { return Ok(source.to_owned()) };
+    Ok(format!("hub:{}", Hub::from_env()?.pinned(id, RepoType::Model)?))
+}
+
+/// The same of the address of a data set's files.
+pub fn pinned_files(address: &Path) -> Result<PathBuf> {
+    let (true, Ok((id, pattern))) = (is_address(address), parts(&address.to_string_lossy())) else {
+        return Ok(address.to_owned());
+    };
+    let id = Hub::from_env()?.pinned(&id, RepoType::Dataset)?;
+    Ok(PathBuf::from(format!("hub:{id}/{pattern}")))
+}
+
+/// Whether a model's name is another one's, with a commit in the place of a branch or a tag.
+pub fn is_pinned_model(pinned: &str, other: &str) -> bool {
+    matches!((pinned.strip_prefix("hub:"), other.strip_prefix("hub:")), (Some(a), Some(b)) if is_pinned(a, b))
+}
+
+/// The same of the address of a data set's files.
+pub fn are_pinned_files(pinned: &Path, other: &Path) -> bool {
+    let of = |path: &Path| parts(&path.to_string_lossy()).ok().filter(|_| is_address(path));
+    matches!((of(pinned), of(other)), (Some((a, all)), Some((b, same))) if all == same && is_pinned(&a, &b))
+}
+
+fn is_pinned(pinned: &str, other: &str) -> bool {
+    let (name, commit) = pinned.split_once('@').unwrap_or((pinned, "main"));
+    let (other, revision) = other.split_once('@').unwrap_or((other, "main"));
+    name == other && is_commit(commit) && !is_commit(revision)
+}
+
+/// Whether a revision is a commit, which stands for itself.
+fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 impl Hub {
@@ -121,6 +163,17 @@ impl Hub {
             return Err(Trouble::new(what).hint(format!("it has {}", listed(some))));
         }
         self.fetched(id, &snapshot, &names)
+    }
+
+    /// A name with the commit that its revision stands for now.
+    pub fn pinned(&self, id: &str, kind: RepoType) -> Result<String> {
+        if id.split_once('@').is_some_and(|(_, revision)| is_commit(revision)) {
+            return Ok(id.to_owned());
+        }
+        // The cache keeps a commit's files in a folder of its name.
+        let folder = self.snapshot(id, kind)?.folder;
+        let commit = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("{}@{commit}", id.split('@').next().unwrap_or(id)))
     }
 
     /// What a name stands for now: as the hub says or, offline, as the cache has it.

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use allot_allocation::{Outcome, PromptId, RolloutId, Settled, View};
+use allot_allocation::{Outcome, Plan, PromptId, RolloutId, Settled, View};
 use allot_engine::{Answer, Engine as _, Sample};
 
 use crate::checkpoint::{self, Checkpoints, Manifest, State};
 use crate::config::train::EngineConfig;
 use crate::engines::AnyEngine;
 use crate::evaluation::Evaluation;
+use crate::outputs::log::Log;
 use crate::outputs::metrics::Metrics;
+use crate::outputs::problems;
 use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
 use crate::outputs::tensorboard::Events;
-use crate::progress::Progress;
+use crate::progress::{Clips, Progress, Scoring};
 use crate::reward::graded::Graded;
+use crate::reward::protocol::Part;
 use crate::run::{Course, Go, Scores};
 use crate::screen::Screen;
 use crate::shadow::Decider;
@@ -25,8 +28,9 @@ use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
-use crate::trouble::{Result, Trouble};
-use allot_record::{Machine, Phase, Record, StepEnd, Time, Times, hex};
+use crate::trouble::Result;
+use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times, hex};
+use allot_sandbox::Line as LogLine;
 
 /// The keeper of a run's folder.
 pub struct Keeper<'a, 's> {
@@ -35,10 +39,7 @@ pub struct Keeper<'a, 's> {
     checkpoints: Checkpoints,
     /// Of the checkpoints to come, without their files.
     manifest: Manifest,
-    table: Table,
-    times: Times,
-    metrics: Metrics,
-    events: Events,
+    files: Files,
     /// What the steps add up to.
     pub totals: Totals,
     /// The screen.
@@ -46,13 +47,25 @@ pub struct Keeper<'a, 's> {
     /// Whether somebody wants the run to pause.
     stop: Arc<AtomicBool>,
     step: Tally,
+    clips: Clips,
     clock: Clock,
     /// The last score, and the steps finished by then.
     scored: Option<(u32, Scores)>,
+    /// Steps finished by the last score that is on the curves.
+    drawn: Option<u32>,
     /// Whether the budget was spent before the step at hand, which is the last one then.
     spent: bool,
     /// The newest checkpoint.
     pub saved: Option<PathBuf>,
+}
+
+/// The files that are written along.
+struct Files {
+    table: Table,
+    times: Times,
+    metrics: Metrics,
+    events: Events,
+    log: Log,
 }
 
 /// Where a run is kept, and by what name.
@@ -63,6 +76,8 @@ pub struct Place<'p> {
     pub config: String,
     /// The hash of the weights that it began with.
     pub model: String,
+    /// The policy's component.
+    pub component: &'p [u8],
 }
 
 /// How long things take, in seconds. No record holds them.
@@ -81,12 +96,17 @@ impl<'a, 's> Keeper<'a, 's> {
         stop: Arc<AtomicBool>,
     ) -> Result<Self> {
         let folder = place.folder;
+        problems::write(&folder.join("problems.parquet"), &prepared.problems, |ids| {
+            prepared.tokens.decode(ids)
+        })?;
         let table = Table::create(&folder.join("rollouts"), &name(folder))?;
         let times = Times::create(&folder.join("times.jsonl"))?;
         let metrics = Metrics::create(&folder.join("metrics.jsonl"))?;
         let events = Events::create(&folder.join("tensorboard"))?;
-        let totals = Totals::new(0.0);
-        Ok(Self::of(prepared, evaluation, place, progress, stop, (table, times, metrics, events, totals)))
+        let mut log = Log::create(&folder.join("log.jsonl"))?;
+        log.write(None, &prepared.log)?;
+        let files = Files { table, times, metrics, events, log };
+        Ok(Self::of(prepared, evaluation, place, progress, stop, (files, Totals::new(0.0))))
     }
 
     /// The keeper of a run that goes on from a checkpoint and its state. Also gives its record.
@@ -99,16 +119,24 @@ impl<'a, 's> Keeper<'a, 's> {
         (checkpoint, state): (PathBuf, State),
     ) -> Result<(Self, Record)> {
         let folder = place.folder;
-        let record = Record::resume(&folder.join("record.jsonl"), state.record)?;
+        // All of them are looked at before the first is cut.
+        let record = Kept::open(&folder.join("record.jsonl"), &state.record)?;
+        let times = Kept::open(&folder.join("times.jsonl"), &state.times)?;
+        let metrics = Kept::open(&folder.join("metrics.jsonl"), &state.metrics)?;
+        let events = Events::kept(&folder.join("tensorboard"), &state.events)?;
+        let log = Kept::open(&folder.join("log.jsonl"), &state.log)?;
         let table = Table::resume(&folder.join("rollouts"), &name(folder), state.parts, state.pending)?;
-        let mut times = Times::resume(&folder.join("times.jsonl"), state.times)?;
+        let record = Record::resume(record)?;
+        let mut times = Times::resume(times)?;
         times.write(&Time::Machine(machine(prepared)))?;
-        let metrics = Metrics::resume(&folder.join("metrics.jsonl"), state.metrics)?;
-        let events = Events::resume(&folder.join("tensorboard"), state.events)?;
-        let kept = (table, times, metrics, events, state.totals);
-        let keeper = Self::of(prepared, evaluation, place, progress, stop, kept);
+        let (metrics, events) = (Metrics::resume(metrics)?, Events::resume(events)?);
+        let files = Files { table, times, metrics, events, log: Log::resume(log)? };
+        let keeper = Self::of(prepared, evaluation, place, progress, stop, (files, state.totals));
         let spent = State::books(&state.books)?.exhausted();
-        Ok((Self { scored: state.scored, spent, saved: Some(checkpoint), ..keeper }, record))
+        // A checkpoint is written after the curves.
+        let drawn = state.scored.as_ref().map(|(steps, _)| *steps);
+        let scored = state.scored;
+        Ok((Self { scored, drawn, spent, saved: Some(checkpoint), ..keeper }, record))
     }
 
     fn of(
@@ -117,7 +145,7 @@ impl<'a, 's> Keeper<'a, 's> {
         place: &Place<'_>,
         progress: Progress<'a, 's>,
         stop: Arc<AtomicBool>,
-        (table, times, metrics, events, totals): (Table, Times, Metrics, Events, Totals),
+        (files, totals): (Files, Totals),
     ) -> Self {
         let manifest = Manifest {
             format: checkpoint::FORMAT,
@@ -132,16 +160,15 @@ impl<'a, 's> Keeper<'a, 's> {
             evaluation,
             checkpoints: Checkpoints::of(place.folder, prepared.config.checkpoint.keep),
             manifest,
-            table,
-            times,
-            metrics,
-            events,
+            files,
             totals,
             progress,
             stop,
             step: Tally::default(),
+            clips: Clips::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
             scored: None,
+            drawn: None,
             spent: false,
             saved: None,
         }
@@ -149,9 +176,10 @@ impl<'a, 's> Keeper<'a, 's> {
 
     /// Takes down the score at the start.
     pub fn started(&mut self, world: &Trained<'_>, scores: &Scores) -> Result<()> {
-        self.times.write(&Time::Machine(machine(self.prepared)))?;
-        self.times.write(&Time::Step { steps: 0, seconds: world.meter.seconds })?;
+        self.files.times.write(&Time::Machine(machine(self.prepared)))?;
+        self.files.times.write(&Time::Step { steps: 0, seconds: world.meter.seconds })?;
         self.totals = Totals::new(scores.accuracy);
+        self.draw(world.steps)?;
         self.progress.started(scores.accuracy);
         self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
         Ok(())
@@ -159,24 +187,32 @@ impl<'a, 's> Keeper<'a, 's> {
 
     /// Writes the last checkpoint of a run that is over, and ends its table. Gives what the closing table
     /// is made of, and the screen.
-    pub fn finish(mut self, world: &Trained<'_>) -> Result<(Totals, &'a mut Screen<'s>)> {
+    pub fn finish(mut self, world: &Trained<'_>) -> std::result::Result<(Totals, &'a mut Screen<'s>), Stop> {
+        self.draw(world.steps).map_err(Stop::Outputs)?;
         self.save(world)?;
-        self.table.finish()?;
+        self.files.table.finish().map_err(Stop::Outputs)?;
         self.progress.unjudged_in_all(world.reward.unjudged, world.reward.last_trouble.as_deref());
         Ok((self.totals, self.progress.screen))
     }
 
-    /// Writes a checkpoint.
-    pub fn save(&mut self, world: &Trained<'_>) -> Result<()> {
-        if !world.engine.finite()? {
-            return Err(broken(&format!("the weights after step {} are", world.steps)));
+    /// Writes a checkpoint, of weights that are finite.
+    pub fn save(&mut self, world: &Trained<'_>) -> std::result::Result<(), Stop> {
+        let finite = world.engine.finite().map_err(Stop::Outputs)?;
+        if !finite {
+            let what = format!("the weights after step {} are", world.steps);
+            return Err(Stop::NotFinite { what, updates: world.engine.version() });
         }
-        self.table.close_part()?;
+        self.write(world).map_err(Stop::Outputs)
+    }
+
+    fn write(&mut self, world: &Trained<'_>) -> Result<()> {
+        self.files.table.close_part()?;
         world.record.sync()?;
         world.policy.sync()?;
-        self.times.sync()?;
-        self.metrics.sync()?;
-        self.events.sync()?;
+        self.files.times.sync()?;
+        self.files.metrics.sync()?;
+        self.files.events.sync()?;
+        self.files.log.sync()?;
         let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
         samples.sort_by_key(|(id, _)| *id);
         let state = State {
@@ -192,12 +228,14 @@ impl<'a, 's> Keeper<'a, 's> {
             evaluation: State::of_books(self.evaluation.books())?,
             totals: self.totals.clone(),
             scored: self.scored.clone(),
-            record: world.record.bytes(),
-            times: self.times.bytes(),
-            metrics: self.metrics.bytes(),
-            events: self.events.bytes(),
-            parts: self.table.parts(),
-            pending: self.table.pending().cloned().collect(),
+            record: world.record.mark(),
+            times: self.files.times.mark(),
+            metrics: self.files.metrics.mark(),
+            events: self.files.events.mark(),
+            log: self.files.log.mark(),
+            shadows: world.policy.marks(),
+            parts: self.files.table.parts().to_vec(),
+            pending: self.files.table.pending().cloned().collect(),
         };
         let manifest = Manifest { steps: world.steps, ..self.manifest.clone() };
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
@@ -212,6 +250,29 @@ impl<'a, 's> Keeper<'a, 's> {
         wanted.then(|| self.prepared.tokens.decode(&sample.answer.tokens).ok()).flatten()
     }
 
+    /// Takes down what another policy said as it began.
+    pub fn begun(&mut self) -> Result<()> {
+        self.files.log.write(None, &self.prepared.log)
+    }
+
+    /// Puts the last score on the curves, where it was taken after so many steps and came with none of them:
+    /// at the start, and behind the last step.
+    fn draw(&mut self, steps: u32) -> Result<()> {
+        let fresh = self.scored.as_ref().filter(|(at, _)| *at == steps && self.drawn != Some(steps));
+        let Some((_, scores)) = fresh else { return Ok(()) };
+        let accuracy = ("accuracy".to_owned(), scores.accuracy);
+        let numbers: Vec<_> = std::iter::once(accuracy).chain(scores.parts.iter().cloned()).collect();
+        self.curves(steps, &numbers)?;
+        self.drawn = Some(steps);
+        Ok(())
+    }
+
+    /// Writes numbers as a line and as events.
+    fn curves(&mut self, steps: u32, numbers: &[(String, f64)]) -> Result<()> {
+        self.files.metrics.write(steps, numbers)?;
+        numbers.iter().try_for_each(|(name, value)| self.files.events.scalar(name, steps, *value))
+    }
+
     /// A step's numbers, by name.
     fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
         let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
@@ -222,15 +283,22 @@ impl<'a, 's> Keeper<'a, 's> {
 }
 
 impl Watch<Answer> for Keeper<'_, '_> {
+    fn decided(&mut self, view: &View, plan: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
+        self.step.plan(plan);
+        self.files.log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs)
+    }
+
     fn sampled(
         &mut self,
         view: &View,
         first: RolloutId,
         samples: &[Sample<Answer>],
         outcomes: &[Outcome],
-    ) -> Result<()> {
-        if samples.iter().any(|s| !s.log_prob.is_finite()) {
-            return Err(broken(&format!("probabilities in step {} are", view.step)));
+        parts: &[Vec<Part>],
+    ) -> std::result::Result<(), Stop> {
+        if let Some(sample) = samples.iter().find(|s| !s.log_prob.is_finite()) {
+            let what = format!("probabilities in step {} are", view.step);
+            return Err(Stop::NotFinite { what, updates: sample.version });
         }
         let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
@@ -238,7 +306,7 @@ impl Watch<Answer> for Keeper<'_, '_> {
             self.totals.prompt_tokens +=
                 self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
-            self.table.add(Row {
+            let row = Row {
                 step: view.step,
                 round: Some(view.round),
                 rollout: RolloutId(first.0 + i as u64),
@@ -252,19 +320,28 @@ impl Watch<Answer> for Keeper<'_, '_> {
                 truncated: sample.truncated,
                 log_prob: Some(sample.log_prob),
                 reward: outcome.reward,
+                rewards: parts[i].clone(),
                 correct: outcome.correct,
                 text: self.text(sample),
-            })?;
+            };
+            self.files.table.add(row).map_err(Stop::Outputs)?;
         }
         Ok(())
     }
 
-    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<()> {
-        for l in learned {
-            self.table.settle(l.id, Fate::Trained { age: l.age, advantage: l.advantage })?;
+    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
+        self.step.add_clipped(asked - granted);
+        if let Some(words) = self.clips.add(view, asked, granted) {
+            self.progress.tell(words);
         }
-        settled.released.iter().try_for_each(|id| self.table.settle(*id, Fate::Released))?;
-        settled.stale.iter().try_for_each(|id| self.table.settle(*id, Fate::Stale))
+    }
+
+    fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> std::result::Result<(), Stop> {
+        let trained = learned.iter().map(|l| (l.id, Fate::Trained { age: l.age, advantage: l.advantage }));
+        let released = settled.released.iter().map(|id| (*id, Fate::Released));
+        let stale = settled.stale.iter().map(|id| (*id, Fate::Stale));
+        let mut fates = trained.chain(released).chain(stale);
+        fates.try_for_each(|(id, fate)| self.files.table.settle(id, fate)).map_err(Stop::Outputs)
     }
 }
 
@@ -277,13 +354,14 @@ impl<'p> Course<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
             return Ok(scores.clone());
         }
         let began = Instant::now();
-        let (scores, answered) =
-            self.evaluation.score(&mut world.engine, &mut world.reward, world.steps).await?;
+        let mut reward = Scoring::new(&mut world.reward, &mut self.progress, self.evaluation.answers());
+        let (scores, answered) = self.evaluation.score(&mut world.engine, &mut reward, world.steps).await?;
+        drop(reward);
         let mut number = 0;
         for (i, one) in answered.iter().enumerate() {
             number = if i > 0 && answered[i - 1].set == one.set { number + 1 } else { 0 };
             let row = self.evaluation.row(number, world.steps, self.text(&one.sample), one);
-            self.table.add(row).map_err(Stop::Record)?;
+            self.files.table.add(row).map_err(Stop::Outputs)?;
         }
         self.clock.evaluating += began.elapsed().as_secs_f64();
         self.scored = Some((world.steps, scores.clone()));
@@ -297,23 +375,23 @@ impl<'p> Course<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
         // The step after the budget is the run's last one. Taken up from a checkpoint in between, a run
         // could not know that it is behind it.
         let last = std::mem::replace(&mut self.spent, world.books.exhausted());
-        let mut keep = || -> Result<Go> {
-            self.times.write(&Time::Step { steps: end.step + 1, seconds: world.meter.seconds })?;
-            self.metrics.write(end.step + 1, &numbers)?;
-            for (name, value) in &numbers {
-                self.events.scalar(name, end.step + 1, *value)?;
+        let mut keep = || -> Result<()> {
+            self.files.times.write(&Time::Step { steps: end.step + 1, seconds: world.meter.seconds })?;
+            self.curves(end.step + 1, &numbers)?;
+            if end.accuracy.is_some() {
+                self.drawn = Some(end.step + 1);
             }
             self.progress.step(end, world.meter.measured());
             self.progress.unjudged(world.reward.unjudged, world.reward.last_trouble.as_deref());
-            let pause = self.stop.load(Ordering::SeqCst);
-            if !last && (pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every)) {
-                self.save(world)?;
-            }
-            Ok(if pause { Go::Pause } else { Go::On })
+            Ok(())
         };
-        let go = keep().map_err(Stop::Record)?;
+        keep().map_err(Stop::Outputs)?;
+        let pause = self.stop.load(Ordering::SeqCst);
+        if !last && (pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every)) {
+            self.save(world)?;
+        }
         world.meter.lap(Phase::Saving);
-        Ok(go)
+        Ok(if pause { Go::Pause } else { Go::On })
     }
 }
 
@@ -321,7 +399,8 @@ impl<'p> Course<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
 pub fn complete(folder: &Path, state: State) -> Result<()> {
     let rollouts = folder.join("rollouts");
     let is_there = |part: u32| rollouts.join(format!("part-{part:05}.parquet")).exists();
-    if state.pending.is_empty() || !is_there(state.parts) || is_there(state.parts + 1) {
+    let parts = state.parts.len() as u32;
+    if state.pending.is_empty() || !is_there(parts) || is_there(parts + 1) {
         return Ok(());
     }
     Table::resume(&rollouts, &name(folder), state.parts, state.pending)?.finish()
@@ -334,12 +413,6 @@ fn machine(prepared: &Prepared<'_>) -> Machine {
         EngineConfig::Tinker(_) => "tinker".to_owned(),
     };
     Machine::here(&device)
-}
-
-/// A model whose numbers have left all bounds.
-fn broken(what: &str) -> Trouble {
-    let trouble = Trouble::new(format!("{what} not finite: an earlier update has broken the model"));
-    trouble.hint("lower `optimizer.learning_rate`, and begin from an earlier checkpoint's `model`")
 }
 
 /// What a run is called in its tables: its folder's name, however its path is written.

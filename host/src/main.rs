@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(Verdict::Bad) => ExitCode::from(1),
         Err(trouble) => {
             use std::io::Write as _;
-            let _ = writeln!(progress, "{trouble}");
+            let _ = writeln!(progress, "{}", trouble.report());
             ExitCode::from(2)
         }
     }

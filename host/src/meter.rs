@@ -1,8 +1,10 @@
 //! What a run computes and how long it takes, measured as it goes; and the ceilings on both.
 
+use std::cell::OnceCell;
 use std::time::Instant;
 
-use allot_allocation::{Books, Ceilings, Compute};
+use allot_allocation::{Books, Ceilings, Compute, PromptId, Request, Spent};
+use allot_engine::Cost;
 use allot_record::{Phase, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,11 @@ pub struct Meter {
     pub compute: Compute,
     /// Seconds so far.
     pub seconds: Seconds,
+    /// Rollouts that evaluation had sampled by now.
+    evaluated: u64,
     ceilings: Ceilings,
+    /// What the run's cheapest rollout costs at most, in operations.
+    cheapest: OnceCell<f64>,
     /// When the phase at hand began.
     since: Instant,
 }
@@ -25,23 +31,45 @@ pub struct Measured {
     pub compute: Compute,
     /// Seconds so far.
     pub seconds: Seconds,
+    /// Rollouts that evaluation had sampled by then.
+    #[serde(default)]
+    pub evaluated: u64,
+}
+
+/// What is left below the ceilings at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Left {
+    /// Operations, less those of learning from all that is on hand; where they are limited.
+    flops: Option<f64>,
+    /// Rollouts, by the seconds left and the rate so far; where seconds are limited and a rate is known.
+    rollouts: Option<u64>,
+    /// What the run's cheapest rollout costs at most, in operations.
+    cheapest: f64,
 }
 
 impl Meter {
     /// A meter at zero.
     pub fn new(ceilings: Ceilings) -> Self {
-        Self { compute: Compute::default(), seconds: Seconds::default(), ceilings, since: Instant::now() }
+        Self {
+            compute: Compute::default(),
+            seconds: Seconds::default(),
+            evaluated: 0,
+            ceilings,
+            cheapest: OnceCell::new(),
+            since: Instant::now(),
+        }
     }
 
     /// What a checkpoint keeps.
     pub fn measured(&self) -> Measured {
-        Measured { compute: self.compute, seconds: self.seconds }
+        Measured { compute: self.compute, seconds: self.seconds, evaluated: self.evaluated }
     }
 
     /// Goes on from a checkpoint. The time between is nobody's.
     pub fn restore(&mut self, measured: Measured) {
         self.compute = measured.compute;
         self.seconds = measured.seconds;
+        self.evaluated = measured.evaluated;
         self.since = Instant::now();
     }
 
@@ -57,6 +85,43 @@ impl Meter {
         self.since = now;
     }
 
+    /// A score was taken, by which time evaluation had spent this.
+    pub fn scored(&mut self, spent: Option<Spent>) {
+        self.lap(Phase::Evaluating);
+        self.evaluated = spent.map_or(self.evaluated, |spent| spent.run_rollouts);
+    }
+
+    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is on hand
+    /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
+    pub fn left(
+        &self,
+        rollouts: u64,
+        reserved: impl FnOnce() -> f64,
+        cheapest: impl FnOnce() -> f64,
+    ) -> Option<Left> {
+        if self.ceilings.are_none() {
+            return None;
+        }
+        let flops = self.ceilings.flops.map(|most| most - self.compute.flops.total() - reserved());
+        let seconds = self.ceilings.seconds.map(|most| (most - self.seconds.of_steps()).max(0.0));
+        let by_seconds = seconds.zip(self.rate(rollouts)).map(|(left, rate)| match left / rate {
+            n if left > 0.0 => n.max(1.0) as u64,
+            _ => 0,
+        });
+        let cheapest = if flops.is_some() { *self.cheapest.get_or_init(cheapest) } else { 0.0 };
+        Some(Left { flops, rollouts: by_seconds, cheapest })
+    }
+
+    /// Seconds that a rollout takes with all that comes with it, by the steps so far; before the first one, by what
+    /// evaluation took.
+    fn rate(&self, rollouts: u64) -> Option<f64> {
+        let (seconds, rollouts) = match rollouts {
+            0 => (self.seconds.evaluating, self.evaluated),
+            _ => (self.seconds.of_steps(), rollouts),
+        };
+        (rollouts > 0 && seconds > 0.0).then(|| seconds / rollouts as f64)
+    }
+
     /// Closes the books where a ceiling is reached.
     pub fn close(&self, books: &mut Books) {
         let flops = self.ceilings.flops.is_some_and(|most| self.compute.flops.total() >= most);
@@ -64,5 +129,102 @@ impl Meter {
         if flops || seconds {
             books.close();
         }
+    }
+}
+
+impl Left {
+    /// Whether not even the cheapest rollout fits any more.
+    pub fn is_nothing(&self) -> bool {
+        self.flops.is_some_and(|flops| flops < self.cheapest) || self.rollouts == Some(0)
+    }
+
+    /// Rollouts that fit in any case, whichever of the prompts of these costs they are of; 1 at least while the
+    /// cheapest fits.
+    pub fn in_any_case(&self, costs: impl Iterator<Item = Cost>) -> u64 {
+        if self.is_nothing() {
+            return 0;
+        }
+        let dearest = costs.map(|c| c.reading + c.rollout()).fold(0.0, f64::max);
+        // A number past what fits into one saturates.
+        let by_flops = self.flops.map_or(u64::MAX, |flops| ((flops / dearest) as u64).max(1));
+        by_flops.min(self.rollouts.unwrap_or(u64::MAX))
+    }
+
+    /// Rollouts of an order that fit, served first to last.
+    pub fn of_order(&self, order: &[Request], cost: impl Fn(PromptId) -> Cost) -> u64 {
+        let by_seconds = self.rollouts.unwrap_or(u64::MAX);
+        let Some(mut left) = self.flops else { return by_seconds };
+        let mut served = 0;
+        for request in order {
+            let cost = cost(request.prompt);
+            left -= cost.reading;
+            let wanted = u64::from(request.count);
+            let fitting = (left / cost.rollout()).max(0.0) as u64;
+            served += fitting.min(wanted);
+            if fitting < wanted {
+                break;
+            }
+            left -= f64::from(request.count) * cost.rollout();
+        }
+        served.min(by_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(flops: Option<f64>, seconds: Option<f64>) -> Meter {
+        Meter::new(Ceilings { flops, seconds })
+    }
+
+    fn ask(prompt: u32, count: u32) -> Request {
+        Request { prompt: PromptId(prompt), count }
+    }
+
+    /// A prompt's number is what reading it costs; an answer costs 2, and learning from it 8.
+    fn cost(prompt: PromptId) -> Cost {
+        Cost { reading: f64::from(prompt.0), answering: 2.0, learning: 8.0 }
+    }
+
+    #[test]
+    fn without_a_ceiling_nothing_is_limited() {
+        assert_eq!(meter(None, None).left(5, || panic!("for nothing"), || panic!("for nothing")), None);
+    }
+
+    #[test]
+    fn operations_are_granted_first_to_last_with_what_learning_from_them_takes() {
+        let mut meter = meter(Some(100.0), None);
+        meter.compute.flops.decode = 20.0;
+        let left = meter.left(0, || 10.0, || 11.0).expect("there is a ceiling");
+        // 70 are left: prompt 5 costs 5 and 10 each, prompt 1 then 1 and 10 each.
+        assert_eq!(left.of_order(&[ask(5, 4), ask(1, 9)], cost), 6);
+        assert_eq!(left.of_order(&[ask(5, 4), ask(20, 9)], cost), 4, "prompt 20 can't be read and answered");
+        assert_eq!(left.of_order(&[ask(5, u32::MAX)], cost), 6);
+        assert_eq!(left.of_order(&[ask(61, 1), ask(1, 1)], cost), 0, "nobody is served before the first");
+        assert_eq!(left.in_any_case([1, 20].into_iter().map(|p| cost(PromptId(p)))), 2);
+        assert_eq!(left.in_any_case([90].into_iter().map(|p| cost(PromptId(p)))), 1, "others fit");
+        let left = meter.left(0, || 70.0, || panic!("it was told before")).expect("there is a ceiling");
+        assert!(left.is_nothing());
+        assert_eq!(left.in_any_case([1].into_iter().map(|p| cost(PromptId(p)))), 0);
+    }
+
+    #[test]
+    fn seconds_are_granted_by_the_rate_so_far() {
+        let mut meter = meter(None, Some(10.0));
+        let rollouts = |meter: &Meter, sampled| {
+            meter.left(sampled, || 0.0, || 0.0).map(|left| left.of_order(&[ask(1, u32::MAX)], cost))
+        };
+        assert_eq!(rollouts(&meter, 0), Some(u64::MAX), "no rate is known");
+        meter.seconds.evaluating = 2.0;
+        meter.evaluated = 40;
+        assert_eq!(rollouts(&meter, 0), Some(200));
+        meter.seconds.sampling = 3.0;
+        meter.seconds.updating = 1.0;
+        assert_eq!(rollouts(&meter, 100), Some(150));
+        meter.seconds.updating = 6.99;
+        assert_eq!(rollouts(&meter, 10), Some(1), "while anything is left");
+        meter.seconds.updating = 7.0;
+        assert_eq!(rollouts(&meter, 10), Some(0));
     }
 }

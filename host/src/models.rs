@@ -28,6 +28,10 @@ pub fn find(source: &str) -> Result<PathBuf> {
         return unpacked(dir);
     }
     let path = Path::new(source);
+    if is_hub_name(source) && !path.exists() {
+        let trouble = Trouble::new(format!("there is no file or folder `{source}`"));
+        return Err(trouble.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
+    }
     if looks_like_a_path(source) || path.exists() {
         std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
         return Ok(path.to_owned());
@@ -35,6 +39,16 @@ pub fn find(source: &str) -> Result<PathBuf> {
     let near = did_you_mean(source, names());
     let own = "a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`";
     Err(Trouble::new(format!("no model is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+}
+
+/// Whether a name is such as models on the hub have: an owner, a slash and a name.
+pub fn is_hub_name(source: &str) -> bool {
+    let plain = |part: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(known)
+    };
+    let file = Path::new(source).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+    !file && source.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
 /// A model's shape, without its weights.
@@ -67,7 +81,8 @@ pub fn fingerprint_of_name(name: &str) -> String {
     allot_sandbox::sha256(format!("tinker {name}"))
 }
 
-/// A shipped model as files: in the user's cache, or else in a folder for temporary files.
+/// A shipped model as files: in the user's cache, or else in a folder for temporary files that is this user's
+/// alone. What lies there is held against what ships, and is written anew where it differs.
 fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
@@ -76,9 +91,9 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
         hash.update(file.contents());
     }
     let name = format!("{}-{}", dir.path().display(), &allot_record::hex(&hash.finalize())[..12]);
-    let base = crate::source::cache("models").unwrap_or_else(|| std::env::temp_dir().join("allot-models"));
+    let base = crate::source::cache("models").map_or_else(private, Ok)?;
     let folder = base.join(&name);
-    if folder.is_dir() {
+    if holds(&folder, dir) {
         return Ok(folder);
     }
     // Written aside and renamed, so that no half of it is ever found.
@@ -88,13 +103,57 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
         let path = aside.join(file.path().file_name().unwrap_or_default());
         std::fs::write(&path, file.contents()).map_err(|e| Trouble::file("write", &path, &e))?;
     }
+    if folder.is_dir() && !holds(&folder, dir) {
+        std::fs::remove_dir_all(&folder).map_err(|e| Trouble::file("remove", &folder, &e))?;
+    }
     match std::fs::rename(&aside, &folder) {
         Ok(()) => Ok(folder),
         // Another process was first.
-        Err(_) if folder.is_dir() => {
+        Err(_) if holds(&folder, dir) => {
             let _ = std::fs::remove_dir_all(&aside);
             Ok(folder)
         }
         Err(e) => Err(Trouble::file("write", &folder, &e)),
     }
+}
+
+/// Whether a folder has the files of a shipped model, byte for byte, and no others: one more could change how the
+/// model is read.
+fn holds(folder: &Path, dir: &Dir<'_>) -> bool {
+    let there = std::fs::read_dir(folder).map_or(0, Iterator::count);
+    let same = |file: &include_dir::File<'_>| {
+        let place = folder.join(file.path().file_name().unwrap_or_default());
+        std::fs::read(place).is_ok_and(|bytes| bytes == file.contents())
+    };
+    there == dir.files().count() && dir.files().all(same)
+}
+
+/// A folder among the temporary ones that this user owns and nobody else may look into: anybody may have made one of
+/// its name.
+#[cfg(unix)]
+fn private() -> Result<PathBuf> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    let me = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("allot-{me}"));
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(Trouble::file("make", &folder, &e));
+        }
+        _ => {}
+    }
+    let about = std::fs::symlink_metadata(&folder).map_err(|e| Trouble::file("read", &folder, &e))?;
+    if !about.is_dir() || about.uid() != me || about.mode() & 0o077 != 0 {
+        let what = format!(
+            "`{}` is no folder of this user's alone: others may have put files there",
+            folder.display()
+        );
+        return Err(Trouble::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
+    }
+    Ok(folder)
+}
+
+/// The same where such folders are a user's own by themselves.
+#[cfg(not(unix))]
+fn private() -> Result<PathBuf> {
+    Ok(std::env::temp_dir().join("allot-models"))
 }

@@ -14,6 +14,7 @@ mod training;
 
 use std::path::Path;
 
+use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{Family, ModelError, Rope, Shape};
 use allot_engine::{OptimizerConfig, Schedule};
 use allot_tasks::generate::TaskConfig;
@@ -25,7 +26,8 @@ pub use slip::Mistake;
 pub use spread::{Row, Spread, measure};
 pub use training::{Progress, train};
 
-use crate::config;
+use crate::config::train::MOST_THREADS;
+use crate::config::{self, Tree};
 use crate::trouble::{Result, Trouble};
 
 /// What a model is made by: a TOML file.
@@ -124,34 +126,46 @@ impl Default for SpreadConfig {
 impl Recipe {
     /// Reads and checks a recipe.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&config::read(path)?, &path.display().to_string())
+        Self::of(&config::open(path, &[])?)
     }
 
     /// Reads and checks a recipe; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
-        let recipe: Self = config::parse(text, name)?;
+        Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// The recipe that a tree is, checked.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let (recipe, name): (Self, _) = (tree.config()?, tree.name());
+        recipe.bounds(name)?;
         recipe.check().map_err(|what| Trouble::new(format!("`{name}`: {what}")))?;
         Ok(recipe)
     }
 
+    /// Refuses numbers that are out of bounds.
+    fn bounds(&self, name: &str) -> Result<()> {
+        let Self { model, training, spread, .. } = self;
+        let any = u64::from(u32::MAX);
+        config::bounded(
+            name,
+            &[
+                ("model.hidden", model.hidden as u64, 1 << 16),
+                ("model.intermediate", model.intermediate as u64, 1 << 19),
+                ("model.layers", model.layers as u64, 1 << 11),
+                ("model.heads", model.heads as u64, 1 << 10),
+                ("model.context", model.context as u64, 1 << 20),
+                ("training.steps", u64::from(training.steps), any),
+                ("training.batch", training.batch as u64, 1 << 16),
+                ("training.threads", training.threads as u64, MOST_THREADS),
+                ("training.report", u64::from(training.report), any),
+                ("spread.samples", u64::from(spread.samples), 1 << 16),
+            ],
+        )
+    }
+
     /// What makes no sense, if anything does not.
     fn check(&self) -> std::result::Result<(), String> {
-        let Self { model, training, spread, .. } = self;
-        let positive = [
-            ("model.hidden", model.hidden as u64),
-            ("model.intermediate", model.intermediate as u64),
-            ("model.layers", model.layers as u64),
-            ("model.heads", model.heads as u64),
-            ("model.context", model.context as u64),
-            ("training.steps", u64::from(training.steps)),
-            ("training.batch", training.batch as u64),
-            ("training.threads", training.threads as u64),
-            ("training.report", u64::from(training.report)),
-            ("spread.samples", u64::from(spread.samples)),
-        ];
-        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(format!("`{key}` is 0; it is at least 1"));
-        }
+        let Self { model, training, .. } = self;
         // A head turns its numbers in pairs.
         if !model.hidden.is_multiple_of(2 * model.heads) {
             let (hidden, heads) = (model.hidden, model.heads);
@@ -191,6 +205,24 @@ impl Recipe {
             return Err("nothing is demonstrated: all weights are 0".to_owned());
         }
         Ok(())
+    }
+
+    /// What training takes of memory.
+    pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
+        let answer = lessons.longest_answer();
+        let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
+        Memory::of(shape, &self.setup(shape), spread::ROWS, answer, batch, false)
+    }
+
+    /// How the model is set up.
+    fn setup(&self, shape: &Shape) -> Setup {
+        Setup {
+            threads: self.training.threads,
+            longest: shape.context,
+            lora: None,
+            reference: false,
+            seed: self.training.seed,
+        }
     }
 
     /// The model's shape, for an alphabet.

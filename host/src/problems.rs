@@ -1,22 +1,30 @@
 //! The problems of a run: those to train on and those held out, from files and generators, with the
 //! tokens that ask them.
 
+mod golds;
+mod held_out;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_tasks::Problem;
+use allot_allocation::shown;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::generate;
+use allot_tasks::{Ask, Problem};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::train::TrainConfig;
+use crate::config::train::{TrainConfig, is_of_the_hub};
 use crate::evaluation::Set;
 use crate::hub;
 use crate::tokens::Tokens;
 use crate::trouble::{Result, Trouble};
 use allot_record::hex;
+
+/// Bytes for each token that a prompt may have. What has more is left out before it becomes tokens, which takes
+/// hundreds of bytes for each of its own. Words have some 4, and the longest runs of white space 128.
+const BYTES_A_TOKEN: usize = 256;
 
 /// The name of the set that is held out of what is trained on.
 const HELD_OUT: &str = "held-out";
@@ -75,20 +83,17 @@ impl Found {
             sets.push((name, problems));
         }
 
+        for problems in sets.iter_mut().map(|(_, problems)| problems).chain([&mut train]) {
+            golds::readable(problems, &config.reward, &mut notes)?;
+        }
+        // A set that is named and has nothing left is told of where prompts are made.
         if sets.is_empty() {
             let what =
                 "nothing is held out, and the accuracy stays 0; `held_out` of a task or of data is a share";
             notes.push(what.to_owned());
         }
-        // What is held out is never trained on, wherever else it is found.
-        let secret: HashSet<String> = sets.iter().flat_map(|(_, p)| p).map(asked).collect();
         let before = train.len();
-        train.retain(|p| !secret.contains(&asked(p)));
-        if train.len() < before {
-            let n = before - train.len();
-            notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
-        }
-
+        notes.extend(held_out::parted(&mut train, &sets));
         if train.is_empty() && before > 0 {
             let trouble = Trouble::new("there are no problems to train on");
             return Err(trouble.hint("all that the config names are held out by it, too"));
@@ -135,11 +140,18 @@ impl Problems {
         let all = problems.into_iter().enumerate();
         let problems: Vec<Problem> = all.filter(|(i, _)| chosen.contains(i)).map(|(_, p)| p).collect();
         // On all cores: a tenth of a millisecond each, most of what is done before weights are loaded.
-        let encoded: Vec<Result<Vec<u32>>> =
-            problems.par_iter().map(|problem| tokens.encode_ask(&problem.ask)).collect();
-        let (before, mut left_out, mut longest_seen) = (self.all.len(), 0, 0);
+        let most = longest.saturating_mul(BYTES_A_TOKEN);
+        let encode = |problem: &Problem| {
+            (bytes(&problem.ask) <= most).then(|| tokens.encode_ask(&problem.ask)).transpose()
+        };
+        let encoded: Vec<Result<Option<Vec<u32>>>> = problems.par_iter().map(encode).collect();
+        knows_all(tokens, &problems)?;
+        let (before, mut left_out, mut longest_seen, mut unread) = (self.all.len(), 0, 0, 0);
         for (problem, prompt) in problems.into_iter().zip(encoded) {
-            let prompt = prompt?;
+            let Some(prompt) = prompt? else {
+                unread += 1;
+                continue;
+            };
             if prompt.is_empty() {
                 return Err(Trouble::new(format!(
                     "a problem {which} asks nothing: its prompt has no tokens"
@@ -157,6 +169,12 @@ impl Problems {
         if left_out > 0 {
             self.notes.push(format!(
                 "{left_out} problems {which} are longer than {longest} tokens (up to {longest_seen}), and left out"
+            ));
+        }
+        if unread > 0 {
+            self.notes.push(format!(
+                "{unread} problems {which} have more than {most} bytes, {BYTES_A_TOKEN} for each of {longest} tokens, \
+                 and are left out"
             ));
         }
         if self.all.len() == before {
@@ -191,6 +209,13 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
     };
     let mut all = Vec::with_capacity(named.len());
     for file in named {
+        if is_of_the_hub(file) {
+            let name = file.display();
+            let trouble = Trouble::new(format!("there is no file `{name}`"));
+            return Err(trouble.hint(format!(
+                "files of the Hugging Face hub are `hub:{name}/PATTERN`, as in `hub:openai/gsm8k/main/train-*.parquet`"
+            )));
+        }
         if hub::is_address(file) {
             all.extend(hub::at(file)?);
         } else {
@@ -200,7 +225,60 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What a problem asks, whatever counts as right.
-fn asked(problem: &Problem) -> String {
-    Problem { ask: problem.ask.clone(), gold: Vec::new(), source: String::new() }.id()
+/// Refuses questions with a character that the model can't be asked: tokenizers of a few characters fail at it, and
+/// others leave it out without a word.
+fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
+    let mut known = HashSet::new();
+    for problem in problems {
+        let texts: Vec<&str> = match &problem.ask {
+            Ask::Text(text) => vec![text],
+            Ask::Chat(messages) => messages.iter().map(|m| m.content.as_str()).collect(),
+        };
+        // White space and marks may be nothing by themselves.
+        let characters = texts.iter().flat_map(|text| text.chars()).filter(|c| c.is_alphanumeric());
+        let unknown = characters.filter(|c| known.insert(*c)).find(|c| !tokens.knows(*c));
+        if let Some(unknown) = unknown {
+            let question = shown::name(&texts.join(" "));
+            let what =
+                format!("the model's tokenizer does not know `{unknown}`, in the question `{question}`");
+            let hint = match tokens.characters() {
+                Some(all) => format!(
+                    "it knows {all} alone: ask what is made of those, as tasks with `style = \"terse\"` do, or take a \
+                     model that reads words, as in `model.use = \"hub:HuggingFaceTB/SmolLM2-135M-Instruct\"`"
+                ),
+                None => "take a model that knows it, or leave such questions out".to_owned(),
+            };
+            return Err(Trouble::new(what).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of what is asked.
+fn bytes(ask: &Ask) -> usize {
+    match ask {
+        Ask::Text(text) => text.len(),
+        Ask::Chat(messages) => messages.iter().map(|m| m.content.len()).sum(),
+    }
+}
+
+/// How many problems a sentence names.
+const EXAMPLES: usize = 3;
+
+/// A problem by its place, or by what it asks.
+fn named(problem: &Problem) -> String {
+    let asked = || format!("{:?} of `{}`", problem.question, problem.source);
+    problem.place.as_ref().map_or_else(asked, ToString::to_string)
+}
+
+/// The first of many, and how many more there are.
+fn examples(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = all.len().saturating_sub(EXAMPLES);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    all.take(EXAMPLES).chain(more).collect::<Vec<_>>().join(", ")
+}
+
+/// So many of something.
+fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

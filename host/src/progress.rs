@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::BudgetConfig;
 use crate::meter::Measured;
+use crate::reward::{Reward, Verdict};
 use crate::screen::Screen;
 use crate::summary::percent;
-use allot_allocation::Spent;
+use crate::trouble::Result;
+use allot_allocation::{Spent, View};
+use allot_engine::Sample;
 use allot_record::StepEnd;
 
 /// The screen of a run.
@@ -23,6 +26,78 @@ pub struct Progress<'a, 's> {
     effective: u64,
     /// Answers without a verdict that were told of.
     unjudged: u64,
+}
+
+/// Requests that were clipped. The first one is told, and then whenever they are ten times as many: near the end of a
+/// budget they come step after step.
+#[derive(Default)]
+pub struct Clips {
+    clipped: u64,
+    told: u64,
+}
+
+impl Clips {
+    /// Adds one: how many rollouts were asked for, and how many of them granted. Gives what there is to be told.
+    pub fn add(&mut self, view: &View, asked: u64, granted: u64) -> Option<String> {
+        self.clipped += 1;
+        if self.clipped < self.told.saturating_mul(10) {
+            return None;
+        }
+        self.told = self.clipped;
+        let left = if granted == u64::from(view.budget.step_rollouts) {
+            "`budget.step_rollouts` leaves no more in the step"
+        } else {
+            "the run's budget leaves no more"
+        };
+        let step = view.step + 1;
+        Some(format!("note: step {step} asked for {asked} rollouts and was granted {granted}: {left}"))
+    }
+}
+
+/// A reward that is passed through, while the screen shows how much of a score is sampled: that of a real model
+/// takes minutes, and the first comes before anything else.
+pub struct Scoring<'p, 'a, 's, R> {
+    reward: &'p mut R,
+    progress: &'p mut Progress<'a, 's>,
+    whole: u64,
+    all: u64,
+    shown: Instant,
+}
+
+/// Between two lines on a screen that is no terminal.
+const SELDOM: Duration = Duration::from_secs(30);
+/// Between two pictures on one that is.
+const OFTEN: Duration = Duration::from_millis(200);
+
+impl<'p, 'a, 's, R> Scoring<'p, 'a, 's, R> {
+    /// For a score of so many answers.
+    pub fn new(reward: &'p mut R, progress: &'p mut Progress<'a, 's>, all: u64) -> Self {
+        progress.screen.draw(format_args!("scoring: 0 of {all} answers"));
+        Self { reward, progress, whole: 0, all, shown: Instant::now() }
+    }
+}
+
+impl<A, R: Reward<A>> Reward<A> for Scoring<'_, '_, '_, R> {
+    fn begin(&mut self, place: usize, sample: &Sample<A>) {
+        self.reward.begin(place, sample);
+        self.whole += 1;
+        let screen = &mut *self.progress.screen;
+        if self.shown.elapsed() >= if screen.live { OFTEN } else { SELDOM } {
+            self.shown = Instant::now();
+            let line = format!("scoring: {} of {} answers", self.whole, self.all);
+            if screen.live { screen.draw(line) } else { screen.tell(line) }
+        }
+    }
+
+    async fn score(&mut self, samples: &[Sample<A>]) -> Result<Vec<Verdict>> {
+        self.reward.score(samples).await
+    }
+}
+
+impl<R> Drop for Scoring<'_, '_, '_, R> {
+    fn drop(&mut self) {
+        self.progress.screen.draw("");
+    }
 }
 
 /// What is behind a run.
@@ -116,4 +191,42 @@ impl<'a, 's> Progress<'a, 's> {
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reward::RightOrWrong;
+    use allot_allocation::PromptId;
+
+    /// What stands on the screen after a score of which one answer is whole.
+    fn scored(live: bool, waited: Duration) -> String {
+        let (mut out, mut progress) = (Vec::new(), Vec::new());
+        let mut screen = Screen { out: &mut out, progress: &mut progress, live, failed: None };
+        let budget: BudgetConfig = toml::from_str("rollouts = 10").expect("the test's own budget");
+        let mut of_run = Progress::new(&mut screen, 1, budget, Done::default(), 0.0, 0);
+        let mut reward = RightOrWrong;
+        let mut scoring = Scoring::new(&mut reward, &mut of_run, 40);
+        scoring.shown -= waited;
+        let answer = Sample {
+            prompt: PromptId(1),
+            position: 0,
+            version: 0,
+            answer: true,
+            tokens: 1,
+            truncated: false,
+            log_prob: 0.0,
+            signals: Vec::new(),
+        };
+        scoring.begin(0, &answer);
+        drop(scoring);
+        String::from_utf8(progress).expect("text")
+    }
+
+    #[test]
+    fn a_score_that_takes_long_is_seen_to_go_on() {
+        assert!(scored(true, OFTEN).contains("scoring: 1 of 40 answers"));
+        assert_eq!(scored(false, SELDOM), "scoring: 1 of 40 answers\n");
+        assert_eq!(scored(false, OFTEN), "", "a log is no place for twenty lines a second");
+    }
 }

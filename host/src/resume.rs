@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint::{self, Checkpoints, Manifest};
 use crate::config::train::TrainConfig;
 use crate::keeper::{self, Place};
+use crate::reward::identity::Identity;
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
@@ -46,9 +47,10 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
             let record = run.join("record.jsonl");
             let bytes = std::fs::metadata(&record).map_err(|e| Trouble::file("read", &record, &e))?.len();
             // The end is written before the last checkpoint is.
-            if state.record != bytes {
+            if state.record.bytes != bytes {
                 return Ok(None);
             }
+            state.record.is_of(&record)?;
             keeper::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
@@ -135,6 +137,7 @@ fn of_this_run(
             Trouble::new(what).hint("what is on hand was measured already: begin a run with that policy")
         );
     }
+    same_judge(&head, prepared, checkpoint)?;
     let (problems, train) = (&prepared.problems, prepared.problems.train);
     for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
         let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
@@ -148,11 +151,34 @@ fn of_this_run(
     Ok(())
 }
 
+/// Refuses to go on under another judge than the one that the run began with. Records of older programs do not
+/// say who that was.
+fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
+    let then = head.training.as_ref().map(|t| t["reward"]["judge"].clone()).unwrap_or_default();
+    let Ok(then) = serde_json::from_value::<Identity>(then) else { return Ok(()) };
+    let Some(judge) = &prepared.judge else { return Ok(()) };
+    let Some(how) = judge.identity.apart(&then, &judge.words) else { return Ok(()) };
+    let shown = checkpoint.display();
+    let what = format!("the checkpoint `{shown}` is of a run with another judge: {how}");
+    Err(Trouble::new(what).hint(format!(
+        "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
+         \"{shown}/model\"`"
+    )))
+}
+
 /// Removes what a run left that stopped before its first checkpoint.
 pub fn clear(folder: &Path) -> Result<()> {
-    for name in
-        ["record.jsonl", "times.jsonl", "metrics.jsonl", "tensorboard", "rollouts", "shadows", "checkpoints"]
-    {
+    for name in [
+        "record.jsonl",
+        "times.jsonl",
+        "metrics.jsonl",
+        "log.jsonl",
+        "problems.parquet",
+        "tensorboard",
+        "rollouts",
+        "shadows",
+        "checkpoints",
+    ] {
         let path = folder.join(name);
         let removed =
             if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };

@@ -2,24 +2,36 @@
 //! common, and the reward of the coin-flip world.
 
 pub mod graded;
+pub mod identity;
 pub mod pool;
 pub mod process;
+pub mod protocol;
 
 use allot_engine::Sample;
 
 use crate::trouble::Result;
+use protocol::Part;
 
 /// A rollout's verdict.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The reward, or none where it could not be scored.
     pub reward: Option<f32>,
     /// Whether the answer was right, whatever else the reward counts.
     pub correct: bool,
+    /// The parts that the reward is made of, where a judge gives them by name.
+    pub parts: Vec<Part>,
 }
 
 /// No verdict at all.
-pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false };
+pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new() };
+
+impl Verdict {
+    /// A verdict whose reward has no parts.
+    pub fn plain(reward: f32, correct: bool) -> Self {
+        Self { reward: Some(reward), correct, parts: Vec::new() }
+    }
+}
 
 /// Something that judges rollouts.
 pub trait Reward<A> {
@@ -38,7 +50,7 @@ pub struct RightOrWrong;
 
 impl Reward<bool> for RightOrWrong {
     async fn score(&mut self, samples: &[Sample<bool>]) -> Result<Vec<Verdict>> {
-        let verdict = |s: &Sample<bool>| Verdict { reward: Some(f32::from(s.answer)), correct: s.answer };
+        let verdict = |s: &Sample<bool>| Verdict::plain(f32::from(s.answer), s.answer);
         Ok(samples.iter().map(verdict).collect())
     }
 }

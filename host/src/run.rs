@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reward::Reward;
 use crate::step::{Decide, Ended, Stop, Watch, World, step};
-use allot_record::{End, Line, Phase, StepEnd};
+use allot_record::{End, Line, StepEnd};
 
 /// What goes along with a run: it takes the score, keeps what is to be kept, and may pause it.
 pub trait Course<E: Engine, R, P>: Watch<E::Answer> {
@@ -149,7 +149,7 @@ pub async fn taken<E: Engine, R, P>(
     world.meter.start();
     let scores = course.score(world).await?;
     let _ = world.engine.computed();
-    world.meter.lap(Phase::Evaluating);
+    world.meter.scored(scores.spent);
     Ok(scores)
 }
 

@@ -6,19 +6,18 @@
 mod lines;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Plan, Run, View};
-use allot_record::{hex, unhex};
+use allot_record::{Appended, Kept, Mark, hex, unhex};
 use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::step::Decide;
 use crate::trouble::{Result, Trouble, count, signals};
-use crate::{config, diff, shipped, source};
+use crate::{components, config, diff, shipped, source};
 use lines::{Call, Entry, cut, files, line};
 
 /// Who decides, and who only looks on.
@@ -27,16 +26,20 @@ pub struct Decider<'a> {
     pub live: &'a Policy,
     /// Those whose plans are not.
     pub shadows: Vec<Shadow>,
+    /// How far the files had come of those that looked on before and do not now.
+    idle: BTreeMap<String, Mark>,
 }
 
 /// A policy that looks on.
 pub struct Shadow {
     policy: Policy,
+    /// Its component, until there is a folder to keep it in.
+    component: Vec<u8>,
     run: Run,
     state: Vec<u8>,
     tally: Tally,
     /// Where its plans are written, once there is a folder.
-    file: Option<(File, PathBuf)>,
+    file: Option<Appended>,
 }
 
 /// What its calls came to.
@@ -54,7 +57,7 @@ struct Tally {
 impl<'a> Decider<'a> {
     /// A policy that nobody looks over the shoulder.
     pub fn alone(live: &'a Policy) -> Self {
-        Self { live, shadows: Vec::new() }
+        Self { live, shadows: Vec::new(), idle: BTreeMap::new() }
     }
 
     /// Lets each shadow write into a file of its own below the run's folder from now on. Of a run that goes on
@@ -70,20 +73,33 @@ impl<'a> Decider<'a> {
         }
         for shadow in &mut self.shadows {
             std::fs::create_dir_all(&folder).map_err(|e| Trouble::file("make", &folder, &e))?;
+            components::keep(run, &std::mem::take(&mut shadow.component))?;
             let head = shadow.head()?;
             let (path, calls) = there.remove(&head).unwrap_or_else(|| (shadow.place(&folder), Vec::new()));
-            let fresh = !path.exists();
-            let told = |e: &std::io::Error| Trouble::file("write", &path, e);
-            let mut file = File::options().append(true).create(true).open(&path).map_err(|e| told(&e))?;
-            if fresh {
-                file.write_all(head.as_bytes()).map_err(|e| told(&e))?;
-            }
+            let told = |e: std::io::Error| Trouble::file("write", &path, &e);
+            let file = if path.exists() {
+                Kept::open(&path, &Mark::of(&path)?)?.cut()?
+            } else {
+                let mut file = Appended::create(&path).map_err(told)?;
+                file.write_all(head.as_bytes()).map_err(told)?;
+                file
+            };
             for call in &calls {
                 shadow.remember(call);
             }
-            shadow.file = Some((file, path));
+            shadow.file = Some(file);
+        }
+        self.idle.clear();
+        for (path, _) in there.into_values() {
+            self.idle.insert(name(&path), Mark::of(&path)?);
         }
         Ok(())
+    }
+
+    /// How far their files have come, by name: what a checkpoint keeps for [`check`].
+    pub fn marks(&self) -> BTreeMap<String, Mark> {
+        let active = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
+        self.idle.clone().into_iter().chain(active.map(|file| (name(file.path()), file.mark()))).collect()
     }
 
     /// Waits until what the shadows wrote is on the disk, before a checkpoint counts on it.
@@ -91,7 +107,7 @@ impl<'a> Decider<'a> {
         let files = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
         files
             .into_iter()
-            .try_for_each(|(file, path)| file.sync_data().map_err(|e| Trouble::file("write", path, &e)))
+            .try_for_each(|file| file.sync().map_err(|e| Trouble::file("write", file.path(), &e)))
     }
 }
 
@@ -114,6 +130,17 @@ impl Decide for Decider<'_> {
     }
 }
 
+/// Fails where a shadow's file is not what its mark in a checkpoint says. One that was removed is forgotten.
+pub fn check(run: &Path, marks: &BTreeMap<String, Mark>) -> Result<()> {
+    for path in files(&run.join("shadows"))? {
+        if let Some(mark) = marks.get(&name(&path)) {
+            Kept::open(&path, mark)
+                .map_err(|e| Trouble::from(e).hint("put back what was changed, or remove the file"))?;
+        }
+    }
+    Ok(())
+}
+
 /// Shadows of these sources, each given as `POLICY` or `POLICY,NAME=VALUE,…`.
 pub fn all(
     sources: &[String],
@@ -125,7 +152,9 @@ pub fn all(
     let mut shadows: Vec<Shadow> = Vec::new();
     for source in sources {
         let name = source.split(',').next().unwrap_or_default();
-        let shadow = Shadow::new(source, source::load(sandbox, name, None, screen)?, live, run)?;
+        let component = source::bytes(name, screen)?;
+        let policy = source::of_bytes(sandbox, &component, None, name, screen)?;
+        let shadow = Shadow::new(source, (policy, component), live, run)?;
         let head = shadow.head()?;
         for other in &shadows {
             if other.head()? == head {
@@ -140,7 +169,7 @@ pub fn all(
 
 impl Shadow {
     /// A shadow of this source. It sees the signals that the live policy wants.
-    fn new(source: &str, policy: Policy, live: &Policy, run: &Run) -> Result<Self> {
+    fn new(source: &str, (policy, component): (Policy, Vec<u8>), live: &Policy, run: &Run) -> Result<Self> {
         let mut words = source.split(',');
         let before = format!("--shadow {},", words.next().unwrap_or_default());
         let typed: Vec<String> = words.map(str::to_owned).collect();
@@ -155,7 +184,7 @@ impl Shadow {
         let run = Run { settings, ..run.clone() };
         let begun = policy.begin(&run);
         let (state, _) = begun.map_err(|f| Trouble::told(format!("shadow `{name}` {f}"), f.hint()))?;
-        Ok(Self { policy, run, state, tally: Tally::default(), file: None })
+        Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
     }
 
     /// The first line of its file.
@@ -203,8 +232,8 @@ impl Shadow {
         }
         self.remember(&call);
         let text = line(&Entry::Call(call))?;
-        if let Some((file, path)) = &mut self.file {
-            file.write_all(text.as_bytes()).map_err(|e| Trouble::file("write", path, &e))?;
+        if let Some(file) = &mut self.file {
+            file.write_all(text.as_bytes()).map_err(|e| Trouble::file("write", file.path(), &e))?;
         }
         Ok(())
     }
@@ -239,10 +268,15 @@ impl Shadow {
             format!("{plans} {verb}, from step {step}, round {round} on; {asked}")
         });
         let failed = failed.iter().map(|failed| format!("; it is asked no more: {failed}"));
-        let place = self.file.iter().map(|(_, path)| format!("; all in {}", path.display()));
+        let place = self.file.iter().map(|file| format!("; all in {}", file.path().display()));
         let parts = std::iter::once(format!("shadow `{name}`: {calls}, {differs}")).chain(failed);
         parts.chain(place).collect()
     }
+}
+
+/// What a file is called in its folder.
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Rollouts that a plan asks for.

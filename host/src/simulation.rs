@@ -24,6 +24,8 @@ pub struct Simulation<P> {
     pub run: Run,
     /// Everything else.
     pub world: World<Coin, RightOrWrong, P>,
+    /// What the policy said as it began.
+    pub begun: Vec<LogLine>,
 }
 
 /// A run that nobody looks at. The coin-flip world knows its score, at no cost.
@@ -61,7 +63,8 @@ impl<'a> Simulation<Decider<'a>> {
                 trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str))))
             );
         }
-        cost.words().for_each(|line| log(&line));
+        simulation.begun = cost.words().collect();
+        simulation.begun.iter().for_each(log);
 
         let head = Head {
             format: FORMAT,
@@ -79,6 +82,7 @@ impl<'a> Simulation<Decider<'a>> {
             state: first,
             accuracy: Some(simulation.world.engine.accuracy()),
             scores: Vec::new(),
+            advantage: Some(config.advantage),
             training: None,
             world: serde_json::to_value(&config.world).ok(),
         };
@@ -115,6 +119,6 @@ impl<P: Decide> Simulation<P> {
             seed: config.run.seed,
             steps: 0,
         };
-        Ok(Self { run, world })
+        Ok(Self { run, world, begun: Vec::new() })
     }
 }

@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
 use allot_allocation::{
-    Action, Batch, Books, Outcome, Plan, Pool, Prompt, PromptId, RolloutId, Run, Settled, Shelf, View, seed,
+    Action, Batch, Books, Grant, Group, Outcome, Plan, Pool, Prompt, PromptId, Request, RolloutId, Run,
+    Settled, Shelf, View, seed,
 };
-use allot_engine::{Engine, EngineError, Example, Sample};
+use allot_engine::{Cost, Engine, EngineError, Example, Sample};
 use allot_sandbox::{Fault, Line as LogLine};
 use thiserror::Error;
 
-use crate::meter::Meter;
+use crate::meter::{Left, Meter};
+use crate::reward::protocol::Part;
 use crate::reward::{Reward, UNSCORABLE};
 use crate::trouble::Trouble;
 use allot_record::{Call, Line, Phase, Record, RecordError, Rollouts, Sampled, StepEnd};
@@ -33,19 +35,28 @@ pub trait Decide {
 
 /// Someone who looks on, to keep tables and curves. It changes nothing of the run.
 pub trait Watch<A> {
-    /// A round's rollouts came in; `first` is the first one's number.
+    /// The policy answered with a plan, which may still break a rule, and said this.
+    fn decided(&mut self, _view: &View, _plan: &Plan, _said: &[LogLine]) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// A round's rollouts came in; `first` is the first one's number, `parts` are those of each one's reward.
     fn sampled(
         &mut self,
         _view: &View,
         _first: RolloutId,
         _samples: &[Sample<A>],
         _outcomes: &[Outcome],
-    ) -> Result<(), Trouble> {
+        _parts: &[Vec<Part>],
+    ) -> Result<(), Stop> {
         Ok(())
     }
 
+    /// Less was granted than the plan asked for. The budget's end by the plan's own will is not told of.
+    fn clipped(&mut self, _view: &View, _asked: u64, _granted: u64) {}
+
     /// A step was settled.
-    fn settled(&mut self, _settled: &Settled, _learned: &[Learned]) -> Result<(), Trouble> {
+    fn settled(&mut self, _settled: &Settled, _learned: &[Learned]) -> Result<(), Stop> {
         Ok(())
     }
 }
@@ -155,11 +166,58 @@ pub enum Stop {
         fault: allot_allocation::Fault,
     },
     /// Nothing can be judged any more.
-    #[error("{}", .0.what)]
+    #[error("{0}")]
     Reward(Trouble),
+    /// Numbers of the model that are none.
+    #[error(
+        "{what} not finite: {}",
+        if *.updates == 0 { "the weights are broken as they were loaded" } else { "an earlier update has broken the model" }
+    )]
+    NotFinite {
+        /// What is not, with its verb.
+        what: String,
+        /// Model updates made by then.
+        updates: u32,
+    },
     /// The record could not be written.
-    #[error("{}", .0.what)]
+    #[error("{0}")]
     Record(Trouble),
+    /// A table, a curve or a checkpoint could not be written.
+    #[error("{0}")]
+    Outputs(Trouble),
+    /// A shadow's plans could not be written.
+    #[error("{0}")]
+    Shadow(Trouble),
+}
+
+impl Stop {
+    /// What to do about it, where that follows from what it is alone.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFinite { updates: 0, .. } => {
+                Some("look at the files that `model.use` names: some of their numbers are NaN or infinite")
+            }
+            Self::Refused { .. } | Self::NotFinite { .. } => {
+                Some("lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a run that is taken up again would not come to the same: what was in its way may be gone.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Broken { .. } | Self::Policy { .. } | Self::Refused { .. } | Self::NotFinite { .. } => {
+                false
+            }
+            Self::Engine { .. }
+            | Self::Books { .. }
+            | Self::Reward(_)
+            | Self::Record(_)
+            | Self::Outputs(_)
+            | Self::Shadow(_) => true,
+        }
+    }
 }
 
 impl From<RecordError> for Stop {
@@ -190,13 +248,14 @@ where
 {
     world.books.open_step();
     world.shelf.open_step();
-    world.meter.close(&mut world.books);
+    world.close();
     world.meter.start();
     let mut rewards = Mean::default();
-    let mut round = 0;
+    let mut parts: BTreeMap<String, Mean> = BTreeMap::new();
+    let (mut round, mut dry) = (0, false);
     loop {
-        let (view, offered) = world.view(round);
-        let plan = world.ask(run, &view)?;
+        let (view, offered) = world.view(round, dry);
+        let plan = world.ask(run, &view, watch)?;
         rules::check(world.policy.name(), &view, &plan, world.bounds).map_err(|broken| Stop::Broken {
             broken,
             view: Box::new(view.clone()),
@@ -208,11 +267,16 @@ where
         match &plan.action {
             Action::Sample(order) => {
                 let spent = world.books.grantable() == 0;
-                let grant = world.books.grant(order, |prompt| world.shelf.next_position(prompt));
+                let grant = world.grant(order, &view);
+                dry = grant.is_empty() && !order.is_empty();
                 world.note(&view, &plan, offered, grant.rollouts())?;
                 world.show(&view, &plan)?;
                 if spent {
                     return Ok(Ended::Spent);
+                }
+                let asked = order.iter().map(|request| u64::from(request.count)).sum();
+                if grant.rollouts() < asked {
+                    watch.clipped(&view, asked, grant.rollouts());
                 }
                 world.pool.take(grant.lines().iter().map(|line| line.prompt));
                 let World { engine, reward, .. } = &mut *world;
@@ -221,8 +285,11 @@ where
                 let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
                 world.books.charge(paid).map_err(|fault| Stop::Books { step: world.steps, fault })?;
                 world.measure(Phase::Sampling);
-                let outcomes = world.judge(&view, samples, watch).await?;
+                let (outcomes, of_rewards) = world.judge(&view, samples, watch).await?;
                 outcomes.iter().filter_map(|o| o.reward).for_each(|r| rewards.add(f64::from(r)));
+                for (name, x) in of_rewards.into_iter().flatten() {
+                    parts.entry(name).or_default().add(f64::from(x));
+                }
                 world.meter.lap(Phase::Judging);
                 world.meter.close(&mut world.books);
             }
@@ -231,9 +298,10 @@ where
                 world.show(&view, &plan)?;
                 let mut end = world.train(run, &view, batch, watch).await?;
                 end.reward = rewards.mean();
+                end.rewards = parts.into_iter().map(|(name, part)| (name, part.mean())).collect();
                 world.steps += 1;
                 world.meter.lap(Phase::Updating);
-                world.meter.close(&mut world.books);
+                world.close();
                 return Ok(Ended::Trained(Box::new(end)));
             }
         }
@@ -248,21 +316,72 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         self.meter.lap(phase);
     }
 
-    /// The view of a round, and the prompts in it that the last one did not have.
-    fn view(&mut self, round: u32) -> (View, Vec<Prompt>) {
+    /// The view of a round, and the prompts in it that the last one did not have. In a step that has run dry there
+    /// is nothing left to be granted.
+    fn view(&mut self, round: u32, dry: bool) -> (View, Vec<Prompt>) {
         self.pool.top_up(&self.shelf);
+        let groups = self.shelf.groups();
+        let spare = self.left(&groups).map(|left| {
+            let offered = self.pool.offered().iter().map(|prompt| prompt.id);
+            let prompts = offered.chain(groups.iter().map(|group| group.prompt));
+            if dry { 0 } else { left.in_any_case(prompts.map(|prompt| self.most(prompt))) }
+        });
+        self.books.leave(spare);
         let view = View {
             step: self.steps,
             round,
             seed: seed::policy(self.seed, self.steps, round),
             budget: self.books.budget(),
             pool: self.pool.offered().to_vec(),
-            groups: self.shelf.groups(),
+            groups,
         };
         (view, self.pool.newly_offered().to_vec())
     }
 
-    fn ask(&mut self, run: &Run, view: &View) -> Result<Plan, Stop> {
+    /// Grants what is asked for, as far as the budget goes by all its measures.
+    fn grant(&mut self, order: &[Request], view: &View) -> Grant {
+        if let Some(left) = self.left(&view.groups).filter(|_| self.books.grantable() > 0) {
+            let fits = left.of_order(order, |prompt| self.most(prompt));
+            // With nothing on hand there is nothing reserved that could come free.
+            if fits == 0 && !order.is_empty() && view.groups.is_empty() {
+                self.books.close();
+            }
+            self.books.leave(Some(fits));
+        }
+        self.books.grant(order, |prompt| self.shelf.next_position(prompt))
+    }
+
+    /// What is left below the run's ceilings, if it has any, with these groups on hand. All of them may be learned
+    /// from.
+    fn left(&self, groups: &[Group]) -> Option<Left> {
+        let learning = |group: &Group| {
+            group.tokens.iter().map(|n| self.engine.cost(group.prompt, *n).learning).sum::<f64>()
+        };
+        let cheapest = || {
+            let all = (0..self.pool.prompts()).map(|prompt| self.most(PromptId(prompt)));
+            all.map(|cost| cost.reading + cost.rollout()).fold(f64::INFINITY, f64::min)
+        };
+        let sampled = self.books.spent().run_rollouts;
+        self.meter.left(sampled, || groups.iter().map(learning).sum(), cheapest)
+    }
+
+    /// What a prompt's rollout costs with the longest answer.
+    fn most(&self, prompt: PromptId) -> Cost {
+        self.engine.cost(prompt, self.books.limits().longest)
+    }
+
+    /// Closes the books where a ceiling is reached, or is so near that no rollout will fit below it, whatever
+    /// becomes of those on hand.
+    fn close(&mut self) {
+        self.meter.close(&mut self.books);
+        // What was short in a view may be there again.
+        self.books.leave(None);
+        if self.left(&[]).is_some_and(|left| left.is_nothing()) {
+            self.books.close();
+        }
+    }
+
+    fn ask(&mut self, run: &Run, view: &View, watch: &mut impl Watch<E::Answer>) -> Result<Plan, Stop> {
         let (plan, log) = self.policy.decide(run, &self.state, view).map_err(|fault| Stop::Policy {
             policy: self.policy.name().to_owned(),
             fault: Box::new(fault),
@@ -270,6 +389,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             state: self.state.clone(),
         })?;
         log.iter().for_each(self.log);
+        watch.decided(view, &plan, &log)?;
         Ok(plan)
     }
 
@@ -283,45 +403,49 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     /// The decision is made; others may see it.
     fn show(&mut self, view: &View, plan: &Plan) -> Result<(), Stop> {
         self.meter.lap(Phase::Deciding);
-        self.policy.show(view, plan).map_err(Stop::Record)?;
+        self.policy.show(view, plan).map_err(Stop::Shadow)?;
         self.meter.start();
         Ok(())
     }
 
-    /// Scores rollouts, writes them down and puts them on the shelf.
+    /// Scores rollouts, writes them down and puts them on the shelf. Also gives the parts of their rewards.
     async fn judge(
         &mut self,
         view: &View,
         samples: Vec<Sample<E::Answer>>,
         watch: &mut impl Watch<E::Answer>,
-    ) -> Result<Vec<Outcome>, Stop> {
+    ) -> Result<(Vec<Outcome>, Vec<Vec<Part>>), Stop> {
         let verdicts = self.reward.score(&samples).await.map_err(Stop::Reward)?;
-        let outcomes: Vec<Outcome> = samples
+        let (outcomes, parts): (Vec<Outcome>, Vec<Vec<Part>>) = samples
             .iter()
             // A rollout without a verdict is unscorable, never lost.
             .zip(verdicts.into_iter().chain(std::iter::repeat(UNSCORABLE)))
-            .map(|(s, verdict)| Outcome {
-                prompt: s.prompt,
-                position: s.position,
+            .map(|(s, verdict)| {
                 // Nothing that is not finite reaches a policy or the record.
-                reward: verdict.reward.filter(|r| r.is_finite() && s.signals.iter().all(|x| x.is_finite())),
-                correct: verdict.correct,
-                tokens: s.tokens,
-                truncated: s.truncated,
-                signals: s.signals.clone(),
+                let finite = |r: &f32| r.is_finite() && s.signals.iter().all(|x| x.is_finite());
+                let outcome = Outcome {
+                    prompt: s.prompt,
+                    position: s.position,
+                    reward: verdict.reward.filter(finite),
+                    correct: verdict.correct,
+                    tokens: s.tokens,
+                    truncated: s.truncated,
+                    signals: s.signals.clone(),
+                };
+                (outcome, verdict.parts)
             })
-            .collect();
+            .unzip();
         if !outcomes.is_empty() {
             let sampled = Sampled::of(&outcomes, outcomes[0].signals.len());
             let line = Rollouts { step: view.step, round: view.round, sampled };
             self.record.write(&Line::Rollouts(Box::new(line)))?;
         }
         let first = self.shelf.add(outcomes.iter().cloned());
-        watch.sampled(view, first, &samples, &outcomes).map_err(Stop::Record)?;
+        watch.sampled(view, first, &samples, &outcomes, &parts)?;
         let scored =
             (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());
         self.samples.extend(scored.map(|(sample, _)| sample));
-        Ok(outcomes)
+        Ok((outcomes, parts))
     }
 
     /// Turns picks into advantages, updates the model, and settles the shelf.
@@ -375,7 +499,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .flat_map(|g| (0..g.len()).filter_map(|i| self.shelf.rollout(g.prompt, i)))
             .collect();
         let settled = self.shelf.settle(batch, end.updated, run.max_age);
-        watch.settled(&settled, &learned).map_err(Stop::Record)?;
+        watch.settled(&settled, &learned)?;
         for id in settled.trained.iter().chain(&settled.released).chain(&settled.stale) {
             self.samples.remove(id);
         }

@@ -65,21 +65,26 @@ impl Totals {
         let (t, sampled) = (self, end.spent.run_rollouts);
         let unused = sampled - t.trained - t.released - t.stale;
         screen.say(format_args!("{}", end.reason));
-        let mut row = |name: &str, n: u64| {
-            screen.say(format_args!("  {name:<34}{n:>10}  {:>5.1} %", percent(n, sampled)));
-        };
-        row("rollouts sampled", sampled);
-        row("  trained on", t.trained);
-        row("    with an advantage", t.effective);
-        row("  let go", t.released);
-        row("    of groups with one reward", t.flat);
-        row("  grown too old", t.stale);
-        row("  on hand at the end, or unscorable", unused);
-        screen.say(format_args!("  {:<34}{:>10}", "generated tokens", end.spent.run_tokens));
-        screen.say(format_args!("  {:<34}{:>10}", "model updates", t.updates));
         let last = end.accuracy.unwrap_or(t.last);
-        screen.say(format_args!("  {:<34}{:>10}", "held-out accuracy", format!("{last:.4}")));
-        screen.say(format_args!("  {:<34}{:>10}", "  at the start", format!("{:.4}", t.start)));
+        let of_sampled = |n: u64| (n.to_string(), format!("  {:>5.1} %", percent(n, sampled)));
+        let alone = |text: String| (text, String::new());
+        let rows = [
+            ("rollouts sampled", of_sampled(sampled)),
+            ("  trained on", of_sampled(t.trained)),
+            ("    with an advantage", of_sampled(t.effective)),
+            ("  let go", of_sampled(t.released)),
+            ("    of groups with one reward", of_sampled(t.flat)),
+            ("  grown too old", of_sampled(t.stale)),
+            ("  on hand at the end, or unscorable", of_sampled(unused)),
+            ("generated tokens", alone(end.spent.run_tokens.to_string())),
+            ("model updates", alone(t.updates.to_string())),
+            ("held-out accuracy", alone(format!("{last:.4}"))),
+            ("  at the start", alone(format!("{:.4}", t.start))),
+        ];
+        let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, (number, share)) in rows {
+            screen.say(format_args!("  {name:<widest$}{number:>10}{share}"));
+        }
     }
 
     /// The same as JSON.

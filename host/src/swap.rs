@@ -127,7 +127,8 @@ pub fn done(
         state: hex(&world.state),
     };
     world.record.write(&Line::Swap(Box::new(swap)))?;
-    keeper.save(world)?;
+    keeper.begun()?;
+    keeper.save(world).map_err(|stop| folder::stopped(&stop, Some(run)))?;
     if other { replace(run, world.steps) } else { Ok(()) }
 }
 

@@ -1,12 +1,12 @@
-//! What a step's rollouts add up to, under the names that [`crate::outputs::metrics`] explains.
+//! What a step adds up to, under the names that [`crate::outputs::named`] explains.
 
 use std::collections::BTreeMap;
 
-use allot_allocation::{Outcome, PromptId};
+use allot_allocation::{Outcome, Plan, PromptId};
 
 use allot_record::StepEnd;
 
-/// What a step's rollouts add up to.
+/// What a step's plans and rollouts add up to.
 #[derive(Default)]
 pub struct Tally {
     /// Rewards of each prompt, in the order they came.
@@ -16,9 +16,27 @@ pub struct Tally {
     /// Of those that ended by themselves.
     ended: Vec<u32>,
     unscorable: u64,
+    /// Rollouts that were asked for and not granted.
+    clipped: u64,
+    /// The policy's own metrics: the sum and the number of those by a name.
+    own: BTreeMap<String, (f64, f64)>,
 }
 
 impl Tally {
+    /// Adds rollouts that were asked for and not granted.
+    pub fn add_clipped(&mut self, rollouts: u64) {
+        self.clipped += rollouts;
+    }
+
+    /// Adds the metrics of a plan.
+    pub fn plan(&mut self, plan: &Plan) {
+        for (name, value) in &plan.metrics {
+            let (sum, n) = self.own.entry(name.clone()).or_default();
+            *sum += value;
+            *n += 1.0;
+        }
+    }
+
     /// Adds a rollout.
     pub fn add(&mut self, outcome: &Outcome) {
         self.lengths.push(outcome.tokens);
@@ -60,6 +78,9 @@ impl Tally {
             ("alloc/held", end.held as f64),
             ("alloc/age", end.mean_age),
         ];
+        if self.clipped > 0 {
+            numbers.push(("budget/clipped", self.clipped as f64));
+        }
         for (names, lengths) in [
             (["completions/mean_length", "completions/min_length", "completions/max_length"], &self.lengths),
             (
@@ -79,9 +100,11 @@ impl Tally {
         }
         let mut numbers: Vec<(String, f64)> =
             numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        numbers.extend(end.rewards.iter().map(|(part, mean)| (format!("rewards/{part}/mean"), *mean)));
         numbers.extend(end.metrics.iter().cloned());
         numbers.extend(end.accuracy.map(|accuracy| ("accuracy".to_owned(), accuracy)));
         numbers.extend(end.scores.iter().cloned());
+        numbers.extend(self.own.iter().map(|(name, (sum, n))| (format!("policy/{name}"), sum / n)));
         numbers
     }
 }
@@ -111,6 +134,13 @@ mod tests {
             outcome.truncated = tokens == 8;
             tally.add(&outcome);
         }
+        for (step, kept) in [(0.0, None), (2.0, Some(7.0))] {
+            let named = |name: &str, value| (name.to_owned(), value);
+            let metrics =
+                std::iter::once(named("odds", step)).chain(kept.map(|n| named("kept", n))).collect();
+            let action = allot_allocation::Action::Sample(Vec::new());
+            tally.plan(&Plan { metrics, ..Plan::of(action) });
+        }
         let numbers = tally.numbers(&StepEnd::default(), 2.0, 100);
         let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
         assert_eq!(of("reward"), Some(0.8));
@@ -123,5 +153,7 @@ mod tests {
         assert_eq!(of("completions/mean_terminated_length"), Some(4.0));
         assert_eq!(of("completions/max_terminated_length"), Some(5.0));
         assert_eq!(of("tokens_per_second"), Some(12.0));
+        // Of the policy's own, the mean over the calls that gave them.
+        assert_eq!((of("policy/odds"), of("policy/kept")), (Some(1.0), Some(7.0)));
     }
 }

@@ -6,12 +6,14 @@ mod gguf;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allot_engine::model::{Gguf, SpecialIds};
+use allot_allocation::shown;
+use allot_engine::model::{Gguf, SpecialIds, file};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};
 
 use crate::chat::ChatTemplate;
+use crate::panics;
 use crate::trouble::{Result, Trouble};
 
 /// What turns a model's text into tokens and back.
@@ -24,7 +26,12 @@ pub struct Tokens {
     files: BTreeMap<&'static str, String>,
     /// Where it came from, for an error.
     source: String,
+    /// One more than the largest token that it knows.
+    vocabulary: usize,
 }
+
+/// The largest `tokenizer.json`, in bytes: that of Gemma 3 has 33 MB. Other files are small.
+const LARGEST: u64 = 1 << 30;
 
 impl Tokens {
     /// Reads a model's folder, or its GGUF file.
@@ -60,19 +67,42 @@ impl Tokens {
             let value = config.get(name)?;
             tokenizer.token_to_id(value.as_str().or(value["content"].as_str())?)
         };
+        let of = |file: &Map<String, Value>, name: &str, key: &str| {
+            ids(file.get(key)).ok_or_else(|| {
+                let what = format!(
+                    "`{}`: `{key}` is {}; it is a token's number, or a list of them",
+                    path.join(name).display(),
+                    shown::name(&file[key].to_string())
+                );
+                Trouble::new(what)
+            })
+        };
+        let (of_generation, of_model) = (
+            |key: &str| of(&generation, "generation_config.json", key),
+            |key: &str| of(&model, "config.json", key),
+        );
         // Each of these ends an answer somewhere: transformers stops at those of the generation config,
         // the tokenizer's own ends a turn, and the model's is what a folder has that has no more.
-        let mut eos = ids(generation.get("eos_token_id"));
-        eos.extend(ids(model.get("eos_token_id")));
+        let mut eos = of_generation("eos_token_id")?;
+        eos.extend(of_model("eos_token_id")?);
         eos.extend(named("eos_token"));
-        let first = |name: &str| ids(generation.get(name)).into_iter().chain(ids(model.get(name))).next();
+        let first = |key: &str| -> Result<Option<u32>> {
+            Ok(of_generation(key)?.into_iter().chain(of_model(key)?).next())
+        };
         let special = SpecialIds {
-            bos: first("bos_token_id").or(named("bos_token")),
+            bos: first("bos_token_id")?.or(named("bos_token")),
             eos: distinct(eos),
-            pad: first("pad_token_id").or(named("pad_token")),
+            pad: first("pad_token_id")?.or(named("pad_token")),
         };
         let chat = ChatTemplate::find(path, &config);
-        Ok(Self { tokenizer, chat, special, files, source: path.display().to_string() })
+        Self { tokenizer, chat, special, files, source: path.display().to_string(), vocabulary: 0 }.counted()
+    }
+
+    /// The same, its tokens counted.
+    fn counted(mut self) -> Result<Self> {
+        let counted = panics::caught(|| vocabulary(&self.tokenizer, &self.special));
+        self.vocabulary = counted.map_err(|said| self.fails(&said))?;
+        Ok(self)
     }
 
     /// Reads a GGUF file's metadata.
@@ -121,7 +151,7 @@ impl Tokens {
         files.insert("tokenizer.json", whole);
         files.insert("tokenizer_config.json", format!("{:#}\n", Value::Object(config)));
         files.insert("generation_config.json", format!("{generation:#}\n"));
-        Ok(Self { tokenizer, chat, special, files, source })
+        Self { tokenizer, chat, special, files, source, vocabulary: 0 }.counted()
     }
 
     /// The tokens of a text as it stands: nothing is put before or after it. What reads like a special
@@ -152,9 +182,27 @@ impl Tokens {
     /// The text of tokens, without the special ones. A character whose tokens are not all there becomes
     /// `U+FFFD`.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.tokenizer
-            .decode(ids, true)
-            .map_err(|e| Trouble::new(format!("the tokenizer in `{}` fails: {e}", self.source)))
+        self.tried(|| self.tokenizer.decode(ids, true))
+    }
+
+    /// Whether a character by itself has a token.
+    pub fn knows(&self, c: char) -> bool {
+        self.encode(&c.to_string()).is_ok_and(|ids| !ids.is_empty())
+    }
+
+    /// All characters that it knows, where they are few and each is a token of its own.
+    pub fn characters(&self) -> Option<String> {
+        const FEW: usize = 128;
+        if self.vocabulary > FEW {
+            return None;
+        }
+        let vocabulary = self.tokenizer.get_model().get_vocab();
+        let special = self.tokenizer.get_added_vocabulary().get_vocab();
+        let mut all: Vec<&String> = vocabulary.keys().filter(|token| !special.contains_key(*token)).collect();
+        all.sort_unstable();
+        let one_each = all.iter().all(|token| token.chars().count() == 1);
+        let all: String = all.into_iter().map(String::as_str).collect();
+        one_each.then(|| format!("`{}`", shown::word(&all, 4 * FEW)))
     }
 
     /// The tokens that end an answer, the main one first. There may be none: then only the limit does.
@@ -174,13 +222,7 @@ impl Tokens {
 
     /// One more than the largest token that it knows.
     pub fn vocabulary(&self) -> usize {
-        let model = self.tokenizer.get_model();
-        let size = model.get_vocab_size();
-        // As many tokens as numbers from 0 on: hardly any model has gaps. Only there its vocabulary is copied.
-        let has_no_gap = (0..size as u32).all(|id| model.id_to_token(id).is_some());
-        let known = if has_no_gap { size } else { past(model.get_vocab().into_values()) };
-        let added = self.tokenizer.get_added_tokens_decoder().into_keys();
-        known.max(past(added.chain(self.special.eos.iter().copied())))
+        self.vocabulary
     }
 
     /// Whether a model has all of these tokens. It may have more: vocabularies are padded to round numbers.
@@ -208,11 +250,36 @@ impl Tokens {
     }
 
     fn encoded(&self, text: &str, additions: Additions) -> Result<Vec<u32>> {
-        let encoding = self.tokenizer.encode_fast(text, additions == Additions::OfTokenizer);
-        let encoding =
-            encoding.map_err(|e| Trouble::new(format!("the tokenizer in `{}` fails: {e}", self.source)))?;
-        Ok(encoding.get_ids().to_vec())
+        let with = additions == Additions::OfTokenizer;
+        let ids = self.tried(|| self.tokenizer.encode_fast(text, with).map(|e| e.get_ids().to_vec()))?;
+        // A post-processor has numbers of its own, which nobody holds against the vocabulary.
+        match ids.iter().find(|id| **id as usize >= self.vocabulary) {
+            None => Ok(ids),
+            Some(id) => Err(self.fails(&format!("it makes token {id}, which is past its vocabulary"))),
+        }
     }
+
+    /// What the tokenizer comes to. It is code of others on a file of others: it may panic.
+    fn tried<T>(&self, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+        let done = panics::caught(work).map_err(|said| self.fails(&said))?;
+        done.map_err(|e| self.fails(&shown::line(&e.to_string(), shown::LINE)))
+    }
+
+    fn fails(&self, why: &str) -> Trouble {
+        let trouble = Trouble::new(format!("the tokenizer in `{}` fails: {why}", self.source));
+        trouble.hint("its `tokenizer.json` is damaged, or is none that the `tokenizers` library can use")
+    }
+}
+
+/// One more than the largest token of a tokenizer, its special ones included.
+fn vocabulary(tokenizer: &Tokenizer, special: &SpecialIds) -> usize {
+    let model = tokenizer.get_model();
+    let size = model.get_vocab_size();
+    // As many tokens as numbers from 0 on: hardly any model has gaps. Only there its vocabulary is copied.
+    let has_no_gap = (0..size as u32).all(|id| model.id_to_token(id).is_some());
+    let known = if has_no_gap { size } else { past(model.get_vocab().into_values()) };
+    let added = tokenizer.get_added_tokens_decoder().into_keys();
+    known.max(past(added.chain(special.eos.iter().copied())))
 }
 
 /// What a tokenizer adds to a text.
@@ -223,17 +290,20 @@ enum Additions {
 }
 
 fn text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Trouble::file("read", path, &e))
+    Ok(file::text(path, LARGEST)?)
 }
 
 fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
-    let mut tokenizer = Tokenizer::from_bytes(json)
-        .map_err(|e| Trouble::new(format!("the tokenizer in `{source}` is broken: {e}")))?;
-    // Left over from whoever saved it: a prompt is neither cut nor filled up.
-    let cut = tokenizer.with_truncation(None).map(|_| ());
-    cut.map_err(|e| Trouble::new(format!("the tokenizer in `{source}` is broken: {e}")))?;
-    tokenizer.with_padding(None);
-    Ok(tokenizer)
+    let broken = |why: &str| Trouble::new(format!("the tokenizer in `{source}` is broken: {why}"));
+    let read = || -> tokenizers::Result<Tokenizer> {
+        let mut tokenizer = Tokenizer::from_bytes(json)?;
+        // Left over from whoever saved it: a prompt is neither cut nor filled up.
+        tokenizer.with_truncation(None)?;
+        tokenizer.with_padding(None);
+        Ok(tokenizer)
+    };
+    let read = panics::caught(read).map_err(|said| broken(&said))?;
+    read.map_err(|e| broken(&shown::line(&e.to_string(), shown::LINE)))
 }
 
 /// One more than the largest of some tokens.
@@ -241,13 +311,19 @@ fn past(ids: impl Iterator<Item = u32>) -> usize {
     ids.max().map_or(0, |largest| largest as usize + 1)
 }
 
-/// A config's token or tokens.
-fn ids(value: Option<&Value>) -> Vec<u32> {
-    let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+/// A config's token or tokens; none where the value is of no kind that this has. Some say "none" by -1, as the first
+/// conversions of Llama did.
+fn ids(value: Option<&Value>) -> Option<Vec<u32>> {
+    let one = |value: &Value| match value.as_i64() {
+        Some(-1) => Some(None),
+        _ => value.as_u64().and_then(|id| u32::try_from(id).ok()).map(Some),
+    };
     match value {
-        Some(Value::Array(several)) => several.iter().filter_map(one).collect(),
-        Some(value) => one(value).into_iter().collect(),
-        None => Vec::new(),
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(several)) => {
+            several.iter().map(one).collect::<Option<Vec<_>>>().map(|ids| ids.into_iter().flatten().collect())
+        }
+        Some(value) => one(value).map(|id| id.into_iter().collect()),
     }
 }
 

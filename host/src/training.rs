@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_allocation::{Books, Pool, Run, Shelf, shown};
 use allot_engine::core::Core;
 use allot_engine::cpu::{Cpu, Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::tensors::{self, DeviceName, Tensors};
-use allot_engine::{Engine as _, Native, NativeConfig, SIGNALS};
+use allot_engine::{Engine as _, Native, NativeConfig, Signal};
 use allot_remote::rollouts::{self, Greeted, RolloutsConfig, Split};
 use allot_remote::{Remote, RemoteConfig, greet};
 use allot_sandbox::{Line as LogLine, Policy};
@@ -23,10 +23,12 @@ use crate::config::train::TrainConfig;
 use crate::engines::{self, AnyEngine};
 use crate::evaluation::Evaluation;
 use crate::folder;
+use crate::memory;
 use crate::meter::Meter;
 use crate::models;
 use crate::problems::{Found, Problems};
 use crate::reward::graded::{self, Graded};
+use crate::reward::pool::Greeted as Met;
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::World;
@@ -55,6 +57,8 @@ pub struct Prepared<'a> {
     pub stops: Vec<u32>,
     /// The problems.
     pub problems: Rc<Problems>,
+    /// Who judges, where that is no part of this program.
+    pub judge: Option<Met>,
     /// How the model is set up.
     pub setup: Setup,
     /// Where it is.
@@ -77,7 +81,7 @@ impl<'a> Prepared<'a> {
         let (engine, signals) = match (config.engine.server(), &config.rollouts) {
             (Some(_), _) => ("tinker", &allot_remote::SIGNALS[..]),
             (None, Some(rollouts)) => (rollouts.kind.name(), &allot_remote::SIGNALS[..]),
-            (None, None) => ("native", &SIGNALS[..]),
+            (None, None) => ("native", &Signal::NAMES[..]),
         };
         if let Some(missing) = description.signals.iter().find(|s| !signals.contains(&s.as_str())) {
             let name = &description.name;
@@ -127,7 +131,7 @@ impl<'a> Prepared<'a> {
             return Err(Trouble::new(what).hint("a prompt and its answer must fit into the context together"));
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
-        graded::check(&config.reward, &problems.all)?;
+        let judge = graded::check(&config.reward, &problems.all)?;
         let run = config.run.run(problems.train as u32, settings);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
             let name = &description.name;
@@ -144,7 +148,7 @@ impl<'a> Prepared<'a> {
         sampler.as_ref().map_or(Ok(()), |sampler| sampler.fits(setup.longest))?;
         let (u, m) = (&config.update, &config.model);
         let (rows, micro, longest) = (m.rows, u.micro_batch_tokens, setup.longest);
-        let memory = match m.device {
+        let memory: Memory = match m.device {
             DeviceName::Cpu => Memory::of(&shape, &setup, rows, answer, micro, u.recompute),
             DeviceName::Cuda(_) => {
                 tensors::memory(&shape, m.dtype, setup.reference, rows, longest, micro, u.recompute)
@@ -161,6 +165,7 @@ impl<'a> Prepared<'a> {
             tokens,
             stops,
             problems,
+            judge,
             setup,
             device,
             memory,
@@ -168,6 +173,13 @@ impl<'a> Prepared<'a> {
             state,
             log,
         })
+    }
+
+    /// Refuses a run that takes more memory than this machine has.
+    pub fn has_room(&self) -> Result<()> {
+        // Elsewhere it is a server's, or a GPU's.
+        let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
+        if here { memory::has_room(&self.memory) } else { Ok(()) }
     }
 
     /// What the policy begins with.
@@ -179,6 +191,11 @@ impl<'a> Prepared<'a> {
     /// hash of the weights.
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
         let config = &self.config;
+        let signal = |name: &String| {
+            let what = format!("`{}` is no signal that can be measured", shown::name(name));
+            Signal::of(name).ok_or_else(|| Trouble::new(what))
+        };
+        let signals = self.policy.description().signals.iter().map(signal).collect::<Result<Vec<_>>>()?;
         let native = NativeConfig {
             seed: config.run.seed,
             sampling: config.rollout,
@@ -188,7 +205,7 @@ impl<'a> Prepared<'a> {
             update: config.update,
             optimizer: config.optimizer,
             updates: config.run.steps,
-            signals: self.policy.description().signals.clone(),
+            signals,
         };
         let mut train = self.problems.prompts.clone();
         let held_out = train.split_off(self.problems.train);
@@ -196,7 +213,11 @@ impl<'a> Prepared<'a> {
         let (engine, fingerprint) = match config.engine.server() {
             None => {
                 let core = self.core()?;
-                let fingerprint = models::fingerprint(core.arena(), &core.weights()?);
+                let fingerprint = {
+                    let weights = core.weights()?;
+                    self.finite(&weights)?;
+                    models::fingerprint(core.arena(), &weights)
+                };
                 (self.here(Native::new(core, native, train, held_out))?, fingerprint)
             }
             Some(server) => {
@@ -207,9 +228,11 @@ impl<'a> Prepared<'a> {
 
         let all = Rc::clone(&self.problems.all);
         let longest = config.rollout.max_tokens;
-        let reward = Graded::new(Rc::clone(&self.tokens), Rc::clone(&all), config.reward.clone(), longest);
+        let (tokens, judge) = (Rc::clone(&self.tokens), self.judge.as_ref().map(|j| j.identity.clone()));
+        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, judge);
         let sets = self.problems.sets.clone();
-        let evaluation = Evaluation::new(sets, all, config.evaluation.rollouts, longest);
+        let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
+        let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);
         let world = World {
             engine,
             reward,
@@ -240,6 +263,19 @@ impl<'a> Prepared<'a> {
         Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, folder::note)?)))
     }
 
+    /// Refuses weights of which some are no numbers: nothing could be sampled by them.
+    fn finite(&self, weights: &[f32]) -> Result<()> {
+        let broken = weights.iter().filter(|w| !w.is_finite()).count();
+        if broken == 0 {
+            return Ok(());
+        }
+        let (model, all) = (&self.config.model.source, weights.len());
+        let what = format!(
+            "the weights of `{model}` are not finite: {broken} of {all} are NaN or infinite in its files"
+        );
+        Err(Trouble::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
+    }
+
     /// The model, with its weights.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
@@ -256,8 +292,11 @@ impl<'a> Prepared<'a> {
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &crate::run::Scores) -> Head {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
-        // How answers are judged, but for where the judge lies on this machine.
-        let reward = RewardConfig { judge: None, ..config.reward.clone() };
+        // How answers are judged, and who the judge is in place of where it lies on this machine.
+        let mut reward = serde_json::json!(RewardConfig { judge: None, ..config.reward.clone() });
+        if let Some(judge) = &self.judge {
+            reward["judge"] = serde_json::json!(judge.identity);
+        }
         let mut training = serde_json::json!({
             "weights": fingerprint,
             "parameters": self.shape.parameters(),
@@ -269,13 +308,13 @@ impl<'a> Prepared<'a> {
             "sampling": config.rollout,
             "update": config.update,
             "optimizer": config.optimizer,
-            "advantage": config.advantage,
             "reward": reward,
             "problems": { "train": train, "sha256": self.problems.hash(0..train) },
             "held_out": {
                 "problems": self.problems.all.len() - train,
                 "sha256": self.problems.hash(train..self.problems.all.len()),
                 "rollouts": config.evaluation.rollouts,
+                "unjudged": config.evaluation.unjudged,
                 "sampling": config.evaluation_sampling(),
             },
         });
@@ -301,6 +340,7 @@ impl<'a> Prepared<'a> {
             state: hex(&world.state),
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
+            advantage: Some(config.advantage),
             world: None,
             training: Some(training),
         }

@@ -1,9 +1,10 @@
 //! What went wrong, in words: one sentence that says what and where, and a hint on its own line
-//! where there is something to do.
+//! where there is something to do. Notes below it say where things are.
 
 use std::fmt;
 use std::path::Path;
 
+use allot_allocation::shown;
 use allot_engine::EngineError;
 use allot_engine::model::ModelError;
 use allot_record::RecordError;
@@ -17,14 +18,16 @@ pub type Result<T> = std::result::Result<T, Trouble>;
 pub struct Trouble {
     /// The sentence.
     pub what: String,
-    /// What to do about it.
+    /// What to do about it: one thing.
     pub hint: Option<String>,
+    /// Where there is more to be seen.
+    pub notes: Vec<String>,
 }
 
 impl Trouble {
     /// Something without a hint.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None }
+        Self { what: what.into(), hint: None, notes: Vec::new() }
     }
 
     /// The same, with a hint.
@@ -32,9 +35,15 @@ impl Trouble {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The same, with a note where there is one.
+    pub fn note(mut self, note: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(note);
+        self
+    }
+
     /// Something whose hint, if it has one, comes from a library's own words.
     pub fn told(what: impl Into<String>, hint: Option<&str>) -> Self {
-        Self { what: what.into(), hint: hint.map(str::to_owned) }
+        Self { hint: hint.map(str::to_owned), ..Self::new(what) }
     }
 
     /// A file that could not be read, written or made.
@@ -49,18 +58,35 @@ impl Trouble {
             std::io::ErrorKind::StorageFull => "the disk is full".to_owned(),
             _ => error.to_string(),
         };
-        Self::new(format!("could not {verb} `{}`: {reason}", path.display()))
+        Self::new(format!("could not {verb} `{}`: {reason}", shown::path(path)))
+    }
+
+    /// All of it, as it ends a command on the screen.
+    pub fn report(&self) -> String {
+        let hint = self.hint.iter().map(|hint| format!("\nhint: {}", fit(hint)));
+        let notes = self.notes.iter().map(|note| format!("\nnote: {}", fit(note)));
+        let below: String = hint.chain(notes).collect();
+        let gap = if below.is_empty() { "" } else { "\n" };
+        format!("error: {}{gap}{below}", fit(&self.what))
     }
 }
 
+/// The sentence alone, as it goes into another one.
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
-        if let Some(hint) = &self.hint {
-            write!(f, "\n\nhint: {hint}")?;
-        }
-        Ok(())
+        f.write_str(&fit(&self.what))
     }
+}
+
+/// Bytes of a sentence or a hint that are shown: a compiler's complaints are the longest.
+const LONGEST: usize = 64 << 10;
+
+/// Words as they may go to a terminal, whoever they are from: none of its lines but the first is an error of its own.
+fn fit(words: &str) -> String {
+    let ours = |line: &str| line.starts_with("error:") || line.starts_with("warning:");
+    let lines = shown::lines(words, LONGEST);
+    let lines = lines.lines().map(|line| if ours(line) { format!("  {line}") } else { line.to_owned() });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl std::error::Error for Trouble {}

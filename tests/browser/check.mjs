@@ -1,5 +1,6 @@
-// Looks at reports in a browser: at two widths, no error in the console, nothing asked of a network, no
-// scrolling of the page sideways, figures in the size that fits, and the axis switch by keyboard alone.
+// Looks at reports in a browser: at four widths and on a dark page, no error in the console, nothing asked of a
+// network, no scrolling of the page sideways, the result whole where there is room for it, figures in the size that
+// fits, and the axis switch by keyboard alone.
 //
 //   apt-get install -y chromium        (or CHROMIUM=/path/to/chromium)
 //   npm install --no-save playwright-core     (and axe-core, if accessibility is to be checked too)
@@ -36,21 +37,22 @@ const browser = await chromium.launch({
     "--disable-background-networking", "--disable-component-update"],
 });
 for (const file of pages) {
-  for (const width of [1280, 390]) {
-    await look(file, width);
+  for (const width of [1920, 1400, 1280, 390]) {
+    await look(file, width, "light");
   }
+  await look(file, 1400, "dark");
 }
 await browser.close();
 for (const failure of failures) console.error(`FAILED ${failure}`);
 console.log(`${pages.length} pages, ${failures.length} failures`);
 process.exit(failures.length === 0 ? 0 : 1);
 
-/** Everything about one page at one width. */
-async function look(file, width) {
-  const named = `${path.basename(path.dirname(path.resolve(file)))} at ${width} px`;
+/** Everything about one page at one width, in light or dark. */
+async function look(file, width, scheme) {
+  const named = `${path.basename(path.dirname(path.resolve(file)))} at ${width} px, ${scheme}`;
   const must = (holds, what) => holds || failures.push(`${named}: ${what}`);
   // The page itself forbids scripts; axe-core is let in past that.
-  const context = await browser.newContext({ viewport: { width, height: 900 }, bypassCSP: true });
+  const context = await browser.newContext({ viewport: { width, height: 900 }, bypassCSP: true, colorScheme: scheme });
   const page = await context.newPage();
   page.on("console", (m) => must(!["error", "warning"].includes(m.type()), `the console says: ${m.text()}`));
   page.on("pageerror", (e) => must(false, `an error: ${e.message}`));
@@ -65,6 +67,25 @@ async function look(file, width) {
   });
   must(wide.page <= 0, `it scrolls ${wide.page} px sideways`);
   must(wide.out.length === 0, `these are too wide: ${wide.out.slice(0, 3).join(" ")}`);
+
+  if (width >= 1400) {
+    const hidden = await page.evaluate(() => {
+      const frame = document.querySelector(".scroll.result");
+      return frame ? frame.scrollWidth - frame.clientWidth : 0;
+    });
+    must(hidden <= 0, `${hidden} px of the result are out of sight`);
+  }
+
+  const grounds = await page.evaluate(() => {
+    const sheets = [...document.querySelectorAll("figure svg > rect:first-of-type")];
+    const colours = [document.body, ...sheets].map((e) => {
+      const style = getComputedStyle(e);
+      return e === document.body ? style.backgroundColor : style.fill;
+    });
+    return colours.map((c) => c.match(/[\d.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765);
+  });
+  const right = (light) => (scheme === "dark" ? light < 0.2 : light > 0.9);
+  must(grounds.every(right), `page or figures have a ground of the other scheme: ${grounds.join(" ")}`);
 
   const figures = await page.evaluate(() => {
     const shown = (e) => e.getClientRects().length > 0;
@@ -100,7 +121,7 @@ async function look(file, width) {
       must(false, `axe: ${v.id}: ${v.help}: ${v.nodes[0].html.slice(0, 160)} (${v.nodes.length} places)`);
     }
   }
-  if (process.env.SHOTS) await shoot(page, file, width);
+  if (process.env.SHOTS) await shoot(page, file, width, scheme);
   await context.close();
 }
 
@@ -130,10 +151,10 @@ async function byKeyboard(page, must) {
 }
 
 /** Pictures of what was seen. */
-async function shoot(page, file, width) {
+async function shoot(page, file, width, scheme) {
   const folder = process.env.SHOTS;
   if (!existsSync(folder)) mkdirSync(folder, { recursive: true });
-  const name = path.join(folder, `${path.basename(path.dirname(path.resolve(file)))}-${width}`);
+  const name = path.join(folder, `${path.basename(path.dirname(path.resolve(file)))}-${width}-${scheme}`);
   await page.screenshot({ path: `${name}.png`, fullPage: true });
   if (width === 1280) await page.pdf({ path: `${name}.pdf`, format: "A4", printBackground: true });
 }

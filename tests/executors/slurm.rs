@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::skip::skip;
+
 /// The cluster. Its jobs and daemons end with it.
 pub struct Slurm {
     folder: tempfile::TempDir,
@@ -21,11 +23,8 @@ impl Slurm {
     /// Starts it; nothing where Slurm is not installed, which is told.
     pub fn start() -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| found(name).is_none()) {
-            let all = std::env::var("ALLOT_EXECUTORS").is_ok_and(|set| set == "all");
-            assert!(!all, "ALLOT_EXECUTORS=all, and there is no `{missing}`");
-            eprintln!(
-                "\nSKIPPED: there is no `{missing}`; apt-get install slurmctld slurmd slurm-client munge\n"
-            );
+            let install = "apt-get install slurmctld slurmd slurm-client munge";
+            skip("slurm", &format!("there is no `{missing}`; {install}"));
             return None;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -46,8 +46,8 @@ fn one(scratch: &Scratch, way: &str) -> String {
     let out = format!("out-{way}");
     let said = scratch.allot(&["simulate", "run.toml", "--set", &format!("how={way}"), "--out", &out]);
     let kept = format!(
-        "hint: what it was shown is in {out}/view-0.0.json; to ask it that again: allot replay {out} --at 0.0\n\
-         hint: all that was finished is in {out}/record.jsonl\nexit code 2"
+        "note: what it was shown is in {out}/view-0.0.json; to ask it that again: allot replay {out} --at 0.0\n\
+         note: all that was finished is in {out}/record.jsonl\nexit code 2"
     );
     let (start, rest) = said.split_once('\n').unwrap();
     assert!(start.starts_with("policy fault"), "{said}");
@@ -271,17 +271,17 @@ fn in_c() {
     abort:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed
 
-    hint: it was in abort (…) < go_wrong (./policy.c:39) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
+    note: it was in abort (…) < go_wrong (./policy.c:39) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
 
     null:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: out of bounds memory access
 
-    hint: it was in go_wrong (./policy.c:45) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
+    note: it was in go_wrong (./policy.c:45) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
 
     recurse:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: out of bounds memory access
 
-    hint: it was in deeper (./policy.c:31) < deeper (./policy.c:32)
+    note: it was in deeper (./policy.c:31) < deeper (./policy.c:32)
 
     flood:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
@@ -360,7 +360,7 @@ fn in_go() {
     recurse:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: call stack exhausted
 
-    hint: it was in main.deeper
+    note: it was in main.deeper
 
     exit:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: exit status 3

@@ -1,8 +1,6 @@
-//! `docs/writing-a-policy.md`: every command on it works as it stands.
-//!
-//! A block of `sh` under `## In LANGUAGE` is run, in the order of the page, in one folder for each language;
-//! one that is marked `sh run` elsewhere too, in one folder for all of them. After `<!-- install -->` comes
-//! what the tests' tools are installed by already, after `<!-- shown -->` what takes hours or an account.
+//! `docs/writing-a-policy.md`: every command under `## In LANGUAGE` works as it stands, in the order of the page, in
+//! one folder for each language. After `<!-- install -->` comes what the tests' tools are installed by already.
+//! What stands elsewhere on the page is run with all other pages, by `pages.rs`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,19 +11,22 @@ use allot::language::Language;
 use crate::{scratch, tools};
 
 /// A block of commands.
-struct Block {
+pub struct Block {
     /// The heading above it, of the second level.
-    heading: String,
-    /// What follows the three backticks.
-    kind: String,
+    pub heading: String,
     /// The comment in the line before, without its marks.
     mark: String,
-    text: String,
+    /// The commands.
+    pub text: String,
 }
 
-/// The page, if there is one, and its blocks of commands.
-fn page() -> Option<Vec<Block>> {
-    let text = fs::read_to_string(scratch::root().join("docs/writing-a-policy.md")).ok()?;
+/// The page's blocks of commands.
+fn page() -> Vec<Block> {
+    blocks(&fs::read_to_string(scratch::root().join("docs/writing-a-policy.md")).unwrap())
+}
+
+/// The blocks of commands of a page.
+pub fn blocks(text: &str) -> Vec<Block> {
     let (mut heading, mut mark, mut blocks) = (String::new(), String::new(), Vec::new());
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -35,22 +36,17 @@ fn page() -> Option<Vec<Block>> {
         if let Some(kind) = line.strip_prefix("```") {
             let text: String =
                 lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
-            if kind.split(' ').next() == Some("sh") {
-                blocks.push(Block {
-                    heading: heading.clone(),
-                    kind: kind.to_owned(),
-                    mark: mark.clone(),
-                    text,
-                });
+            if kind == "sh" {
+                blocks.push(Block { heading: heading.clone(), mark: mark.clone(), text });
             }
         }
         let comment = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
         comment.unwrap_or_default().clone_into(&mut mark);
     }
-    Some(blocks)
+    blocks
 }
 
-fn heading(language: Language) -> &'static str {
+pub fn heading(language: Language) -> &'static str {
     match language {
         Language::Rust => "In Rust",
         Language::Python => "In Python",
@@ -60,9 +56,10 @@ fn heading(language: Language) -> &'static str {
     }
 }
 
-/// A folder in which the page's commands find what they name.
-struct Checkout {
-    folder: PathBuf,
+/// A folder in which pages' commands find what they name.
+pub struct Checkout {
+    /// The folder.
+    pub folder: PathBuf,
     /// The search path for programs there.
     path: std::ffi::OsString,
     _lock: File,
@@ -70,7 +67,7 @@ struct Checkout {
 
 impl Checkout {
     /// Always the same folder, one user at a time: in another cargo would build Rust's own library anew.
-    fn new(of: &str) -> Self {
+    pub fn new(of: &str) -> Self {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages");
         fs::create_dir_all(&home).unwrap();
         let lock = File::create(home.join(format!("page-{of}.lock"))).unwrap();
@@ -91,15 +88,16 @@ impl Checkout {
         Self { folder, path, _lock: lock }
     }
 
-    fn run(&self, block: &Block) {
+    /// Runs commands, which must succeed; `place` is where they stand.
+    pub fn run(&self, place: &str, text: &str) {
         let mut bash = Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", &block.text]).current_dir(&self.folder).env("PATH", &self.path);
+        bash.args(["-euo", "pipefail", "-c", text]).current_dir(&self.folder).env("PATH", &self.path);
         // A component of an interpreter is another after each build, and large: its code goes with the folder.
         bash.env("ALLOT_CACHE", self.folder.join("cache")).env("CARGO_TARGET_DIR", tools::cargo_target());
         let done = bash.stdin(Stdio::null()).output().unwrap();
         let said =
             [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        assert!(done.status.success(), "under `{}`:\n{}\n{said}", block.heading, block.text);
+        assert!(done.status.success(), "{place}:\n{text}\n{said}");
     }
 }
 
@@ -110,16 +108,15 @@ impl Drop for Checkout {
 }
 
 fn every_command_works(language: Language) {
-    let Some(page) = page() else { return };
-    let blocks: Vec<Block> = page.into_iter().filter(|block| block.heading == heading(language)).collect();
+    let blocks: Vec<Block> = page().into_iter().filter(|block| block.heading == heading(language)).collect();
     assert!(blocks.len() > 2, "`{}` has {} blocks", heading(language), blocks.len());
     if tools::missing(language) {
         return;
     }
     let checkout = Checkout::new(crate::name(language));
     for block in blocks.iter().filter(|block| block.mark != "install") {
-        assert_eq!((block.kind.as_str(), block.mark.as_str()), ("sh", ""), "{}", block.text);
-        checkout.run(block);
+        assert_eq!(block.mark, "", "{}", block.text);
+        checkout.run(&format!("under `{}`", block.heading), &block.text);
     }
     assert!(checkout.folder.join("rookie-compared/report/index.html").is_file());
 }
@@ -132,22 +129,8 @@ fn every_command_in_rust_works() {
 }
 
 #[test]
-fn every_command_for_all_languages_works() {
-    let Some(page) = page() else { return };
-    let checkout = Checkout::new("all");
-    let languages = Language::ALL.map(heading);
-    for block in page.iter().filter(|block| !languages.contains(&block.heading.as_str())) {
-        if block.kind == "sh run" {
-            checkout.run(block);
-        } else {
-            assert_eq!(block.mark, "shown", "neither run nor marked as shown:\n{}", block.text);
-        }
-    }
-}
-
-#[test]
 fn what_the_page_installs_is_what_the_tests_use() {
-    let Some(page) = page() else { return };
+    let page = page();
     let pinned = fs::read_to_string(scratch::root().join(".ci/toolchains")).unwrap();
     let installs: Vec<&Block> = page.iter().filter(|block| block.mark == "install").collect();
     assert_eq!(installs.len(), 5);

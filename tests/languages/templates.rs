@@ -68,7 +68,7 @@ fn unit_tests(language: Language, project: &Path) -> String {
 fn works_as_it_comes(language: Language) {
     let Some(scratch) = fresh(language) else { return };
     unit_tests(language, &scratch.path().join("fresh"));
-    let checked = scratch.allot(&["check", "./fresh.wasm"]);
+    let checked = scratch.allot(&["check", "./fresh.wasm", "--within", "3600"]);
     assert!(checked.ends_with("exit code 0") && !checked.contains("FAIL"), "{checked}");
     let refused = scratch.allot(&["simulate", "run.toml", "--set", "pilot=1"]);
     assert!(refused.starts_with("error: policy `fresh` refused its setting `pilot`: "), "{refused}");

@@ -1,7 +1,6 @@
 //! Which languages' tools are here; and components of projects, built once for each set of sources.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -12,21 +11,13 @@ use sha2::{Digest, Sha256};
 
 use crate::name;
 use crate::scratch::{self, Scratch};
+use crate::skip::skip;
 
 /// Whether tools of this language are missing: then the test is over, and says so where nobody can miss it.
 pub fn missing(language: Language) -> bool {
     let Err(what) = toolchain(language) else { return false };
-    skipped(what);
+    skip(&format!("language-{}", name(language)), &format!("there is {what}"));
     true
-}
-
-/// Says that a test stops here.
-#[allow(clippy::explicit_write, reason = "what `eprintln!` writes is shown of tests that fail alone")]
-pub fn skipped(what: &str) {
-    let all = std::env::var("ALLOT_LANGUAGES").is_ok_and(|set| set == "all");
-    assert!(!all, "ALLOT_LANGUAGES=all, and there is {what}");
-    let test = std::thread::current().name().unwrap_or_default().to_owned();
-    writeln!(std::io::stderr(), "\nSKIPPED: {test}: {what}").unwrap();
 }
 
 /// What a language's components are built with, or what is missing.

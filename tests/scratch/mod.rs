@@ -78,9 +78,13 @@ pub fn root() -> &'static Path {
 
 /// The component of a guest in `tests/guests`: the frame with the guest's `decide` in it.
 pub fn guest(name: &str) -> Vec<u8> {
+    allot::component::of_module(guest_text(name).as_bytes(), name).unwrap()
+}
+
+/// The text of its module.
+pub fn guest_text(name: &str) -> String {
     let read = |name: &str| std::fs::read_to_string(root().join("tests/guests").join(name)).unwrap();
-    let text = read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")));
-    allot::component::of_module(text.as_bytes(), name).unwrap()
+    read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")))
 }
 
 /// A component whose text is in `tests/guests`.

@@ -96,8 +96,11 @@ fn a_call_that_failed_is_asked_again() {
             insta::assert_snapshot!(format!("{command}_{guest}_again"), told(&scratch, &at));
             let json = told(&scratch, &[&at[..], &["--json"]].concat());
             assert!(json.starts_with("error: ") && json.ends_with("exit code 2"), "{json}");
-            // Mended.
+            // Mended. The run has kept what failed, so the other build is named.
             scratch.write("guest.wasm", scratch::guest("trains_on_nothing"));
+            let kept = told(&scratch, &at);
+            assert!(kept.contains("note: ") && kept.ends_with("exit code 2"), "{kept}");
+            let at = ["replay", "out", "./guest.wasm", "--at", "0.0"];
             let text = costless(&told(&scratch, &at));
             assert_eq!(
                 text,
@@ -237,5 +240,5 @@ fn a_bench_tells_every_round() {
         }
     }
     let (_, told) = bench(&["decode", "--tokens", "9000"]);
-    assert!(told.starts_with("error: 9032 tokens are more than the model's context has"), "{told}");
+    assert!(told.starts_with("error: 9001 tokens are more than the model's context has"), "{told}");
 }

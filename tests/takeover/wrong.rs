@@ -125,11 +125,14 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     let cut = |lines: &[String]| scratch.write("out/record.jsonl", lines.join("\n") + "\n");
     cut(&all[..all.len() - 1]);
     let last = "out/checkpoints/step-000008";
-    let length = |lines: &[String]| lines.iter().map(|line| line.len() + 1).sum::<usize>();
-    let then = format!("\"record\":{}", length(&all[..all.len() - 1]));
-    let state = scratch.read(&format!("{last}/state.json"));
-    let earlier = state.replace(&format!("\"record\":{}", length(&all)), &then);
     let hash = |text: &str| allot_record::hex(&Sha256::digest(text.as_bytes()));
+    let mark = |lines: &[String]| {
+        let text = lines.join("\n") + "\n";
+        format!("\"record\":{{\"bytes\":{},\"sha256\":\"{}\"}}", text.len(), hash(&text))
+    };
+    let state = scratch.read(&format!("{last}/state.json"));
+    assert!(state.contains(&mark(&all)));
+    let earlier = state.replace(&mark(&all), &mark(&all[..all.len() - 1]));
     let manifest = scratch.read(&format!("{last}/manifest.json"));
     scratch.write(&format!("{last}/manifest.json"), manifest.replace(&hash(&state), &hash(&earlier)));
     scratch.write(&format!("{last}/state.json"), &earlier);
@@ -169,7 +172,52 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
 }
 
 #[test]
-fn another_build_that_nobody_named_is_another_policy() {
+fn a_run_goes_on_with_its_own_component_whatever_lies_in_its_place() {
+    let scratch = Scratch::new();
+    let built =
+        |name: &str| fs::read(scratch::root().join(format!("policies/prebuilt/{name}.wasm"))).unwrap();
+    scratch.write("mine.wasm", built("uniform"));
+    scratch.write("looks.wasm", built("pods"));
+    scratch.write("run.toml", config());
+    let args = ["run.toml", "--policy", "./mine.wasm", "--shadow", "./looks.wasm", "--out", "whole"];
+    ran(&scratch, &args);
+    let whole = scratch.read("whole/record.jsonl");
+    let mut kept: Vec<_> = fs::read_dir(scratch.path().join("whole/components")).unwrap().flatten().collect();
+    kept.sort_by_key(fs::DirEntry::file_name);
+    let held: Vec<_> = kept.iter().map(|entry| fs::read(entry.path()).unwrap()).collect();
+    assert!(held.len() == 2 && held.contains(&built("uniform")) && held.contains(&built("pods")));
+
+    // Built anew, and gone.
+    for other in [Some(built("dapo")), None] {
+        stopped(&scratch, "whole", "out", 4);
+        match &other {
+            Some(bytes) => scratch.write("mine.wasm", bytes),
+            None => fs::remove_file(scratch.path().join("mine.wasm")).unwrap(),
+        }
+        let said = ran(&scratch, &["--resume", "out"]);
+        let note = "mine.wasm` is another component by now; the run's own is taken, sha256 ";
+        assert_eq!(said.contains(note), other.is_some(), "{said}");
+        assert_eq!(scratch.read("out/record.jsonl"), whole);
+        let replayed = scratch.allot(&["replay", "out"]);
+        assert!(replayed.contains("no difference"), "{replayed}");
+    }
+    // Named, another one takes over.
+    stopped(&scratch, "whole", "out", 4);
+    scratch.write("mine.wasm", built("dapo"));
+    ran(&scratch, &["--resume", "out", "--policy", "./mine.wasm"]);
+    assert_ne!(scratch.read("out/record.jsonl"), whole);
+    assert_eq!(fs::read_dir(scratch.path().join("out/components")).unwrap().count(), 3);
+    // What is kept is what it is called by.
+    stopped(&scratch, "whole", "out", 4);
+    let uniform = kept.iter().find(|entry| fs::read(entry.path()).unwrap() == built("uniform")).unwrap();
+    let place = scratch.path().join("out/components").join(uniform.file_name());
+    fs::write(place, built("pods")).unwrap();
+    let said = refused(&scratch, &[]);
+    assert!(said.contains(".wasm` does not hold the component that it is called by"), "{said}");
+}
+
+#[test]
+fn of_a_run_that_kept_no_component_another_build_is_another_policy() {
     let scratch = Scratch::new();
     let build = |name: &str| {
         let path = scratch::root().join(format!("policies/prebuilt/{name}.wasm"));
@@ -179,6 +227,8 @@ fn another_build_that_nobody_named_is_another_policy() {
     scratch.write("run.toml", config());
     ran(&scratch, &["run.toml", "--policy", "./mine.wasm", "--out", "whole"]);
     stopped(&scratch, "whole", "out", 4);
+    // As older versions left a run.
+    fs::remove_dir_all(scratch.path().join("out/components")).unwrap();
     build("dapo");
     insta::assert_snapshot!(refused(&scratch, &[]), @"
     policy dapo 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out

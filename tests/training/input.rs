@@ -1,6 +1,9 @@
 //! What a user can get wrong: each told in a sentence, with an exit code, before anything is made.
 
 use std::fs;
+use std::path::Path;
+
+use allot::config::simulate::SimulateConfig;
 
 use super::{CONFIG, cut, model, told, with};
 use crate::scratch::Scratch;
@@ -44,16 +47,59 @@ fn a_dry_run_says_what_would_run() {
                           ranks = 1
     budget                4000 rollouts, at most 6 steps
     answers               up to 8 tokens
-    memory                about 70.1 MiB
+    memory                about 70.2 MiB
       weights             0.6 MiB
       optimizer           2.3 MiB
       sampling            2.1 MiB
       activations         64.6 MiB
       saving              0.6 MiB
+      table of rollouts   0.1 MiB
     threads               2
     exit code 0
     "#);
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing is made");
+}
+
+#[test]
+fn without_a_cache_the_shipped_model_lies_in_a_folder_of_the_user_s_alone() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let scratch = with(CONFIG);
+    let temporary = scratch.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let dry = || {
+        let mut command = scratch.command(&["train", "run.toml", "--dry-run"]);
+        for home in ["HOME", "XDG_CACHE_HOME", "ALLOT_CACHE"] {
+            command.env_remove(home);
+        }
+        let done = command.env("TMPDIR", &temporary).output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    assert!(dry().0);
+    let folder = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let model = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+
+    // What somebody changed there is put right, and what was put there goes.
+    let weights = model.join("model.safetensors");
+    let shipped = fs::read(&weights).unwrap();
+    let mut changed = shipped.clone();
+    changed[2000] ^= 1;
+    fs::write(&weights, changed).unwrap();
+    fs::write(model.join("chat_template.jinja"), "{{ 1 }}").unwrap();
+    assert!(dry().0);
+    assert_eq!(fs::read(&weights).unwrap(), shipped);
+    assert!(!model.join("chat_template.jinja").exists());
+
+    // A folder that others may write into, and one that is somewhere else.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let open = dry();
+    fs::rename(&folder, scratch.path().join("elsewhere")).unwrap();
+    fs::set_permissions(scratch.path().join("elsewhere"), fs::Permissions::from_mode(0o700)).unwrap();
+    symlink(scratch.path().join("elsewhere"), &folder).unwrap();
+    for (good, said) in [open, dry()] {
+        assert!(!good && said.contains("is no folder of this user's alone"), "{said}");
+        assert!(said.contains("`ALLOT_CACHE`"), "{said}");
+    }
 }
 
 #[test]
@@ -155,7 +201,7 @@ fn a_model_that_can_not_be_loaded_is_told() {
     let scratch = Scratch::new();
     let config = CONFIG.replace("\"tiny-sums\"", "\"./mine\"");
     let mut all = Vec::new();
-    let mut see = |what: &str, change: &dyn Fn(&std::path::Path)| {
+    let mut see = |what: &str, change: &dyn Fn(&Path)| {
         let mine = scratch.path().join("mine");
         let _ = fs::remove_dir_all(&mine);
         let _ = fs::remove_file(&mine);
@@ -230,5 +276,170 @@ fn data_that_can_not_be_used_are_told() {
     see("nothing left", good, "[[evaluation.sets]]\nfiles = \"mine.jsonl\"\n");
     see("messages without a template for them", good, "chat = true\n");
     see("an unknown format", good, "[[data]]\nfiles = \"run.toml\"\n");
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+/// What is said of a config with something typed on top of it.
+fn typed(overrides: &[&str]) -> String {
+    let scratch = with(CONFIG);
+    let mut args = vec!["run.toml", "--dry-run"];
+    args.extend(overrides.iter().flat_map(|o| ["-o", o]));
+    told(&scratch, &args)
+}
+
+#[test]
+fn a_list_is_no_section() {
+    let list = wrong("[optimizer]\nlearning_rate = 2e-4", "[optimizer]\nlearning_rate = [1]");
+    // serde's derive would take the first field, and leave out the rest.
+    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "rollout"] {
+        let said = typed(&[&format!("{section}=[1]")]);
+        let what = "expected a section, whose values are given by key";
+        assert!(said.contains(what) && said.ends_with("exit code 2"), "{section}: {said}");
+    }
+    let said = typed(&["evaluation.sampling=[1.0]"]);
+    assert!(
+        said.contains("`-o evaluation.sampling=[1.0]`: invalid type: list, expected a section"),
+        "{said}"
+    );
+    let simulation = "[run]\nseed = 1\nsteps = 1\ngroups = 1\nrollouts = 2\n[budget]\nrollouts = 9\n[policy]\nuse = \"uniform\"\n";
+    let world = SimulateConfig::parse(&format!("world = [4]\n{simulation}"), "run.toml").unwrap_err();
+    assert_eq!(
+        world.what,
+        "`run.toml` line 1, `world = [4]`: invalid type: list, expected a section, whose values are given by key"
+    );
+    insta::assert_snapshot!(list);
+}
+
+#[test]
+fn any_key_is_typed_on_top_of_a_config() {
+    let scratch = with(CONFIG);
+    let out = |name: &str, more: &[&str]| {
+        let args: Vec<&str> = [&["run.toml", "--out", name][..], more].concat();
+        let said = told(&scratch, &args);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        (scratch.read(&format!("{name}/resolved.toml")), scratch.read(&format!("{name}/record.jsonl")))
+    };
+    let keys = [
+        "run.steps=2",
+        "optimizer.learning_rate=3e-5",
+        "tasks.0.count=50",
+        "policy.use=dapo",
+        "run.name=mine",
+    ];
+    let overrides: Vec<&str> = keys.iter().flat_map(|key| ["-o", key]).collect();
+    let typed = out("typed", &overrides);
+    // As if it were written in the file.
+    let written = CONFIG
+        .replacen("steps = 6", "steps = 2\nname = \"mine\"", 1)
+        .replacen("learning_rate = 2e-4", "learning_rate = 3e-5", 1)
+        .replacen("count = 60", "count = 50", 1)
+        .replacen("use = \"uniform\"", "use = \"dapo\"", 1);
+    scratch.write("run.toml", written);
+    assert_eq!(typed, out("written", &[]));
+    assert!(typed.0.contains("learning_rate = 0.00003"), "{}", typed.0);
+    assert!(typed.1.contains("\"name\":\"mine\""), "the record's head knows it");
+}
+
+#[test]
+fn what_is_typed_is_checked_like_a_file() {
+    let mut all: Vec<String> = vec![typed(&["optimizer.learning_rat=1e-5"])];
+    all.push(typed(&["optimizer.learning_rate=fast"]));
+    all.push(typed(&["optimizer.learning_rate=-1"]));
+    all.push(typed(&["optimizer.lr=1e-5"]));
+    all.push(typed(&["lr=1e-5"]));
+    all.push(typed(&["optimizer.learning_rate"]));
+    all.push(typed(&["run.seed=1", "run.seed=2"]));
+    all.push(typed(&["tasks.3.count=2"]));
+    all.push(typed(&["run.seed=2024-01-01"]));
+    all.push(typed(&["run.steps=1\nseed=4"]));
+    all.push(
+        (told(&with(CONFIG), &["--resume", "out", "-o", "run.seed=1"]).lines().next().unwrap()).to_owned(),
+    );
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn a_config_of_another_kind_is_told() {
+    let mut all: Vec<String> = Vec::new();
+    let simulation =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/simulate.toml"));
+    let scratch = with(&simulation.unwrap());
+    all.push(told(&scratch, &["run.toml"]));
+    let scratch = with(CONFIG);
+    all.push(scratch.allot(&["simulate", "run.toml"]));
+    all.push(scratch.allot(&["pretrain", "run.toml", "--out", "model"]));
+    all.push(refused(&Scratch::new(), "[optimizer]\nlearning_rate = 1e-4\n"));
+    all.push(wrong("\"tiny-sums\"", "\"HuggingFaceTB/SmolLM2-135M\""));
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn questions_in_words_are_no_questions_for_a_model_of_digits() {
+    insta::assert_snapshot!(wrong("style = \"terse\"", "style = \"words\""));
+}
+
+#[test]
+fn sizes_have_bounds() {
+    let keys = [
+        "model.lora={rank=99999999999,alpha=8.0}",
+        "evaluation.rollouts=4294967295",
+        "model.rows=9999999999",
+        "tasks.0.count=1000000000000",
+        "run.groups=4294967295",
+        "update.epochs=4294967295",
+        "update.micro_batch_tokens=99999999999",
+        "model.threads=99999999999",
+        "reward.overlong={buffer=2,penalty=-1.0}",
+    ];
+    let all: Vec<String> = keys.iter().map(|key| typed(&[key]).replace("\nexit code 2", "")).collect();
+    insta::assert_snapshot!(all.join("\n"));
+    // What would overflow, if it were not counted with room.
+    let said = typed(&["optimizer.warmup=4294967295"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+}
+
+#[test]
+fn what_fits_into_no_machine_is_told_before_it_starts() {
+    // The largest micro-batch: 4 TiB.
+    let scratch = with(CONFIG);
+    let huge = ["run.toml", "-o", "update.micro_batch_tokens=16777216", "-o", "model.threads=1"];
+    let dry = told(&scratch, &[&huge[..], &["--dry-run"]].concat());
+    if allot::memory::of_machine().is_some_and(|own| own < 100 << 30) {
+        assert!(dry.contains("note: it would take about ") && dry.ends_with("exit code 0"), "{dry}");
+        let said = told(&scratch, &huge);
+        assert!(
+            said.contains("error: it would take about ") && said.contains("and this machine has"),
+            "{said}"
+        );
+        assert!(said.contains("`update.micro_batch_tokens`") && said.ends_with("exit code 2"), "{said}");
+        assert!(!scratch.path().join("runs").exists());
+    }
+}
+
+#[test]
+fn a_config_without_an_end_is_none() {
+    let mut all: Vec<String> = Vec::new();
+    let scratch = Scratch::new();
+    all.push(told(&scratch, &["/dev/zero"]));
+    scratch.write("long.toml", format!("[run]\nseed = {}", "9".repeat(900_000)));
+    let said = told(&scratch, &["long.toml"]);
+    assert!(said.len() < 2000, "{} bytes", said.len());
+    scratch.write(
+        "long.jsonl",
+        format!(
+            "{{\"question\": \"{}\", \"answer\": \"2\"}}\n{{\"question\": \"1+1=\", \"answer\": \"2\"}}",
+            "1+".repeat(1 << 20)
+        ),
+    );
+    let tasks = CONFIG.find("[[tasks]]").unwrap();
+    scratch.write("run.toml", format!("{}[[data]]\nfiles = \"long.jsonl\"\n", &CONFIG[..tasks]));
+    all.push(
+        (told(&scratch, &["run.toml", "--dry-run"])
+            .lines()
+            .filter(|l| l.starts_with("note: 1 p"))
+            .collect::<Vec<_>>()
+            .join("\n"))
+        .clone(),
+    );
     insta::assert_snapshot!(all.join("\n"));
 }

@@ -25,6 +25,14 @@ pub struct Limits {
     pub longest: u32,
 }
 
+impl Limits {
+    /// Rollouts in a step where a run does not say: in each round ten times what a uniform policy samples in a
+    /// step. It is there for requests that are a mistake, and out of the way of all others.
+    pub fn rollouts_of_step(rounds: u32, groups: u32, rollouts: u32) -> u32 {
+        rounds.saturating_mul(groups).saturating_mul(rollouts).saturating_mul(10)
+    }
+}
+
 /// What was spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
@@ -117,12 +125,15 @@ pub struct Books {
     /// Whether nothing is granted any more, because a ceiling that the books do not know was reached.
     #[serde(default)]
     closed: bool,
+    /// Rollouts that may be granted now by measures that the books do not know, if those limit them.
+    #[serde(skip)]
+    spare: Option<u64>,
 }
 
 impl Books {
     /// Fresh books.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, spent: Spent::default(), open: Vec::new(), closed: false }
+        Self { limits, spent: Spent::default(), open: Vec::new(), closed: false, spare: None }
     }
 
     /// What was spent so far.
@@ -137,6 +148,7 @@ impl Books {
 
     /// Opens a step: its rounds and rollouts count from 0 again.
     pub fn open_step(&mut self) {
+        self.spare = None;
         self.spent.rounds = 0;
         self.spent.step_rollouts = 0;
     }
@@ -144,6 +156,12 @@ impl Books {
     /// Closes the books for good: the run's budget is spent by a measure that is not theirs.
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Leaves so many rollouts to be granted, by measures that are not the books' own; until it is said again, or
+    /// a step opens.
+    pub fn leave(&mut self, rollouts: Option<u64>) {
+        self.spare = rollouts;
     }
 
     /// What is left, as a policy sees it.
@@ -163,7 +181,8 @@ impl Books {
         left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
     }
 
-    /// Rollouts left in the run, if limited: by their number, or by the tokens of the longest answers.
+    /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by measures
+    /// that the books do not know.
     fn run_left(&self) -> Option<u64> {
         if self.closed {
             return Some(0);
@@ -171,7 +190,7 @@ impl Books {
         let by_number = left(self.limits.run_rollouts, self.spent.run_rollouts);
         let tokens = left(self.limits.run_tokens, self.spent.run_tokens);
         let by_tokens = tokens.map(|tokens| tokens / u64::from(self.limits.longest.max(1)));
-        by_number.into_iter().chain(by_tokens).min()
+        by_number.into_iter().chain(by_tokens).chain(self.spare).min()
     }
 
     /// How many rollouts could be granted now.
@@ -303,6 +322,20 @@ mod tests {
         assert!(books.exhausted());
         assert_eq!((books.grantable(), books.budget().run_rollouts), (0, 0));
         assert!(books.grant(&[ask(1, 10)], |_| 0).is_empty());
+    }
+
+    #[test]
+    fn what_other_measures_leave_is_all_that_is_granted_until_the_step_ends() {
+        let mut books = books(1000);
+        books.leave(Some(3));
+        assert_eq!((books.grantable(), books.budget().run_rollouts), (3, 3));
+        let grant = books.grant(&[ask(1, 2), ask(2, 2)], |_| 0);
+        assert_eq!(grant.rollouts(), 3);
+        books.charge(sample(&grant, 1)).expect("all of it was granted");
+        books.leave(Some(0));
+        assert!(books.exhausted());
+        books.open_step();
+        assert_eq!((books.grantable(), books.exhausted()), (10, false));
     }
 
     #[test]

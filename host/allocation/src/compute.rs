@@ -54,8 +54,9 @@ impl AddAssign for Compute {
     }
 }
 
-/// Limits that are looked at between samplings and updates: the last one of them may pass a ceiling, as
-/// nobody knows what it takes before it is done. The books' limits are never passed.
+/// Limits that the books do not know: they count rollouts and tokens. Operations are limited by what is known
+/// before they are made, and never passed. Nobody knows seconds before they are over: their limit is kept by the
+/// rate so far, and the last sampling or update may pass it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Floating-point operations in the run.

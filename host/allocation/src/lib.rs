@@ -16,6 +16,7 @@ pub mod rules;
 mod run;
 pub mod seed;
 mod shelf;
+pub mod shown;
 mod view;
 
 pub use books::{Books, Fault, Grant, Limits, Line, Spent};

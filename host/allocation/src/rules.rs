@@ -4,11 +4,20 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, View};
+use crate::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, View, shown};
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
 /// would come out of the update as an infinity that no one could trace back to the plan.
 pub const LARGEST: f32 = 1e6;
+
+/// What a metric's name is made of, in words. Names go into tables, onto terminals and into tags of TensorBoard.
+const METRIC_NAME: &str = "ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first";
+
+/// Whether a metric may have this name, whatever its length.
+fn is_metric_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b))
+}
 
 /// Bounds on what goes into the record with each plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +105,8 @@ pub enum Rule {
     StateTooLarge(usize, usize),
     /// More metrics than the record takes: count, bound.
     TooManyMetrics(usize, usize),
-    /// A metric without a name, or with too long a one: bytes, bound.
-    MetricName(usize, usize),
+    /// A metric without a name, with too long a one, or with one of other letters: the name, bound.
+    MetricName(String, usize),
     /// A metric named twice.
     MetricTwice(String),
     /// A metric that is not finite.
@@ -165,8 +174,12 @@ impl fmt::Display for Rule {
             Self::TooManyMetrics(count, bound) => {
                 write!(f, "returned {count} metrics; the record takes {bound} at most")
             }
-            Self::MetricName(bytes, bound) => {
-                write!(f, "named a metric with {bytes} bytes; a name has 1 to {bound}")
+            Self::MetricName(name, bound) => {
+                let (shown, bytes) = (shown::name(name), name.len());
+                write!(
+                    f,
+                    "named a metric `{shown}`, of {bytes} bytes; a name has 1 to {bound}, {METRIC_NAME}"
+                )
             }
             Self::MetricTwice(name) => write!(f, "returned the metric `{name}` twice"),
             Self::MetricNotFinite(name) => {
@@ -202,7 +215,7 @@ impl Rule {
         ("held-twice", "holds a prompt once in a batch"),
         ("state-too-large", "keeps its state within the record's bound"),
         ("too-many-metrics", "logs no more metrics than the record takes"),
-        ("metric-name", "names its metrics, shortly"),
+        ("metric-name", "names its metrics, shortly and in plain letters"),
         ("metric-twice", "logs a metric once"),
         ("metric-not-finite", "logs finite metrics"),
     ];
@@ -405,8 +418,8 @@ fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     }
     let mut seen = HashSet::new();
     for (name, value) in &plan.metrics {
-        if name.is_empty() || name.len() > bounds.metric_name {
-            return Err(Rule::MetricName(name.len(), bounds.metric_name));
+        if name.len() > bounds.metric_name || !is_metric_name(name) {
+            return Err(Rule::MetricName(name.clone(), bounds.metric_name));
         }
         if !seen.insert(name) {
             return Err(Rule::MetricTwice(name.clone()));

@@ -5,11 +5,17 @@
 //! - An answer is right or wrong. Prompt `i` is answered right with probability
 //!   `p_i = sigmoid(ability + skill_i - difficulty_i)`; `difficulty_i` is normal, fixed by the
 //!   world's seed.
-//! - Training is the policy gradient of exactly this model. For a batch of N examples with
-//!   advantages `A_j` the gradient at prompt i's logit is `g_i = Σ_j A_j (y_j - p_i) / N` (`y_j` 1
-//!   for right, 0 for wrong). `skill_i` moves by `memory · g_i`, and `ability`, which all prompts
-//!   and all held-out problems share, by `transfer · Σ_i g_i`. A flat group adds nothing but its
-//!   size to N, as in a token-mean loss.
+//! - Training is the policy gradient of exactly this model. For a batch of n examples with
+//!   advantages `A_j` that are not 0 the gradient at prompt i's logit is `g_i = Σ_j A_j (y_j - p_i) / n`
+//!   (`y_j` 1 for right, 0 for wrong). `skill_i` moves by `memory · signal · g_i`, and `ability`, which all
+//!   prompts and all held-out problems share, by `transfer · signal · Σ_i g_i · (1 - ability / ceiling)`.
+//!   An update is one such step: there are no mini-batches.
+//! - An optimizer such as Adam makes steps of one length: flat groups do not shorten them, and of a batch's
+//!   gradient, which is noisy, a step goes the less far along the true one the fewer rollouts it averages over.
+//!   Hence `signal = 1 / √(1 + noise / n)`, `noise` being the gradient noise scale (McCandlish et al. 2018,
+//!   arXiv 1812.06162) in rollouts. A model's grows as it learns; here it stays.
+//! - `noise`, `ceiling` and the form of both are by measured curves of the model that ships:
+//!   `docs/results/2026-11-22-coin.md`.
 //! - Stale rollouts count like fresh ones: no importance correction.
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
 //! - Its exponentials are a library's and not the system's, so that a run gives the same bytes on
@@ -33,10 +39,15 @@ pub struct CoinConfig {
     pub difficulty: f64,
     /// Standard deviation of the difficulty, in logits.
     pub spread: f64,
-    /// How far a unit gradient moves what all prompts share.
+    /// How far a unit gradient without noise moves what all prompts share, at first.
     pub transfer: f64,
-    /// How far a unit gradient moves the prompt's own skill.
+    /// What all prompts share comes to at most, in logits: the nearer, the less is learned of it.
+    pub ceiling: f64,
+    /// How far a unit gradient without noise moves the prompt's own skill.
     pub memory: f64,
+    /// The gradient noise scale, in rollouts with an advantage: an update on a third of it goes half as far as one
+    /// without noise. At 0 all updates go as far, however few rollouts they average over.
+    pub noise: f64,
     /// Median length of an answer, in tokens.
     pub tokens: f64,
     /// Longest answer, in tokens.
@@ -51,7 +62,9 @@ impl Default for CoinConfig {
             difficulty: 1.0,
             spread: 3.0,
             transfer: 0.3,
+            ceiling: 5.0,
             memory: 1.0,
+            noise: 500.0,
             tokens: 200.0,
             longest: 1024,
         }
@@ -95,6 +108,7 @@ impl Coin {
             ("world.spread", config.spread, 0.0),
             ("world.transfer", config.transfer, 0.0),
             ("world.memory", config.memory, 0.0),
+            ("world.noise", config.noise, 0.0),
             ("world.tokens", config.tokens, 1.0),
         ] {
             let rule = if least == 1.0 {
@@ -104,6 +118,8 @@ impl Coin {
             };
             check(value.is_finite() && value >= least, key, value.to_string(), rule)?;
         }
+        let (ceiling, rule) = (config.ceiling, "it is finite and more than 0");
+        check(ceiling.is_finite() && ceiling > 0.0, "world.ceiling", ceiling.to_string(), rule)?;
         let draw = |part: u64, n: u32| -> Vec<f64> {
             let one = |i| normal(&mut seed::Stream::new(seed::world(run_seed, part, i)));
             (0..u64::from(n)).map(|i| config.difficulty + config.spread * one(i)).collect()
@@ -186,19 +202,22 @@ impl Engine for Coin {
     }
 
     async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
-        let n = batch.len() as f64;
         self.computed.optimizer_steps += 1;
-        let learned = batch.iter().filter(|e| e.advantage != 0.0);
-        self.computed.trained_tokens += learned.map(|e| u64::from(e.sample.tokens)).sum::<u64>();
+        let learned = || batch.iter().filter(|e| e.advantage != 0.0);
+        self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
+        // Of no rollout with an advantage there is no gradient, either.
+        let n = learned().count().max(1) as f64;
+        let signal = 1.0 / (1.0 + self.config.noise / n).sqrt();
         let mut shared = 0.0;
         let mut own: Vec<(usize, f64)> = Vec::with_capacity(batch.len());
         for example in batch {
             let y = if example.sample.answer { 1.0 } else { 0.0 };
-            let g = f64::from(example.advantage) * (y - self.pass_rate(example.sample.prompt)) / n;
+            let g = signal * f64::from(example.advantage) * (y - self.pass_rate(example.sample.prompt)) / n;
             shared += g;
             own.push((example.sample.prompt.0 as usize, g));
         }
-        let ability = self.ability + self.config.transfer * shared;
+        let left = (1.0 - self.ability / self.config.ceiling).max(0.0);
+        let ability = self.ability + self.config.transfer * shared * left;
         if !ability.is_finite() || own.iter().any(|(_, g)| !(self.config.memory * g).is_finite()) {
             return Err(EngineError::NotFinite("the gradient"));
         }
@@ -207,7 +226,7 @@ impl Engine for Coin {
             self.skill[prompt] += self.config.memory * g;
         }
         self.version += 1;
-        Ok(Report { metrics: vec![("gradient", shared), ("ability", self.ability)] })
+        Ok(Report { metrics: vec![("gradient", shared), ("signal", signal), ("ability", self.ability)] })
     }
 
     fn computed(&mut self) -> Compute {
@@ -245,6 +264,33 @@ mod tests {
             refused(|c| c.spread = f64::NAN),
             "`world.spread` is NaN; it is finite, and negative for a difficulty alone"
         );
+    }
+
+    /// What an update on so many rollouts of one prompt, half of them right, teaches all prompts.
+    fn taught(noise: f64, rollouts: u32) -> f64 {
+        let mut coin =
+            Coin::new(CoinConfig { noise, ..CoinConfig::default() }, 5).expect("a config that is fine");
+        let samples: Vec<Sample<bool>> =
+            (0..rollouts).map(|i| Sample { answer: i % 2 == 0, ..coin.flip(PromptId(7), i) }).collect();
+        let advantage = |s: &Sample<bool>| if s.answer { 1.0 } else { -1.0 };
+        let batch: Vec<Example<'_, bool>> =
+            samples.iter().map(|sample| Example { sample, advantage: advantage(sample) }).collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut update = Box::pin(coin.update(&batch));
+        assert!(update.as_mut().poll(&mut context).is_ready(), "it waits for nothing");
+        drop(update);
+        coin.ability
+    }
+
+    #[test]
+    fn an_update_teaches_the_less_the_fewer_rollouts_it_averages_over() {
+        let whole = taught(0.0, 2);
+        assert!((taught(0.0, 1000) - whole).abs() < 1e-12, "without noise all updates teach alike");
+        for rollouts in [2_u32, 100, 500, 10_000] {
+            let share = taught(500.0, rollouts) / whole;
+            let expected = (f64::from(rollouts) / (f64::from(rollouts) + 500.0)).sqrt();
+            assert!((share - expected).abs() < 1e-12, "{rollouts}: {share}");
+        }
     }
 
     #[test]

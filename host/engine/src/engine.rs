@@ -44,6 +44,30 @@ pub trait Engine {
 
     /// What was computed since this was asked last.
     fn computed(&mut self) -> Compute;
+
+    /// What a rollout of so many tokens costs at most. No less for a longer one, so that the cost of the longest is
+    /// a bound. Nothing, where operations are not counted.
+    fn cost(&self, _prompt: PromptId, _tokens: u32) -> Cost {
+        Cost::default()
+    }
+}
+
+/// What one rollout of a prompt costs at most, in floating-point operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Of reading the prompt: once for all of its rollouts in a grant.
+    pub reading: f64,
+    /// Of generating the answer.
+    pub answering: f64,
+    /// Of learning from it once, at whatever age.
+    pub learning: f64,
+}
+
+impl Cost {
+    /// Of the rollout alone, the prompt read.
+    pub fn rollout(&self) -> f64 {
+        self.answering + self.learning
+    }
 }
 
 /// What an engine can do.

@@ -15,13 +15,16 @@ pub mod model;
 mod native;
 mod optimizer;
 mod sampler;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 pub mod tensors;
 mod update;
 
 pub use coin::{Coin, CoinConfig};
-pub use engine::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
+pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Whole};
 pub use loss::{Kind as LossKind, LossConfig};
-pub use native::{Answer, Native, NativeConfig, SIGNALS};
+pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;
 pub use update::{Old, UpdateConfig};

@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod decoder;
+pub mod file;
 mod gguf;
 mod loss;
 pub(crate) mod operations;

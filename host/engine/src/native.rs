@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Manner, Request, Sequence};
 use crate::model::ModelError;
-use crate::update::{Lesson, Terms, UpdateConfig, update};
-use crate::{Capabilities, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling, Whole};
+use crate::update::{Lesson, Terms, UpdateConfig, learning_flops, update};
+use crate::{
+    Capabilities, Cost, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling, Whole,
+};
 
 /// An answer in tokens: the engine knows nothing of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,8 +21,31 @@ pub struct Answer {
     pub log_probs: Vec<f32>,
 }
 
-/// What a policy may ask to be measured for each rollout.
-pub const SIGNALS: [&str; 2] = ["mean-log-prob", "mean-entropy"];
+/// What can be measured of each rollout while it is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Mean log-probability of the answer's tokens.
+    MeanLogProb,
+    /// Mean entropy of the distributions that they were drawn from, in nats.
+    MeanEntropy,
+}
+
+impl Signal {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::MeanLogProb, Self::MeanEntropy];
+    /// Their names, as policies and records have them.
+    pub const NAMES: [&str; 2] = ["mean-log-prob", "mean-entropy"];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// The one of a name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+}
 
 /// How the engine works.
 #[derive(Clone, Debug)]
@@ -41,8 +66,8 @@ pub struct NativeConfig {
     pub optimizer: OptimizerConfig,
     /// Updates planned, for the schedule of the learning rate.
     pub updates: u32,
-    /// Signals to measure, of [`SIGNALS`].
-    pub signals: Vec<String>,
+    /// Signals to measure, in this order.
+    pub signals: Vec<Signal>,
 }
 
 /// The engine.
@@ -115,9 +140,9 @@ impl Native {
     /// A rollout, of an answer to a prompt at a position.
     fn told(&self, (prompt, position): (PromptId, u32), answered: Answered) -> Sample<Answer> {
         let log_prob: f64 = answered.log_probs.iter().map(|l| f64::from(*l)).sum();
-        let signal = |name: &String| match name.as_str() {
-            "mean-log-prob" => (log_prob / answered.tokens.len() as f64) as f32,
-            _ => answered.entropy,
+        let signal = |signal: &Signal| match signal {
+            Signal::MeanLogProb => (log_prob / answered.tokens.len() as f64) as f32,
+            Signal::MeanEntropy => answered.entropy,
         };
         Sample {
             prompt,
@@ -155,7 +180,7 @@ impl Engine for Native {
     type Answer = Answer;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "native".to_owned(), signals: SIGNALS.iter().map(|s| (*s).to_owned()).collect() }
+        Capabilities { name: "native".to_owned(), signals: Signal::NAMES.map(str::to_owned).to_vec() }
     }
 
     fn version(&self) -> u32 {
@@ -231,5 +256,28 @@ impl Engine for Native {
 
     fn computed(&mut self) -> Compute {
         std::mem::take(&mut self.computed)
+    }
+
+    fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
+        let (shape, adapted) = (self.core.shape(), self.core.adapted());
+        let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
+        Cost {
+            reading: shape.prefill_flops(prompt),
+            answering: shape.decode_flops(prompt, answer),
+            learning: learning_flops(shape, adapted, &self.config.update, (prompt, answer), true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_known_by_its_name_and_no_other_is_one() {
+        for signal in Signal::ALL {
+            assert_eq!(Signal::of(signal.name()), Some(signal));
+        }
+        assert_eq!(["entropy", "", "mean-log-probs"].map(Signal::of), [None; 3]);
     }
 }

@@ -59,7 +59,8 @@ impl OptimizerConfig {
     /// The rate of the next step: `made` were made before it; `progress` is the share of the run that
     /// is over, 0 to 1.
     pub fn rate(&self, made: u32, progress: f64) -> f64 {
-        let warm = if made < self.warmup { f64::from(made + 1) / f64::from(self.warmup + 1) } else { 1.0 };
+        let warm =
+            if made < self.warmup { (f64::from(made) + 1.0) / (f64::from(self.warmup) + 1.0) } else { 1.0 };
         let left = 1.0 - progress.clamp(0.0, 1.0);
         let share = match self.schedule {
             Schedule::Constant => 1.0,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, Manner, Sequence, Thought};
 use crate::loss::{LossConfig, Over, Part, Told, part};
-use crate::model::ModelError;
+use crate::model::{ModelError, Shape};
 use crate::{EngineError, LossKind, OptimizerConfig, Report};
 
 /// How updates are made.
@@ -184,26 +184,36 @@ pub fn update(
 
 /// What an update over these lessons computed.
 fn computed(core: &dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>, optimizer_steps: u64) -> Compute {
-    let config = terms.update;
-    let (shape, epochs) = (core.shape(), f64::from(config.epochs));
     let one = |lesson: &Lesson<'_>| {
-        let pass = shape.pass_flops(&lesson.sequence);
-        // Backward there is a product for the inputs and one for the weights, where these are trained.
-        let attention = shape.attention_flops(0..lesson.sequence.read());
-        let mut learned = if core.adapted() { 2.0 * pass + attention } else { 3.0 * pass };
-        if config.recompute {
-            learned += shape.blocks_flops(0..lesson.sequence.read());
-        }
-        let scored = f64::from(u8::from(anew(lesson, terms))) + f64::from(u8::from(config.loss.kl > 0.0));
-        epochs * learned + scored * pass
+        let lengths = (lesson.sequence.prompt, lesson.sequence.answer());
+        learning_flops(core.shape(), core.adapted(), terms.update, lengths, anew(lesson, terms))
     };
     let tokens: u64 = lessons.iter().map(|l| l.sequence.answer() as u64).sum();
     Compute {
-        trained_tokens: tokens * u64::from(config.epochs),
+        trained_tokens: tokens * u64::from(terms.update.epochs),
         optimizer_steps,
         flops: Flops { training: lessons.iter().map(one).sum(), ..Flops::default() },
         ..Compute::default()
     }
+}
+
+/// Operations of learning from one answer to a prompt of these lengths, with adapters or all weights. `anew` says
+/// whether its log-probabilities are computed first.
+pub(crate) fn learning_flops(
+    shape: &Shape,
+    adapted: bool,
+    config: &UpdateConfig,
+    (prompt, answer): (usize, usize),
+    anew: bool,
+) -> f64 {
+    let (pass, read) = (shape.pass_flops(prompt, answer), (prompt + answer).saturating_sub(1));
+    // Backward there is a product for the inputs and one for the weights, where these are trained.
+    let mut learned = if adapted { 2.0 * pass + shape.attention_flops(0..read) } else { 3.0 * pass };
+    if config.recompute {
+        learned += shape.blocks_flops(0..read);
+    }
+    let scored = f64::from(u8::from(anew)) + f64::from(u8::from(config.loss.kl > 0.0));
+    f64::from(config.epochs) * learned + scored * pass
 }
 
 /// Whether a rollout's old log-probabilities are computed, and not those of its sampling.

@@ -14,6 +14,7 @@ is on hand and handed back in the batch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -21,6 +22,8 @@ from typing import Any
 
 from . import _allot
 from .errors import Error
+
+logger = logging.getLogger("allot.allocator")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Sample:
     step: int
     round: int
     draws: list[Draw]
+    #: Rollouts that the policy asked for: more than are drawn where the budget has no room for all.
+    asked: int | None = None
 
     @property
     def count(self) -> int:
@@ -129,6 +134,8 @@ class Allocator:
         #: What the policy wants to see beside each rollout.
         self.signals: list[str] = self.policy.describe()["signals"]
         self._answers: dict[int, Any] = {}
+        #: Requests that the budget clipped, and how many they were when that was told last.
+        self._clipped, self._clipped_told = 0, 0
         self._picked: list[Learn] = []
         self._native = _allot.Allocator(
             self.policy,
@@ -162,9 +169,22 @@ class Allocator:
         if order["kind"] == "over":
             return Over(order["reason"])
         if order["kind"] == "sample":
-            return Sample(order["step"], order["round"], [Draw(**draw) for draw in order["draws"]])
+            draws = [Draw(**draw) for draw in order["draws"]]
+            sample = Sample(order["step"], order["round"], draws, order["asked"])
+            self._tell_if_clipped(sample)
+            return sample
         self._picked = [Learn(**learn, answer=self._answers.get(learn["id"])) for learn in order["rollouts"]]
         return Train(order["step"], order["round"], list(self._picked), order["hold"])
+
+    def _tell_if_clipped(self, sample: Sample) -> None:
+        """Tells the first request that the budget clipped, and then whenever they are ten times as many."""
+        if sample.asked is None or sample.asked <= sample.count:
+            return
+        self._clipped += 1
+        if self._clipped >= 10 * self._clipped_told:
+            self._clipped_told = self._clipped
+            what = "step %d asked for %d rollouts and was granted %d: the budget leaves no more"
+            logger.warning(what, sample.step + 1, sample.asked, sample.count)
 
     def sampled(self, rollouts: Sequence[Rollout]) -> None:
         """Hands in what was sampled: a rollout for each that was granted, draw by draw."""

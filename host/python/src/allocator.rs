@@ -183,18 +183,20 @@ impl Allocator {
             return Err(Trouble::new(what).hint("a state is taken between two steps: after trained(…)"));
         }
         self.record.sync()?;
-        kept::save(&self.of, &self.kept, self.record.bytes())
+        kept::save(&self.of, &self.kept, &self.record.mark())
     }
 
     /// Goes on from a state. What the record had after it is cut off.
     fn load(&mut self, text: &str) -> Result<()> {
-        let (kept, bytes) = kept::load(text, &self.of)?;
+        let (kept, mark) = kept::load(text, &self.of)?;
         self.record = match &self.folder {
             // Of a state from before the first step there is nothing to go on with.
-            Some(folder) if bytes > 0 => Record::resume(&folder.join("record.jsonl"), bytes)?,
+            Some(folder) if mark.bytes > 0 => {
+                Record::resume(allot_record::Kept::open(&folder.join("record.jsonl"), &mark)?)?
+            }
             _ => Record::none(),
         };
-        if bytes > 0 {
+        if mark.bytes > 0 {
             self.head = None;
         }
         self.kept = kept;

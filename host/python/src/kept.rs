@@ -1,12 +1,13 @@
 //! What lives on from step to step, and the way to a checkpoint and back.
 
 use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_record::Mark;
 use serde::{Deserialize, Serialize};
 
 use crate::trouble::{Result, Trouble};
 
 /// The version of this format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Everything of a run that changes.
 #[derive(Serialize, Deserialize)]
@@ -46,8 +47,8 @@ pub struct Of {
 struct Saved<'a> {
     format: u32,
     of: &'a Of,
-    /// Bytes of the record.
-    record: u64,
+    /// How far the record had come.
+    record: &'a Mark,
     kept: &'a Kept,
 }
 
@@ -55,18 +56,18 @@ struct Saved<'a> {
 struct Read {
     format: u32,
     of: Of,
-    record: u64,
+    record: Mark,
     kept: Kept,
 }
 
 /// A run's state as text.
-pub fn save(of: &Of, kept: &Kept, record: u64) -> Result<String> {
+pub fn save(of: &Of, kept: &Kept, record: &Mark) -> Result<String> {
     serde_json::to_string(&Saved { format: FORMAT, of, record, kept })
         .map_err(|e| Trouble::new(format!("the state could not be written: {e}")))
 }
 
-/// A run's state from text, and the bytes that its record had. It must be a state of this very run.
-pub fn load(text: &str, of: &Of) -> Result<(Kept, u64)> {
+/// A run's state from text, and how far its record had come. It must be a state of this very run.
+pub fn load(text: &str, of: &Of) -> Result<(Kept, Mark)> {
     let read: Read =
         serde_json::from_str(text).map_err(|e| Trouble::new(format!("this is no state of a run: {e}")))?;
     if read.format != FORMAT {

@@ -44,13 +44,13 @@ pub struct Setup {
 pub struct Budget {
     rollouts: Option<u64>,
     tokens: Option<u64>,
-    step_rollouts: u32,
+    step_rollouts: Option<u32>,
     rounds: u32,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { rollouts: None, tokens: None, step_rollouts: 1_000_000, rounds: 10 }
+        Self { rollouts: None, tokens: None, step_rollouts: None, rounds: 10 }
     }
 }
 
@@ -66,7 +66,7 @@ impl Setup {
             ("longest", u64::from(self.longest)),
             ("budget.rollouts", budget.rollouts.unwrap_or(1)),
             ("budget.tokens", budget.tokens.unwrap_or(1)),
-            ("budget.step_rollouts", u64::from(budget.step_rollouts)),
+            ("budget.step_rollouts", budget.step_rollouts.map_or(1, u64::from)),
             ("budget.rounds", u64::from(budget.rounds)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
@@ -98,9 +98,11 @@ impl Setup {
 
     /// What the books take as limits.
     pub fn limits(&self) -> Limits {
+        let Budget { rounds, step_rollouts, .. } = self.budget;
+        let default = || Limits::rollouts_of_step(rounds, self.groups, self.rollouts);
         Limits {
-            rounds: self.budget.rounds,
-            step_rollouts: Some(self.budget.step_rollouts),
+            rounds,
+            step_rollouts: Some(step_rollouts.unwrap_or_else(default)),
             run_rollouts: self.budget.rollouts,
             run_tokens: self.budget.tokens,
             longest: self.longest,
@@ -125,6 +127,7 @@ impl Setup {
             state: hex(state),
             accuracy: None,
             scores: Vec::new(),
+            advantage: Some(self.advantage),
             training: self.training.clone(),
             world: None,
         })

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use allot_allocation::rules::Broken;
+use allot_allocation::shown;
 use allot_record::RecordError;
 use allot_sandbox::{Fault, LoadError};
 use pyo3::prelude::*;
@@ -48,7 +49,7 @@ impl Trouble {
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => error.to_string(),
         };
-        Self::new(format!("could not {verb} `{}`: {reason}", path.display()))
+        Self::new(format!("could not {verb} `{}`: {reason}", shown::path(path)))
     }
 
     /// A component that is no policy of this contract.
@@ -99,11 +100,14 @@ impl From<Trouble> for PyErr {
             Kind::Fault => "PolicyFault",
             Kind::Broken => "BrokenRule",
         };
+        // Whoever prints an exception prints it to a terminal, most often.
+        let fit = |words: &str| shown::lines(words, 64 << 10);
+        let (what, hint) = (fit(&trouble.what), trouble.hint.as_deref().map(fit));
         Python::attach(|py| {
             let raised = py
                 .import("allot.errors")
                 .and_then(|module| module.getattr(class))
-                .and_then(|class| class.call1((trouble.what, trouble.hint, trouble.rule)));
+                .and_then(|class| class.call1((what, hint, trouble.rule)));
             raised.map_or_else(|error| error, Self::from_value)
         })
     }

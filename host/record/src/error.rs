@@ -21,6 +21,9 @@ pub enum RecordError {
     /// There is a record in this place already.
     #[error("there is a record in `{}` already", .0.display())]
     There(PathBuf),
+    /// A record's file went away while lines were written into it.
+    #[error("`{}` is gone: it was removed or moved while the run went on", .0.display())]
+    Gone(PathBuf),
     /// A file is shorter than a checkpoint says.
     #[error("`{}` has {found} bytes, and the checkpoint counts on {counted}", .path.display())]
     Short {
@@ -29,6 +32,14 @@ pub enum RecordError {
         /// Bytes that it has.
         found: u64,
         /// Bytes that it should have.
+        counted: u64,
+    },
+    /// A file that is not what it was.
+    #[error("`{}` is not what it was at the checkpoint: something in its first {counted} bytes was changed", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that it had at the checkpoint.
         counted: u64,
     },
     /// A record of another format.
@@ -70,6 +81,12 @@ impl RecordError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::There(_) => Some("give another folder with --out, or remove it"),
+            Self::Gone(_) => {
+                Some("put the run's folder back where it was, if it was moved; else begin the run anew")
+            }
+            Self::Short { .. } | Self::Changed { .. } => {
+                Some("put it back as it was, or remove that checkpoint to go on from an earlier one")
+            }
             Self::Inconsistent { .. } => Some("the record was edited or damaged"),
             _ => None,
         }

@@ -4,15 +4,19 @@
 //!
 //! `docs/record.md` describes the lines for readers in other languages.
 
+mod appended;
 mod error;
 mod line;
 mod times;
 mod views;
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use allot_allocation::shown;
+
+pub use appended::{Appended, Kept, Mark};
 pub use error::RecordError;
 pub use line::{
     Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, unhex,
@@ -25,49 +29,52 @@ pub type Result<T> = std::result::Result<T, RecordError>;
 
 /// Where a run's lines go.
 pub struct Record {
-    to: Option<(BufWriter<Box<dyn Write + Send + Sync>>, PathBuf)>,
-    bytes: u64,
+    to: Option<Appended>,
+    /// Whether it is a file, which somebody may remove while the run goes on.
+    file: bool,
 }
 
 impl Record {
     /// A record that keeps nothing.
     pub fn none() -> Self {
-        Self { to: None, bytes: 0 }
+        Self { to: None, file: false }
     }
 
     /// A new record in a file that is not there yet: nobody's record is written over.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|e| {
+        let file = Appended::create(path).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
                 return RecordError::There(path.to_owned());
             }
             RecordError::file("write", path, e)
         })?;
-        Ok(Self::to(Box::new(file), path))
+        Ok(Self { to: Some(file), file: true })
     }
 
     /// A record written to `writer`; `path` is what it is called where it fails.
     pub fn to(writer: Box<dyn Write + Send + Sync>, path: &Path) -> Self {
-        Self { to: Some((BufWriter::with_capacity(1 << 16, writer), path.to_owned())), bytes: 0 }
+        Self { to: Some(Appended::to(writer, path)), file: false }
     }
 
-    /// The record of a run that goes on from a checkpoint: lines after its first `bytes` bytes are cut
-    /// off. Fails where it is shorter than that.
-    pub fn resume(path: &Path, bytes: u64) -> Result<Self> {
-        let file = reopened(path, bytes)?;
-        Ok(Self { bytes, ..Self::to(Box::new(file), path) })
+    /// The record of a run that goes on from a checkpoint: lines after its mark are cut off.
+    pub fn resume(kept: Kept) -> Result<Self> {
+        Ok(Self { to: Some(kept.cut()?), file: true })
     }
 
     /// Waits until the lines are on the disk. To be called before a checkpoint that counts on them.
     pub fn sync(&self) -> Result<()> {
-        let Some((_, path)) = &self.to else { return Ok(()) };
-        let synced = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
-        synced.map_err(|e| RecordError::file("write", path, e))
+        let Some(file) = &self.to else { return Ok(()) };
+        file.sync().map_err(|e| RecordError::file("write", file.path(), e))
     }
 
     /// Bytes in whole lines so far.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.to.as_ref().map_or(0, Appended::bytes)
+    }
+
+    /// How far it has come: what a checkpoint keeps for [`Kept::open`].
+    pub fn mark(&self) -> Mark {
+        self.to.as_ref().map(Appended::mark).unwrap_or_default()
     }
 
     /// Appends a line and hands it to the operating system, so that a crash of this program loses
@@ -76,15 +83,16 @@ impl Record {
     /// A thread of its own would lose what it has not written yet when the process is killed, and would save
     /// about a thousandth of the quickstart's step: `benches/long.rs` measures what writing takes.
     pub fn write(&mut self, line: &Line) -> Result<()> {
-        let Some((writer, path)) = &mut self.to else { return Ok(()) };
-        let mut text = serde_json::to_vec(line).map_err(|e| RecordError::file("write", path, e.into()))?;
-        text.push(b'\n');
-        let mut write = || {
-            writer.write_all(&text)?;
-            writer.flush()
-        };
-        write().map_err(|e| RecordError::file("write", path, e))?;
-        self.bytes += text.len() as u64;
+        let Some(file) = &mut self.to else { return Ok(()) };
+        let text = serde_json::to_vec(line).map_err(std::io::Error::from).and_then(|mut text| {
+            text.push(b'\n');
+            file.write_all(&text)
+        });
+        text.map_err(|e| RecordError::file("write", file.path(), e))?;
+        // Lines go on into a file that has no name any more, and nobody would notice before the next checkpoint.
+        if self.file && matches!(line, Line::Step(_) | Line::End(_)) && !file.path().exists() {
+            return Err(RecordError::Gone(file.path().to_owned()));
+        }
         Ok(())
     }
 }
@@ -153,22 +161,7 @@ impl Iterator for Reader {
         Some(serde_json::from_slice(&bytes).map_err(|error| RecordError::Line {
             path: self.path.clone(),
             number: self.number,
-            reason: error.to_string(),
+            reason: shown::line(&error.to_string(), shown::LINE),
         }))
     }
-}
-
-/// A file as it was at a checkpoint: what was written after its first `bytes` bytes is cut off. Fails where
-/// it is shorter than that.
-pub fn reopened(path: &Path, bytes: u64) -> Result<File> {
-    let failed = |e| RecordError::file("write", path, e);
-    let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?.len();
-    if found < bytes {
-        // Lengthening it would fill the gap with zeros, which no reader of any of a run's files takes.
-        return Err(RecordError::Short { path: path.to_owned(), found, counted: bytes });
-    }
-    file.set_len(bytes).map_err(failed)?;
-    file.seek(SeekFrom::Start(bytes)).map_err(failed)?;
-    Ok(file)
 }

@@ -3,6 +3,7 @@
 //! No line holds a time, a path or anything else that two runs of one config could differ in: a run
 //! that is repeated gives the same bytes.
 
+use allot_allocation::advantage::Scale;
 use allot_allocation::{
     Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
     Value, View,
@@ -69,6 +70,9 @@ pub struct Head {
     /// What the score is made of, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(String, f64)>,
+    /// How rewards became advantages: [`Head::scale`] knows of records that do not tell it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advantage: Option<Scale>,
     /// What was trained and on what, where it is a model: hashes of its weights and of its problems, the
     /// sampling, the loss, the optimizer. No path and no name of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,6 +197,9 @@ pub struct StepEnd {
     pub mean_age: f64,
     /// Mean reward of the step's rollouts, trained on or not.
     pub reward: f64,
+    /// Means of the parts of those rewards, by name, where a judge gives them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewards: Vec<(String, f64)>,
     /// What was spent so far.
     pub spent: Spent,
     /// What was computed so far, evaluation left out.
@@ -252,6 +259,15 @@ pub struct End {
     /// What evaluation spent, in a book of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Spent>,
+}
+
+impl Head {
+    /// How rewards became advantages. An older record has it in `training` or, of a simulation and of a
+    /// trainer in Python, nowhere: there it is taken for the default.
+    pub fn scale(&self) -> Scale {
+        let before = || Scale::deserialize(&self.training.as_ref()?["advantage"]).ok();
+        self.advantage.or_else(before).unwrap_or_default()
+    }
 }
 
 impl Sampled {

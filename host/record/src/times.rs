@@ -1,13 +1,13 @@
 //! How long a run took, beside its record: `times.jsonl`. Two runs of one config differ in it, which is
 //! why it is a file of its own; it is the only one that says anything of a machine or a clock.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use allot_allocation::shown;
 use serde::{Deserialize, Serialize};
 
-use crate::{RecordError, Result, reopened};
+use crate::{Appended, Kept, Mark, RecordError, Result};
 
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,43 +107,36 @@ impl Seconds {
 
 /// The file, as it is written.
 #[derive(Debug)]
-pub struct Times {
-    file: File,
-    path: PathBuf,
-    bytes: u64,
-}
+pub struct Times(Appended);
 
 impl Times {
     /// A new file. Fails where there is one already.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path);
-        let file = file.map_err(|e| RecordError::file("write", path, e))?;
-        Ok(Self { file, path: path.to_owned(), bytes: 0 })
+        Appended::create(path).map(Self).map_err(|e| RecordError::file("write", path, e))
     }
 
-    /// The file of a run that goes on from a checkpoint: lines after its first `bytes` bytes are cut off.
-    pub fn resume(path: &Path, bytes: u64) -> Result<Self> {
-        Ok(Self { file: reopened(path, bytes)?, path: path.to_owned(), bytes })
+    /// The file of a run that goes on from a checkpoint: lines after its mark are cut off.
+    pub fn resume(kept: Kept) -> Result<Self> {
+        kept.cut().map(Self)
     }
 
     /// Appends a line.
     pub fn write(&mut self, time: &Time) -> Result<()> {
-        let failed = |e| RecordError::file("write", &self.path, e);
-        let mut line = serde_json::to_vec(time).map_err(|e| failed(e.into()))?;
-        line.push(b'\n');
-        self.file.write_all(&line).map_err(failed)?;
-        self.bytes += line.len() as u64;
-        Ok(())
+        let line = serde_json::to_vec(time).map_err(std::io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            self.0.write_all(&line)
+        });
+        line.map_err(|e| RecordError::file("write", self.0.path(), e))
     }
 
-    /// Bytes in whole lines so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// How far it has come: what a checkpoint keeps for [`Kept::open`].
+    pub fn mark(&self) -> Mark {
+        self.0.mark()
     }
 
     /// Waits until the lines are on the disk.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| RecordError::file("write", &self.path, e))
+        self.0.sync().map_err(|e| RecordError::file("write", self.0.path(), e))
     }
 
     /// The lines of a run's folder, as far as they are whole; none where the run kept no times.
@@ -159,7 +152,7 @@ impl Times {
             serde_json::from_slice(line).map_err(|e| RecordError::Line {
                 path: path.clone(),
                 number: i + 1,
-                reason: e.to_string(),
+                reason: shown::line(&e.to_string(), shown::LINE),
             })
         };
         whole.enumerate().map(one).collect()

@@ -105,8 +105,10 @@ impl Views {
             pool: self.pool.clone(),
             groups,
         };
-        let plan = Plan { state: self.state.clone(), ..call.plan.clone() };
+        // Metrics decide nothing, and older records have names of any letters.
+        let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
         rules::check(&self.policy, &view, &plan, rules::Bounds::default()).map_err(|_| inconsistent(at))?;
+        plan.metrics.clone_from(&call.plan.metrics);
         self.leave_pool(call);
         self.plan = Some(plan.clone());
         self.next.1 += 1;

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use allot_allocation::{Compute, Flops, Grant, PromptId};
-use allot_engine::core::Sequence;
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Engine, EngineError, Example, NativeConfig, Old, Report, Sample, Sampling, Whole,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, NativeConfig, Old, Report, Sample, Sampling,
+    Whole,
 };
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -288,10 +288,7 @@ impl Remote {
     fn counted(&self, lessons: &[&Lesson], steps: u32) -> Compute {
         let epochs = self.config.update.epochs;
         let one = |lesson: &&Lesson| {
-            let sequence = Sequence { tokens: &lesson.tokens, prompt: lesson.prompt };
-            let pass = self.shape.pass_flops(&sequence);
-            let learned = 2.0 * pass + self.shape.attention_flops(0..sequence.read());
-            f64::from(epochs) * learned + f64::from(u8::from(lesson.anew)) * pass
+            self.learning_flops(lesson.prompt, lesson.tokens.len() - lesson.prompt, lesson.anew)
         };
         let counting = lessons.iter().filter(|l| l.advantage != 0.0);
         Compute {
@@ -300,6 +297,14 @@ impl Remote {
             flops: Flops { training: counting.map(one).sum(), ..Flops::default() },
             ..Compute::default()
         }
+    }
+
+    /// Operations of learning from one answer to a prompt of these lengths. `anew` says whether its
+    /// log-probabilities are computed first.
+    fn learning_flops(&self, prompt: usize, answer: usize, anew: bool) -> f64 {
+        let pass = self.shape.pass_flops(prompt, answer);
+        let attention = self.shape.attention_flops(0..(prompt + answer).saturating_sub(1));
+        f64::from(self.config.update.epochs) * (2.0 * pass + attention) + f64::from(u8::from(anew)) * pass
     }
 
     /// Lets the server remove a state that no checkpoint names.
@@ -395,5 +400,14 @@ impl Engine for Remote {
 
     fn computed(&mut self) -> Compute {
         std::mem::take(&mut self.computed)
+    }
+
+    fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
+        let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
+        Cost {
+            reading: self.shape.prefill_flops(prompt),
+            answering: self.shape.decode_flops(prompt, answer),
+            learning: self.learning_flops(prompt, answer, true),
+        }
     }
 }

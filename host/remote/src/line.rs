@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
+use allot_allocation::shown;
 use allot_engine::EngineError;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
@@ -362,7 +363,7 @@ impl Line {
 
     pub(crate) fn clean(&self, text: &str) -> String {
         let shown: String =
-            text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>();
+            text.chars().map(|c| if shown::steers(c) { ' ' } else { c }).take(300).collect::<String>();
         match &self.key {
             Some(key) => shown.replace(&key.text, "[key]"),
             None => shown,

@@ -69,10 +69,71 @@ pub const GRID: &str = "#e4e4e4";
 /// A line at zero, and the foot of a plot.
 pub const RULE: &str = "#8a8a8a";
 
+/// Text on a light piece of a bar, which stays light on a dark page.
+pub const ON_LIGHT: &str = "#1f1f1f";
+/// A sheet's ground.
+pub const GROUND: &str = "#ffffff";
+/// The ground of a dark page.
+pub const DARK_GROUND: &str = "#16191d";
+
+/// Colours that a dark page shows otherwise, and how: the same figures, seen on [`DARK_GROUND`]. All others do for
+/// both.
+pub const DARK: [(&str, &str); 12] = [
+    (TEXT, "#e6e6e6"),
+    (FAINT, "#b4b8bd"),
+    (GRID, "#33383f"),
+    (RULE, "#7d858f"),
+    (BASELINE, "#d0d3d6"),
+    ("#0072b2", "#3f9fdb"),
+    ("#882255", "#d0507f"),
+    ("#6a3d9a", "#a583d6"),
+    ("#8c8c1f", "#b0b042"),
+    ("#8c510a", "#c08a4a"),
+    (fate::LEARNED, "#2f6db3"),
+    (fate::UNSCORABLE, "#8a8a8a"),
+];
+
 /// Whether text on a colour should be white.
 pub fn is_dark(colour: &str) -> bool {
     let part = |from: usize| {
         colour.get(from..from + 2).and_then(|two| u8::from_str_radix(two, 16).ok()).map_or(0.0, f64::from)
     };
     0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5) < 140.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WCAG 2.2's contrast of two colours.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let light = |colour: &str| {
+            let part = |from: usize| {
+                let whole = u8::from_str_radix(&colour[from..from + 2], 16).expect("a colour has digits");
+                let share = f64::from(whole) / 255.0;
+                if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) + 0.05
+        };
+        let (one, other) = (light(one), light(other));
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn arms_and_text_are_seen_on_a_dark_page() {
+        let dark =
+            |light: &'static str| DARK.iter().find(|(from, _)| *from == light).map_or(light, |(_, to)| *to);
+        for light in ARMS.into_iter().chain([BASELINE, RULE]) {
+            let seen = contrast(dark(light), DARK_GROUND);
+            assert!(seen >= 3.0, "{light}: {seen}");
+        }
+        for light in [TEXT, FAINT] {
+            assert!(contrast(dark(light), DARK_GROUND) >= 4.5, "{light}");
+        }
+        // White text stands on these.
+        assert!(contrast(dark(fate::LEARNED), "#ffffff") >= 4.5);
+        for (i, one) in ARMS.iter().enumerate() {
+            assert!(ARMS[..i].iter().all(|other| dark(other) != dark(one)), "{one}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::report::{Curve, Estimate, Report, State};
 use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
 
-pub use arms::Runs;
+pub use arms::{Runs, names, told};
 
 /// What is asked of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -89,11 +89,10 @@ pub fn compare(
         baseline,
         axis,
         margin,
-        asked: !question.targets.is_empty(),
         targets: &targets,
-        finals: &finals,
         differences: &differences,
     });
+    notes.extend(fairness::unseen(&groups));
     notes.extend(fairness::seeds(&groups));
     let curves = axes.iter().flat_map(|axis| curves(&groups, *axis)).collect();
     let report = Report {
@@ -101,6 +100,7 @@ pub fn compare(
         shared: fairness::shared(&groups),
         axis,
         axes,
+        asked: !question.targets.is_empty(),
         confidence: CONFIDENCE,
         baseline,
         arms: groups.iter().map(Runs::arm).collect(),
@@ -238,7 +238,7 @@ fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
 }
 
 /// An estimate as a report has it: with one run there is no interval.
-fn told(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: usize) -> Option<Estimate> {
+fn with_ends(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: usize) -> Option<Estimate> {
     let estimate = estimate.ok()?;
     let end = |x: f64| (runs > 1 && x.is_finite()).then_some(x);
     let (low, high) = (end(estimate.interval.low), end(estimate.interval.high));
@@ -249,7 +249,7 @@ fn told(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: usize) 
 fn mean(values: &[f64]) -> Estimate {
     let scores = Scores::of_one_task(values);
     let estimate = scores.and_then(|scores| statistics::aggregate(&bootstrap(), &scores, Aggregate::Mean));
-    told(estimate, values.len()).unwrap_or(Estimate { value: f64::NAN, low: None, high: None })
+    with_ends(estimate, values.len()).unwrap_or(Estimate { value: f64::NAN, low: None, high: None })
 }
 
 fn title(groups: &[Runs]) -> String {

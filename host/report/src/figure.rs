@@ -15,6 +15,7 @@ mod differences;
 mod legend;
 mod panel;
 mod parts;
+mod pdf;
 mod picture;
 mod reached;
 mod sheet;
@@ -22,6 +23,7 @@ mod small;
 mod trends;
 mod uses;
 
+pub use pdf::pdf;
 pub use picture::png;
 pub use sheet::escaped;
 

@@ -1,13 +1,14 @@
 //! A record's lines and its times, folded into a run's history, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use allot_allocation::advantage::{self, Scale};
-use allot_allocation::{Action, Batch, Group, PromptId, RolloutId, Shelf, Spent};
-use allot_record::{Call, End, Head, Line, Machine, Rollouts, StepEnd, Time};
+use allot_allocation::{Action, Batch, Group, PromptId, RolloutId, Shelf, Spent, shown};
+use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
-use crate::history::{Fates, History, Rollout, Score, Step};
+use crate::history::{Fates, History, Offers, Rollout, Score, Step};
 
 /// Folds a record's lines into a history.
 pub struct Fold {
@@ -33,8 +34,13 @@ struct Open {
 
 impl Fold {
     /// For the run of this head.
-    pub fn new(run: String, head: Head, times: &[Time]) -> Self {
-        let scale = head.training.as_ref().and_then(|t| serde_json::from_value(t["advantage"].clone()).ok());
+    pub fn new(run: String, mut head: Head, times: &[Time]) -> Self {
+        // A history is for reading: a record may have been edited.
+        head.name = head.name.map(|name| shown::name(&name));
+        head.policy.name = shown::name(&head.policy.name);
+        head.policy.version = shown::name(&head.policy.version);
+        head.run.settings.iter_mut().for_each(|(name, _)| *name = shown::name(name));
+        let scale = head.scale();
         let mut machines: Vec<Machine> = Vec::new();
         let mut seconds = BTreeMap::new();
         for time in times {
@@ -59,6 +65,8 @@ impl Fold {
             scores: start.into_iter().collect(),
             steps: Vec::new(),
             fates: Fates::default(),
+            offers: Offers::default(),
+            plans: 0,
             end: None,
             troubles: Vec::new(),
             open: (0, 0, 0),
@@ -66,7 +74,7 @@ impl Fold {
         Self {
             history,
             times: seconds,
-            scale: scale.unwrap_or_default(),
+            scale,
             shelf,
             on_hand: BTreeMap::new(),
             numbers: 0,
@@ -112,13 +120,16 @@ impl Fold {
         }
         match line {
             Line::Head(_) => return Err("it has a second head".to_owned()),
-            Line::Call(call) => self.plan = Some(*call),
+            Line::Call(call) => self.call(*call)?,
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
             Line::Swap(swap) if swap.step as usize == self.history.steps.len() && self.plan.is_none() => {
                 // One that decided nothing was none.
                 self.history.swaps.retain(|before| before.step != swap.step);
-                self.history.swaps.push(*swap);
+                self.history.swaps.push(Swap {
+                    policy: PolicyStamp { name: shown::name(&swap.policy.name), ..swap.policy },
+                    ..*swap
+                });
             }
             Line::Swap(_) => {
                 let step = self.history.steps.len();
@@ -126,6 +137,20 @@ impl Fold {
             }
             Line::End(end) => self.end(end, each),
         }
+        Ok(())
+    }
+
+    fn call(&mut self, call: Call) -> Result<(), String> {
+        let odd = || format!("its plan of step {}, round {} can't be read", call.step, call.round);
+        let offers = &mut self.history.offers;
+        offers.all += call.offered.len() as u64;
+        offers.again += call.offered.iter().filter(|prompt| prompt.epoch > 0).count() as u64;
+        // What it skips, evicts and remembers shows in what it asks for, or nowhere.
+        let action = serde_json::to_vec(&call.plan.action).map_err(|_| odd())?;
+        let mut hasher = DefaultHasher::new();
+        (self.history.plans, action).hash(&mut hasher);
+        self.history.plans = hasher.finish();
+        self.plan = Some(call);
         Ok(())
     }
 
@@ -273,7 +298,8 @@ impl Fold {
         Some(learned)
     }
 
-    fn end(&mut self, end: End, each: &mut dyn FnMut(Rollout)) {
+    fn end(&mut self, mut end: End, each: &mut dyn FnMut(Rollout)) {
+        end.reason = shown::line(&end.reason, shown::LINE);
         let steps = self.history.steps.len() as u32;
         let open = std::mem::take(&mut self.step);
         self.history.open = (open.pilots, open.commits, open.truncated);

@@ -24,10 +24,23 @@ pub struct History {
     pub fates: Fates,
     /// The end, if the record has it.
     pub end: Option<End>,
+    /// Prompts that came on offer.
+    pub offers: Offers,
+    /// What its plans come to: the same for runs that asked for the same rollouts and trained on the same.
+    pub plans: u64,
     /// What is wrong with the record, in words.
     pub troubles: Vec<String>,
     /// Pilots, commits and truncated ones of a step that has no end.
     pub(crate) open: (u64, u64, u64),
+}
+
+/// How often prompts came on offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// In all.
+    pub all: u64,
+    /// Of them, those that had been on offer before, in an earlier pass over the data set.
+    pub again: u64,
 }
 
 /// A score on what is held out.

@@ -48,6 +48,16 @@ pub fn times(ratio: f64) -> String {
     finite(ratio, |r| format!("{r:.2}×"))
 }
 
+/// The same of a lower bound, which is not rounded up: what is said to be at least so much is.
+pub fn times_at_least(ratio: f64) -> String {
+    times((100.0 * ratio + 1e-9).floor() / 100.0)
+}
+
+/// The same of an upper bound, which is not rounded down.
+pub fn times_at_most(ratio: f64) -> String {
+    times((100.0 * ratio - 1e-9).ceil() / 100.0)
+}
+
 /// A p-value: 0.012, or < 0.001.
 pub fn p_value(p: f64) -> String {
     finite(p, |p| if p < 0.001 { "<\u{a0}0.001".to_owned() } else { format!("{p:.3}") })

@@ -40,10 +40,13 @@ pub fn html(report: &Report) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { (title(report)) }
                 link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) (PreEscaped(picture::switch_style(report))) }
+                style {
+                    (PreEscaped(STYLE)) (PreEscaped(picture::switch_style(report))) (PreEscaped(picture::dark_style()))
+                }
             }
             body {
                 a.skip href="#main" { "Skip to the report" }
@@ -97,7 +100,7 @@ pub fn html(report: &Report) -> String {
     page.into_string()
 }
 
-/// Writes the page, its figures as SVG and PNG, its tables as CSV and Markdown, and the numbers behind them
+/// Writes the page, its figures as SVG, PDF and PNG, its tables as CSV and Markdown, and the numbers behind them
 /// as `report.json` into a folder, which is made if need be. Gives what was written.
 pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
@@ -116,6 +119,9 @@ pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
         let png = figure::png(&drawing.wide)
             .ok_or_else(|| io::Error::other(format!("figure `{}` can't be made a PNG", figure.name)))?;
         put(&format!("figures/{}.png", figure.name), &png)?;
+        let pdf = figure::pdf(&drawing.wide)
+            .ok_or_else(|| io::Error::other(format!("figure `{}` can't be made a PDF", figure.name)))?;
+        put(&format!("figures/{}.pdf", figure.name), &pdf)?;
     }
     for (name, content) in tables::csv(report) {
         put(&format!("tables/{name}"), content.as_bytes())?;
@@ -161,22 +167,25 @@ fn head(report: &Report) -> Markup {
     }
 }
 
-/// What it comes to, in words.
+/// What it comes to, in words: a badge for each question, and the sentence that it is of.
 fn verdicts(report: &Report) -> Markup {
+    let answers = report.answers();
     html! {
-        @if report.verdicts.is_empty() {
+        @if answers.is_empty() {
             p { "There is nothing to compare: no arm has a verdict." }
-        } @else {
+        }
+        @for answers in answers {
+            h3 { (answers.question) }
             ul.verdicts {
-                @for verdict in &report.verdicts {
+                @for (arm, finding) in answers.findings {
                     li {
-                        @let word = tables::kind(verdict.kind);
+                        @let word = tables::kind(finding.kind);
                         span class={ "kind " (word) } { (word) }
-                        @let name = report.arms.get(verdict.arm).map_or("?", |a| a.name.as_str());
-                        @if verdict.words.contains(name) {
-                            span { (table::arm(report, verdict.arm, "")) (quoted(&verdict.words)) }
+                        @let name = report.arms.get(arm).map_or("?", |a| a.name.as_str());
+                        @if finding.words.contains(name) {
+                            span { (table::arm(report, arm, "")) (quoted(&finding.words)) "." }
                         } @else {
-                            span { (table::arm(report, verdict.arm, name)) ": " (quoted(&verdict.words)) }
+                            span { (table::arm(report, arm, name)) ": " (quoted(&finding.words)) "." }
                         }
                     }
                 }

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::axis::{Axis, Costs};
 use crate::history::Fates;
+use crate::number::percent_tick;
+use crate::statistics::Bound;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +21,8 @@ pub struct Report {
     pub axis: Axis,
     /// The axes that every run knows, the main one first.
     pub axes: Vec<Axis>,
+    /// Whether targets were set beforehand: then verdicts on costs go first.
+    pub asked: bool,
     /// How sure the intervals are: 0.95.
     pub confidence: f64,
     /// The arm that the others are measured against, by its place in `arms`.
@@ -47,6 +51,30 @@ pub struct Report {
     pub trends: Vec<Trend>,
     /// In what the arms' configs differ.
     pub differing: Vec<Differing>,
+}
+
+/// A question that a comparison asks, and what was found for each arm but the baseline.
+pub struct Answers<'r> {
+    /// The question.
+    pub question: String,
+    /// Arms, by their places, and what was found.
+    pub findings: Vec<(usize, &'r Finding)>,
+}
+
+impl Report {
+    /// What it comes to, question by question: the one that was asked beforehand goes first.
+    pub fn answers(&self) -> Vec<Answers<'_>> {
+        let cost = self.targets.iter().find(|t| t.axis == self.axis).map(|target| Answers {
+            question: format!("Cost to {}, in {}", percent_tick(target.accuracy), self.axis.words()),
+            findings: self.verdicts.iter().filter_map(|v| Some((v.arm, v.cost.as_ref()?))).collect(),
+        });
+        let end = Answers {
+            question: "Accuracy at the end".to_owned(),
+            findings: self.verdicts.iter().map(|v| (v.arm, &v.end)).collect(),
+        };
+        let all = if self.asked { [cost, Some(end)] } else { [Some(end), cost] };
+        all.into_iter().flatten().filter(|answers| !answers.findings.is_empty()).collect()
+    }
 }
 
 /// A policy with its settings, and its runs.
@@ -132,7 +160,7 @@ pub struct Target {
     pub accuracy: f64,
     /// The axis.
     pub axis: Axis,
-    /// The cost up to which means are restricted: the largest one that every arm was looked at for.
+    /// The budget's end: the largest cost that every finished run was looked at for.
     pub horizon: f64,
     /// A row for each arm.
     pub rows: Vec<Reached>,
@@ -147,20 +175,25 @@ pub struct Reached {
     pub reached: usize,
     /// Runs in all. Those that did not are censored: they count as "more than what they spent".
     pub runs: usize,
+    /// Share of runs that have reached it by the horizon, one minus the Kaplan-Meier estimate there.
+    pub share: Estimate,
     /// The Kaplan-Meier median: none where fewer than half of the runs reached it.
     pub median: Option<f64>,
     /// The median's interval, each end of which may lie beyond what was looked at.
     pub median_low: Option<f64>,
     /// Its upper end.
     pub median_high: Option<f64>,
-    /// The mean cost, restricted to the horizon. NaN where no run was looked at so far and one is open.
-    pub restricted: Estimate,
-    /// How many times the baseline's restricted mean is this arm's, by paired seeds. Above 1 the arm is
-    /// cheaper. None for the baseline, and where seeds can't be paired.
+    /// The geometric mean of the cost; none where a run did not reach it, or was there from the start.
+    pub mean: Option<Estimate>,
+    /// How many times the baseline's cost is this arm's, by paired seeds: above 1 the arm is cheaper. None for
+    /// the baseline, and where a run of either arm did not reach it, or was there from the start.
     pub ratio: Option<Estimate>,
-    /// Seeds that the ratio is of: both runs reached the target, or were looked at up to the horizon.
+    /// What bounds that ratio where there is none because some runs did not reach the target.
+    pub bound: Option<Bound>,
+    /// Seeds that ratio or bound is of.
     pub pairs: usize,
-    /// Whether costs differ: Student's t on the pairs, two-sided.
+    /// Whether costs differ, two-sided: Student's t on the logarithms of the pairs, or the sign test on those
+    /// whose order is known.
     pub p: Option<f64>,
     /// The same after Holm's correction over all arms.
     pub holm: Option<f64>,
@@ -220,14 +253,23 @@ pub struct Difference {
     pub needed: Option<u64>,
 }
 
-/// What a comparison of an arm with the baseline comes to.
+/// What a comparison of an arm with the baseline comes to: two questions, and an answer to each.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The arm, by its place.
     pub arm: usize,
+    /// What it costs to the first target; none where there is no target.
+    pub cost: Option<Finding>,
+    /// How accurate it is when the budget ends.
+    pub end: Finding,
+}
+
+/// An answer to one question, in a word and in a sentence that say the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
     /// In a word.
     pub kind: Kind,
-    /// In a sentence.
+    /// In a sentence, which names the arm.
     pub words: String,
 }
 
@@ -235,7 +277,7 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Better than the baseline.
+    /// Better than the baseline: cheaper, or more accurate.
     Better,
     /// Worse.
     Worse,

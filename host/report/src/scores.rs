@@ -5,6 +5,7 @@
 
 use std::io::{Cursor, Write as _};
 
+use allot_allocation::shown;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -55,5 +56,5 @@ fn npy(runs: &[Vec<Vec<f64>>]) -> Vec<u8> {
 
 /// A name that a zip file takes: no way out of a folder, no control characters.
 fn entry(name: &str) -> String {
-    name.chars().map(|c| if c == '/' || c == '\\' || c.is_control() { '_' } else { c }).collect()
+    name.chars().map(|c| if c == '/' || c == '\\' || shown::steers(c) { '_' } else { c }).collect()
 }

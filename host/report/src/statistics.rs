@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+mod bound;
 mod curve;
 mod paired;
 mod power;
@@ -18,10 +19,11 @@ mod scores;
 mod student;
 mod survival;
 
+pub use bound::{Bound, bound};
 pub use curve::{Band, band};
 pub use paired::{Difference, FLIPS, SignFlip, TTest, difference, holm, sign_flip};
 pub use power::{MOST_SEEDS, Needed, POWER, power, seeds_needed};
-pub use ratio::{difference_of_means, ratio_of_means, restricted_mean_ratio};
+pub use ratio::{Ratio, geometric_mean, ratio};
 pub use resample::{Bootstrap, Draws, Random, percentile};
 pub use scores::{Aggregate, Scores, aggregate, improvement, probability_of_improvement};
 pub use survival::{MedianInterval, Step, Survival, Wait};
@@ -31,7 +33,7 @@ pub use survival::{MedianInterval, Step, Survival, Wait};
 pub struct Interval {
     /// The lower end.
     pub low: f64,
-    /// The upper end; infinite only for a ratio whose divisor may well be 0.
+    /// The upper end.
     pub high: f64,
 }
 

@@ -68,6 +68,8 @@ pub enum Cell {
     Number(f64, String),
     /// A number with an interval, either end of which may be unknown, and how they are read.
     Estimate(Estimate, fn(f64) -> String),
+    /// No ratio, but bounds on it, one of which may be missing.
+    Bound(Option<f64>, Option<f64>),
     /// So many of so many.
     Of(u64, u64),
     /// So many of the whole.
@@ -104,8 +106,11 @@ pub fn csv(report: &Report) -> Vec<(String, String)> {
 pub fn markdown(report: &Report) -> String {
     let table = result(report);
     let mut text = format!("# {}\n\n", plain(&report.title));
-    for verdict in &report.verdicts {
-        _ = writeln!(text, "- {}", sentence(&verdict.words));
+    for answers in report.answers() {
+        for (_, finding) in answers.findings {
+            let word = kind(finding.kind);
+            _ = writeln!(text, "- {}: **{word}**. {}.", plain(&answers.question), sentence(&finding.words));
+        }
     }
     for warning in &report.warnings {
         _ = writeln!(text, "- **Warning**: {}", sentence(warning));
@@ -212,6 +217,14 @@ impl Cell {
             Self::Share(part, whole) => {
                 (number::count(*part), Some(format!("({})", number::percent(number::share(*part, *whole)))))
             }
+            Self::Bound(low, high) => {
+                let low = low.map(|low| format!("≥\u{a0}{}", number::times_at_least(low)));
+                let high = high.map(|high| format!("≤\u{a0}{}", number::times_at_most(high)));
+                match (low, high) {
+                    (Some(low), high) => (low, high),
+                    (None, high) => (high.unwrap_or_else(|| number::NONE.to_owned()), None),
+                }
+            }
             Self::Estimate(estimate, words) => {
                 // The unit stands at the number already.
                 let bare = |v| words(v).trim_end_matches(['%', '\u{a0}', '×']).to_owned();
@@ -232,6 +245,7 @@ impl Cell {
             Self::Estimate(e, _) => {
                 [Some(e.value), e.low, e.high].map(|v| v.map_or_else(String::new, full)).to_vec()
             }
+            Self::Bound(low, high) => [None, *low, *high].map(|v| v.map_or_else(String::new, full)).to_vec(),
             Self::Of(part, whole) => vec![part.to_string(), whole.to_string()],
             Self::Share(part, whole) => vec![part.to_string(), full(number::share(*part, *whole))],
             Self::None(..) => Vec::new(),

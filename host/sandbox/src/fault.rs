@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use allot_allocation::shown;
 use thiserror::Error;
+use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
 /// Why a file is no policy that this program can run. Found before anything of it runs.
 #[derive(Debug, Error)]
@@ -26,6 +28,12 @@ pub enum LoadError {
     /// Cut off, or broken inside.
     #[error("the component is damaged or cut off: {0}")]
     Damaged(String),
+    /// A proposal to Wasm that is not run here.
+    #[error("the component uses a part of Wasm that is not run here: {0}")]
+    Unsupported(String),
+    /// More than a program needs, and than is compiled in reasonable time and memory.
+    #[error("the component is too heavy to compile: {0}")]
+    TooHeavy(String),
 
     // === A component of another world ===
     /// No allocator among its exports.
@@ -64,6 +72,17 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// What a reader of Wasm says of a file.
+    pub(crate) fn damaged(error: &BinaryReaderError) -> Self {
+        Self::Damaged(shown::line(&error.to_string(), shown::LINE))
+    }
+
+    /// A file that the compiler refused, in its words: whole, if a reader that knows every proposal takes it.
+    pub(crate) fn uncompiled(bytes: &[u8], words: String) -> Self {
+        let whole = Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok();
+        if whole { Self::Unsupported(words) } else { Self::Damaged(words) }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -83,6 +102,12 @@ impl LoadError {
             }
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
+            Self::Unsupported(_) => Some(
+                "build it without that: by default compilers use what every engine runs, as WebAssembly 2.0 has it",
+            ),
+            Self::TooHeavy(_) => {
+                Some("split that function into smaller ones; no compiler makes such of a program")
+            }
             Self::Describe(fault) => fault.hint(),
             _ => None,
         }
@@ -106,6 +131,17 @@ pub enum Fault {
         wanted: usize,
         /// The limit.
         limit: usize,
+    },
+    /// It handed over more than an answer can hold.
+    #[error("returned or logged too much: more than {0} bytes at once")]
+    TooMuch(usize),
+    /// It began with a state that no record takes.
+    #[error("returned a state of {found} bytes; the record takes {most} at most")]
+    StateTooLarge {
+        /// Its bytes.
+        found: usize,
+        /// The bound.
+        most: usize,
     },
     /// It stopped itself, or did what Wasm forbids.
     #[error("trapped: {reason}{}", last_words(said))]
@@ -156,14 +192,18 @@ fn last_words(words: &str) -> String {
 impl Fault {
     /// All there is to say beside the sentence: what to do, and where the guest was.
     pub fn hints(&self) -> impl Iterator<Item = String> {
-        let stack = match self {
+        self.hint().map(str::to_owned).into_iter().chain(self.stack())
+    }
+
+    /// Where the guest was.
+    pub fn stack(&self) -> Option<String> {
+        match self {
             // Below a guest's own words there is the stack of what runs it, an interpreter maybe.
             Self::Trapped { stack, said, .. } if !stack.is_empty() && said.is_empty() => {
                 Some(format!("it was in {}", stack.join(" < ")))
             }
             _ => None,
-        };
-        self.hint().map(str::to_owned).into_iter().chain(stack)
+        }
     }
 
     /// What the policy's author can do about it.
@@ -174,6 +214,10 @@ impl Fault {
             Self::OutOfMemory { .. } => {
                 Some("look for a list that only grows, or raise `memory` under [policy.caps]")
             }
+            Self::TooMuch(_) => {
+                Some("look for a list that only grows: a plan names each prompt once in a list")
+            }
+            Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),
             Self::Refused(Refusal::State(_)) => {
                 Some("a state goes back only to the policy build that wrote it")
             }

@@ -7,6 +7,7 @@
 //! kept. The components that ship are inside of it.
 
 mod fault;
+mod heft;
 mod look;
 pub mod names;
 mod policy;
@@ -18,6 +19,7 @@ mod v0_1;
 
 pub use fault::{Fault, LoadError};
 pub use policy::{Cost, Description, Policy, Setting};
+pub use quiet::Other;
 pub use room::{Caps, Level, Line};
 pub use sandbox::{Sandbox, sha256};
 

@@ -1,8 +1,10 @@
 //! A look at a component from outside: what it is, what it exports and imports, before any of it
 //! is compiled (which can take a minute) or run.
 
+use allot_allocation::shown;
 use wasmparser::{Encoding, Parser, Payload};
 
+use crate::heft::Scales;
 use crate::{CONTRACT, LoadError};
 
 /// The largest file that is taken for a policy. A Python component has 18 MB.
@@ -38,19 +40,19 @@ pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
     let Some(version) = spoken.iter().find(ours).or(spoken.first()).cloned() else {
         let spoken = exports.iter().find(|name| name.starts_with(CONTRACT));
         return Err(match spoken {
-            Some(name) => LoadError::OtherVersion(name.clone()),
+            Some(name) => LoadError::OtherVersion(shown::name(name)),
             None => LoadError::NoAllocator(list(&exports)),
         });
     };
     if !ours(&&version) {
-        return Err(LoadError::OtherVersion(format!("{CONTRACT}@{version}")));
+        return Err(LoadError::OtherVersion(shown::name(&format!("{CONTRACT}@{version}"))));
     }
     for import in &imports {
         let quiet =
             ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
         let ours = interface(import, "log").is_some() || interface(import, "types").is_some();
         if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
-            return Err(LoadError::ForeignImport(import.clone()));
+            return Err(LoadError::ForeignImport(shown::name(import)));
         }
     }
     Ok(Look { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
@@ -58,12 +60,15 @@ pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
 
 /// The names of a component's exports and imports.
 fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
-    let damaged = |e: wasmparser::BinaryReaderError| LoadError::Damaged(e.to_string());
+    let damaged = |e: wasmparser::BinaryReaderError| LoadError::damaged(&e);
     let (mut exports, mut imports) = (Vec::new(), Vec::new());
     // Sections of nested modules and components come in between; only the outermost counts.
     let mut depth = 0_i32;
+    let mut scales = Scales::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(damaged)? {
+        let payload = payload.map_err(damaged)?;
+        scales.take(&payload)?;
+        match payload {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                 return Err(LoadError::CoreModule);
             }
@@ -95,7 +100,7 @@ fn interface(full: &str, name: &str) -> Option<String> {
 }
 
 fn list(names: &[String]) -> String {
-    let shown: Vec<String> = names.iter().take(4).map(|n| format!("`{n}`")).collect();
+    let shown: Vec<String> = names.iter().take(4).map(|n| format!("`{}`", shown::name(n))).collect();
     match names.len() {
         0 => "nothing".to_owned(),
         n if n > shown.len() => format!("{} and {} more", shown.join(", "), n - shown.len()),

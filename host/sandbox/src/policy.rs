@@ -1,11 +1,13 @@
 //! A loaded policy and its three calls.
 
-use allot_allocation::{Plan, Run, Value, View};
+use allot_allocation::rules::Bounds;
+use allot_allocation::{Plan, Run, Value, View, shown};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::fault::Fault;
 use crate::look::Look;
+use crate::quiet::{Other, Quiet};
 use crate::room::{Level, Line, Room};
 use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
@@ -24,6 +26,16 @@ pub struct Description {
     /// Signals to show beside each rollout.
     pub signals: Vec<String>,
 }
+
+/// Bytes that a description may hand over, far more than a usable one has.
+const DESCRIPTION: usize = 4 << 20;
+/// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
+/// rule to be told by its rule.
+const ANSWER: usize = 32 << 20;
+/// What a prompt of a view may add to a plan, and a rollout: several times what they take in the lists that a plan
+/// may name them in.
+const PER_PROMPT: usize = 512;
+const PER_ROLLOUT: usize = 32;
 
 /// A setting of a policy. Its default also fixes its type.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +109,7 @@ impl Policy {
         let mut policy = Self { sandbox, pre, look, description: blank, sha256, size };
         policy.fits()?;
         let (description, _) = policy
-            .call(|bindings, store| {
+            .call(DESCRIPTION, None, |bindings, store| {
                 let described = bindings.rollout_allocation_allocator().call_describe(store)?;
                 Ok(Ok(v0_1::description(described)))
             })
@@ -109,7 +121,7 @@ impl Policy {
 
     /// The types of its exports are compared with the contract's when an instance is made.
     fn fits(&self) -> Result<(), LoadError> {
-        let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.look.wasi)
+        let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(None), ANSWER)
             .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         let made = self.pre.instantiate(&mut store);
         match made {
@@ -143,38 +155,86 @@ impl Policy {
 
     /// Checks the run's settings and gives the first state.
     pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
-        self.call(|bindings, store| {
+        let begun = self.call(ANSWER, None, |bindings, store| {
             let state =
                 v0_1::with_run(run, |run| bindings.rollout_allocation_allocator().call_begin(store, run))?;
             Ok(state.map_err(v0_1::refusal))
-        })
+        });
+        // No plan comes with it that a rule could look at.
+        let most = Bounds::default().state;
+        match begun {
+            Ok((state, _)) if state.len() > most => Err(Fault::StateTooLarge { found: state.len(), most }),
+            begun => begun,
+        }
     }
 
     /// Asks what to do next.
     pub fn decide(&self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Cost), Fault> {
-        self.call(|bindings, store| {
-            let plan = v0_1::with_run(run, |run| {
-                v0_1::with_view(view, |view| {
-                    bindings.rollout_allocation_allocator().call_decide(store, run, state, view)
+        self.decide_under(None, run, state, view)
+    }
+
+    /// Asks the same where something is otherwise that means nothing in a run: a policy that depends on nothing but
+    /// its arguments gives the same plan. With [`Other::Memory`] it is asked twice in one instance, and the second
+    /// answer counts.
+    pub fn decide_otherwise(
+        &self,
+        other: Other,
+        run: &Run,
+        state: &[u8],
+        view: &View,
+    ) -> Result<Plan, Fault> {
+        self.decide_under(Some(other), run, state, view).map(|(plan, _)| plan)
+    }
+
+    fn decide_under(
+        &self,
+        other: Option<Other>,
+        run: &Run,
+        state: &[u8],
+        view: &View,
+    ) -> Result<(Plan, Cost), Fault> {
+        let rollouts: usize = view.groups.iter().map(|group| group.rewards.len()).sum();
+        let prompts = view.pool.len() + view.groups.len();
+        let most = ANSWER + PER_PROMPT * prompts + PER_ROLLOUT * rollouts;
+        self.call(most, other, |bindings, store| {
+            let mut ask = || {
+                v0_1::with_run(run, |run| {
+                    v0_1::with_view(view, |view| {
+                        bindings.rollout_allocation_allocator().call_decide(&mut *store, run, state, view)
+                    })
                 })
-            })?;
+            };
+            let plan = ask()?;
+            let plan = if other == Some(Other::Memory) { ask()? } else { plan };
             Ok(plan.map(v0_1::plan).map_err(v0_1::refusal))
         })
     }
 
     /// Makes an instance and drops it: what a call costs before the guest does anything.
     pub fn instantiate(&self) -> Result<(), Fault> {
-        self.call(|_, _| Ok(Ok(()))).map(|((), _)| ())
+        self.call(ANSWER, None, |_, _| Ok(Ok(()))).map(|((), _)| ())
     }
 
-    /// Runs `guest` in a fresh instance, and tells whatever happens in words.
+    /// Whether it imports WASI: only then clocks and random bytes are within its reach.
+    pub fn has_wasi(&self) -> bool {
+        self.look.wasi
+    }
+
+    fn quiet(&self, other: Option<Other>) -> Option<Quiet> {
+        self.look.wasi.then(|| Quiet::new(other))
+    }
+
+    /// Runs `guest` in a fresh instance, and tells whatever happens in words. The instance hands over `most` bytes
+    /// at a time at most.
     fn call<T: Send>(
         &self,
+        most: usize,
+        other: Option<Other>,
         guest: impl FnOnce(&Bindings, &mut Store<Room>) -> wasmtime::Result<Result<T, crate::fault::Refusal>>
         + Send,
     ) -> Result<(T, Cost), Fault> {
         let here = || {
-            let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.look.wasi)
+            let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(other), most)
                 .map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
             let answer = self.pre.instantiate(&mut store).and_then(|bindings| guest(&bindings, &mut store));
             let answer = answer.map_err(|error| self.fault(&error, &store))?;
@@ -200,14 +260,19 @@ impl Policy {
         if let Some(wanted) = room.limiter.refused {
             return Fault::OutOfMemory { wanted, limit: caps.memory };
         }
+        // The engine keeps this error's type to itself.
+        let words = error.root_cause().to_string();
+        if words.contains("fuel allocated for hostcalls has been exhausted") {
+            return Fault::TooMuch(store.hostcall_fuel());
+        }
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => return Fault::OutOfFuel(caps.fuel),
             Some(Trap::Interrupt) => return Fault::OutOfTime(caps.time),
             _ => {}
         }
         let stack = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
-        let reason =
-            error.downcast_ref::<Trap>().map_or_else(|| error.root_cause().to_string(), ToString::to_string);
+        let reason = error.downcast_ref::<Trap>().map_or(words, ToString::to_string);
+        let reason = shown::line(&reason, shown::LINE);
         Fault::Trapped { reason, said: room.last_words(), stack }
     }
 }
@@ -220,14 +285,15 @@ impl std::fmt::Debug for Policy {
 }
 
 fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
-    let shown = |name: &str| crate::room::line(name, 200);
+    let shown = |name: &str| shown::word(name, 200);
     let mut frames: Vec<String> = Vec::new();
     for frame in backtrace.frames() {
         // Where there are lines, functions that were inlined have a symbol of their own.
         let symbols = frame.symbols();
         for symbol in symbols {
             let Some(name) = symbol.name().or(frame.func_name()) else { continue };
-            let place = symbol.file().zip(symbol.line()).map(|(file, line)| format!(" ({file}:{line})"));
+            let place =
+                symbol.file().zip(symbol.line()).map(|(file, line)| format!(" ({}:{line})", shown(file)));
             frames.push(shown(name) + &place.unwrap_or_default());
         }
         if symbols.is_empty() {
@@ -248,23 +314,30 @@ fn usable(d: &Description) -> Result<(), String> {
             && name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
-    let shown = |name: &str| crate::room::line(name, 80);
-    let plain = |text: &str| text.len() <= 1024 && !text.chars().any(char::is_control);
+    let plain = |text: &str| text.len() <= 1024 && !text.chars().any(shown::steers);
     let (count, most) = (d.settings.len().max(d.signals.len()), 256);
     if count > most {
         return Err(format!("it has {count} settings or signals; {most} at most can be shown"));
     }
     let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain([&d.name]);
     if let Some(name) = names.clone().find(|name| !short(name)) {
-        return Err(format!("it has the name `{}`; a name is {RULE}", shown(name)));
+        return Err(format!("it has the name `{}`; a name is {RULE}", shown::name(name)));
     }
     let summaries = d.settings.iter().map(|s| &s.summary).chain([&d.summary, &d.version]);
     if let Some(text) = summaries.clone().find(|text| !plain(text)) {
-        return Err(format!("it has the text `{}`; a text is one line of 1024 bytes at most", shown(text)));
+        return Err(format!(
+            "it has the text `{}`; a text is one line of 1024 bytes at most",
+            shown::name(text)
+        ));
     }
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = d.settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
         return Err(format!("it has the setting `{twice}` twice"));
+    }
+    let text = |s: &&Setting| matches!(&s.default, Value::Text(text) if !plain(text));
+    if let Some(setting) = d.settings.iter().find(text) {
+        let name = &setting.name;
+        return Err(format!("the default of its setting `{name}` is no line of 1024 bytes at most"));
     }
     match d.settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
         Some(setting) => Err(format!("the default of its setting `{}` is not finite", setting.name)),

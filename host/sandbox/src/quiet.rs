@@ -18,6 +18,17 @@ use wasmtime_wasi::{
 
 use crate::room::{LOG, Room};
 
+/// Something that a policy should not depend on, for it means nothing in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// The time on the clocks, which stand still.
+    Time,
+    /// The bytes that are random, and the same in each call.
+    Chance,
+    /// What is in memory, which lasts for one call.
+    Memory,
+}
+
 /// What WASI a guest has.
 pub(crate) struct Quiet {
     wasi: WasiCtx,
@@ -33,15 +44,21 @@ impl WasiView for Room {
 }
 
 impl Quiet {
-    pub fn new() -> Self {
+    /// The room that every guest gets, or one in which something is otherwise.
+    pub fn new(other: Option<Other>) -> Self {
         let output = Tail::default();
-        let seeded = || random::Deterministic::new((0..=255).collect());
+        let clock = Frozen { later: if other == Some(Other::Time) { 86_461 } else { 0 } };
+        let chance = other == Some(Other::Chance);
+        let seeded = || {
+            let bytes = 0..=255;
+            random::Deterministic::new(if chance { bytes.rev().collect() } else { bytes.collect() })
+        };
         let mut wasi = wasmtime_wasi::WasiCtxBuilder::new();
-        wasi.wall_clock(Frozen)
-            .monotonic_clock(Frozen)
+        wasi.wall_clock(clock)
+            .monotonic_clock(clock)
             .secure_random(seeded())
             .insecure_random(seeded())
-            .insecure_random_seed(42)
+            .insecure_random_seed(if chance { 43 } else { 42 })
             .stdout(output.clone())
             .stderr(output.clone())
             .allow_tcp(false)
@@ -154,8 +171,11 @@ pub(crate) fn never_wait(linker: &mut Linker<Room>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// A clock that stands still.
-struct Frozen;
+/// A clock that stands still, so many seconds later than usual.
+#[derive(Clone, Copy)]
+struct Frozen {
+    later: u64,
+}
 
 impl HostWallClock for Frozen {
     fn resolution(&self) -> Duration {
@@ -163,7 +183,7 @@ impl HostWallClock for Frozen {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_secs(1_700_000_000)
+        Duration::from_secs(1_700_000_000 + self.later)
     }
 }
 
@@ -174,6 +194,6 @@ impl HostMonotonicClock for Frozen {
 
     fn now(&self) -> u64 {
         // Not 0, on which Go's runtime stops.
-        1_000_000
+        1_000_000 + self.later * 1_000_000_000
     }
 }

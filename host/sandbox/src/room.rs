@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use allot_allocation::shown;
 use wasmtime::{Engine, ResourceLimiter, Store};
 
 use crate::quiet::Quiet;
@@ -117,23 +118,29 @@ impl ResourceLimiter for Limiter {
 }
 
 impl Room {
-    /// A fresh store for one call.
-    pub fn store(engine: &Engine, caps: Caps, wasi: bool) -> wasmtime::Result<Store<Self>> {
+    /// A fresh store for one call, in which a guest hands over `most` bytes at a time at most.
+    pub fn store(
+        engine: &Engine,
+        caps: Caps,
+        quiet: Option<Quiet>,
+        most: usize,
+    ) -> wasmtime::Result<Store<Self>> {
         let limiter = Limiter { limit: caps.memory, peak: 0, refused: None };
-        let quiet = wasi.then(|| Box::new(Quiet::new()));
+        let quiet = quiet.map(Box::new);
         let mut store =
             Store::new(engine, Self { limiter, log: VecDeque::new(), log_bytes: 0, dropped: 0, quiet });
         store.limiter(|room| &mut room.limiter);
         store.set_fuel(caps.fuel)?;
         store.set_epoch_deadline(caps.time.as_nanos().div_ceil(TICK.as_nanos()) as u64 + 1);
-        // Lists that a guest returns are copied out of it; they are never larger than its memory.
-        store.set_hostcall_fuel(caps.memory);
+        // Counted before anything is copied out of a guest, each list by what it takes here: lists may overlap in a
+        // guest's memory, and are each copied.
+        store.set_hostcall_fuel(most);
         Ok(store)
     }
 
     /// Keeps a line of the guest's log, at the cost of the oldest ones where there is no room.
     pub fn write(&mut self, level: Level, text: &str) {
-        let text = words(text, LOG / 4);
+        let text = shown::lines(text, LOG / 4);
         self.log_bytes += LINE + text.len();
         self.log.push_back(Line { level, text });
         while self.log_bytes > LOG {
@@ -158,34 +165,11 @@ impl Room {
         let logged = self.log.iter().filter(|l| l.level >= Level::Warn).map(|l| l.text.as_str());
         let words: Vec<&str> = printed.lines().chain(logged).collect();
         let from = words.len().saturating_sub(20);
-        crate::room::words(words[from..].join("\n").trim(), SAID)
+        shown::lines(words[from..].join("\n").trim(), SAID)
     }
 
     /// What the guest printed.
     pub fn printed(&self) -> String {
         self.quiet.as_ref().map(|quiet| quiet.printed()).unwrap_or_default()
     }
-}
-
-/// A guest's text, fit for a screen: cut to `most` bytes, control characters but for the end of a
-/// line shown and not obeyed.
-pub(crate) fn words(text: &str, most: usize) -> String {
-    let mut fit = String::with_capacity(text.len().min(most));
-    for c in text.chars() {
-        if fit.len() >= most {
-            fit.push('…');
-            break;
-        }
-        match c {
-            '\t' => fit.push_str("    "),
-            c if c.is_control() && c != '\n' => fit.extend(c.escape_default()),
-            c => fit.push(c),
-        }
-    }
-    fit
-}
-
-/// The same in one line.
-pub(crate) fn line(text: &str, most: usize) -> String {
-    words(text.trim(), most).replace('\n', "; ")
 }

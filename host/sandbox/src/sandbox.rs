@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allot_allocation::shown;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
@@ -79,8 +80,8 @@ impl Sandbox {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
         let look = look::at(bytes)?;
-        let component =
-            Component::from_binary(&self.engine, bytes).map_err(|e| LoadError::Damaged(cause(&e)))?;
+        let component = Component::from_binary(&self.engine, bytes)
+            .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
         Policy::new(self.clone(), &component, look, found, bytes.len() as u64)
     }
 
@@ -113,8 +114,9 @@ pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     })
 }
 
-/// An engine's error in one line.
+/// An engine's error in one line: it may name what a guest named.
 pub(crate) fn cause(error: &wasmtime::Error) -> String {
     let text = format!("{error:#}");
-    text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
+    let line = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
+    shown::line(&line, shown::LINE)
 }

@@ -3,11 +3,11 @@
 //! Lists are lent to the guest, not copied first.
 
 use allot_allocation as ours;
-use allot_allocation::PromptId;
+use allot_allocation::{PromptId, shown};
 
 use self::rollout::allocation::{log, types};
 use crate::fault::Refusal;
-use crate::room::{self, Level, Room};
+use crate::room::{Level, Room};
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
@@ -167,7 +167,7 @@ fn ids(ids: Vec<u32>) -> Vec<PromptId> {
 
 /// A guest's own error.
 pub(crate) fn refusal(error: types::Error) -> Refusal {
-    let line = |text: &str| room::line(text, 1 << 10);
+    let line = |text: &str| shown::line(text, shown::LINE);
     match error {
         types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
         types::Error::State(reason) => Refusal::State(line(&reason)),

@@ -28,12 +28,12 @@ enum What {
         /// Answers; several numbers for several measurements
         #[arg(long, value_delimiter = ',', default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
         batch: Vec<u16>,
-        /// The prompt's tokens
-        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
-        prompt: u16,
-        /// Each answer's tokens
-        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..))]
-        tokens: u16,
+        /// The prompt's tokens [default: 32, or what the model's context leaves]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        prompt: Option<u16>,
+        /// Each answer's tokens [default: 64, or what the model's context leaves]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
+        tokens: Option<u16>,
     },
     /// One update: forward, backward, a step of AdamW
     Train {
@@ -42,9 +42,9 @@ enum What {
         /// Sequences; several numbers for several measurements
         #[arg(long, value_delimiter = ',', default_value = "8", value_parser = clap::value_parser!(u16).range(1..))]
         batch: Vec<u16>,
-        /// Each sequence's tokens
-        #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..))]
-        tokens: u16,
+        /// Each sequence's tokens [default: 128, or the model's context]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
+        tokens: Option<u16>,
     },
 }
 
@@ -78,24 +78,16 @@ struct Common {
 
 /// Measures.
 pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let (common, works): (&Common, Vec<Work>) = match &command.what {
-        What::Decode { common, batch, prompt, tokens } => {
-            let (prompt, tokens) = (usize::from(*prompt), usize::from(*tokens));
-            (common, batch.iter().map(|n| Work::Decode { batch: usize::from(*n), prompt, tokens }).collect())
-        }
-        What::Train { common, batch, tokens } => {
-            let tokens = usize::from(*tokens);
-            (common, batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens }).collect())
-        }
-    };
+    let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
+    let path = models::find(&common.model)?;
+    let shape = models::shape(&path)?;
+    let works = works(&command.what, shape.context);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = common.threads.map_or(cores, usize::from);
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
-    let path = models::find(&common.model)?;
-    let shape = models::shape(&path)?;
     if longest > shape.context {
         let what = format!("{longest} tokens are more than the model's context has, {}", shape.context);
-        return Err(Trouble::new(what));
+        return Err(Trouble::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
     }
     let precision = if common.dtype == "bf16" { Precision::Bf16 } else { Precision::F32 };
     if common.device == DeviceName::Cpu && precision != Precision::F32 {
@@ -134,6 +126,24 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
+/// What is to be done, in a model of this context. Lengths that nobody gave are those that fit.
+fn works(what: &What, context: usize) -> Vec<Work> {
+    let given = |n: &Option<u16>| n.map(usize::from);
+    match what {
+        What::Decode { batch, prompt, tokens, .. } => {
+            // Where neither is given, a third of a short context is the prompt's.
+            let answer = given(tokens).unwrap_or(64.min(context - context / 3));
+            let prompt = given(prompt).unwrap_or(32.min(context.saturating_sub(answer)).max(1));
+            let tokens = given(tokens).unwrap_or(64.min(context.saturating_sub(prompt)).max(2));
+            batch.iter().map(|n| Work::Decode { batch: usize::from(*n), prompt, tokens }).collect()
+        }
+        What::Train { batch, tokens, .. } => {
+            let tokens = given(tokens).unwrap_or(128.min(context));
+            batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens }).collect()
+        }
+    }
+}
+
 fn show(outcomes: &[Outcome], screen: &mut Screen<'_>) {
     screen.say(format_args!("{:<28}{:>14}{:>14}  times as fast", "", "tokens/s here", "in the peer"));
     for outcome in outcomes {
@@ -148,5 +158,36 @@ fn show(outcomes: &[Outcome], screen: &mut Screen<'_>) {
             outcome.here(),
             ratio.unwrap_or_default()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    fn lengths(arguments: &[&str], context: usize) -> (usize, usize) {
+        let typed = Typed::parse_from([&["bench"], arguments].concat());
+        match works(&typed.bench.what, context)[0] {
+            Work::Decode { prompt, tokens, .. } => (prompt, tokens),
+            Work::Train { tokens, .. } => (0, tokens),
+        }
+    }
+
+    #[test]
+    fn lengths_that_nobody_gave_fit_the_context() {
+        assert_eq!(lengths(&["decode"], 2048), (32, 64));
+        assert_eq!(lengths(&["decode"], 64), (21, 43));
+        assert_eq!(lengths(&["decode", "--prompt", "8"], 64), (8, 56));
+        assert_eq!(lengths(&["decode", "--tokens", "50"], 64), (14, 50));
+        assert_eq!(lengths(&["decode", "--prompt", "40", "--tokens", "60"], 64), (40, 60), "as it was asked");
+        assert_eq!(lengths(&["train"], 64), (0, 64));
+        assert_eq!(lengths(&["train"], 4096), (0, 128));
     }
 }

@@ -5,17 +5,20 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::rules::{self, Bounds, Rule};
 use allot_allocation::{Run, Value};
-use allot_sandbox::{Fault, Policy};
+use allot_engine::Coin;
+use allot_record::StepEnd;
+use allot_sandbox::{Fault, Other, Policy};
 use clap::Args;
 
 use super::{Verdict, policies};
 use crate::config::simulate::SimulateConfig;
 use crate::config::{self, CapsConfig};
 use crate::made::{self, Made};
-use crate::run::{Every, Rest};
+use crate::run::{Course, Every, Go, Rest, Scores};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
-use crate::trouble::Result;
+use crate::step::{Stop, Watch, World};
+use crate::trouble::{Result, Trouble};
 use crate::{run, source};
 
 /// Put a policy to the test: rules, purity, limits, cost
@@ -35,6 +38,9 @@ pub struct Check {
     /// Bytes of memory that a call may use
     #[arg(long)]
     memory: Option<usize>,
+    /// Seconds for the whole check: what is not tried by then is left out, and told
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
+    within: f64,
     /// The report card as JSON
     #[arg(long)]
     json: bool,
@@ -42,6 +48,22 @@ pub struct Check {
 
 /// Made views of which each call is checked.
 const RANDOM_VIEWS: u32 = 300;
+/// Of so many views one is tried where something is otherwise.
+const SAMPLED: usize = 8;
+/// The longest time that a check may take, in seconds.
+const LONGEST: f64 = 86_400.0;
+/// What means nothing in a run, and what to say to who uses it.
+const OTHERS: [(Other, &str); 3] = [
+    (
+        Other::Chance,
+        "uses random bytes, which are the same in each call: take `view.seed`, another in each call",
+    ),
+    (Other::Time, "uses a clock, and all clocks stand still: take `view.step` and `view.round`"),
+    (
+        Other::Memory,
+        "keeps something in memory, and each call has a fresh one: return what is to last as the state",
+    ),
+];
 /// The run of the closing simulation.
 const SIMULATION: &str = "
 [run]
@@ -74,6 +96,10 @@ struct Card {
     simulation: Option<std::result::Result<String, String>>,
     costs: Vec<CostRow>,
     instantiate: Duration,
+    /// What the policy uses that means nothing in a run, and the first view on which it does.
+    warnings: BTreeMap<&'static str, String>,
+    /// Views that were tried when the time was over, and views there are.
+    late: Option<(usize, usize)>,
 }
 
 struct CostRow {
@@ -87,8 +113,20 @@ struct CostRow {
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     let caps = CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory };
     caps.check("the command line")?;
-    let sandbox = source::sandbox(caps.caps())?;
+    if !(command.within > 0.0 && command.within <= LONGEST) {
+        let what = format!("`--within {}` is no time for a check", command.within);
+        return Err(Trouble::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
+    }
+    let within = Duration::from_secs_f64(command.within);
+    let mut caps = caps.caps();
+    if command.seconds.is_none() {
+        // One call can't take longer than all of them.
+        caps.time = caps.time.min(within);
+    }
+    let sandbox = source::sandbox(caps)?;
     let policy = source::load(&sandbox, &command.policy, None, screen)?;
+    // Compiling an interpreter is no part of it.
+    let until = Instant::now() + within;
     let typed = config::typed(&command.set, "--set ")?;
     let settings = config::settings(policy.description(), &typed)?;
 
@@ -101,18 +139,25 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
         Ok((state, _)) => {
             let views = made::views(policy.description().signals.len(), RANDOM_VIEWS);
             for (i, made) in views.iter().enumerate() {
+                if Instant::now() > until {
+                    card.late = Some((i, views.len()));
+                    break;
+                }
                 screen.draw(format_args!("view {}/{}", i + 1, views.len()));
                 card.ask(&policy, &run, &state, made);
                 if card.exhausted {
                     break;
                 }
+                if i % SAMPLED == 0 {
+                    card.look_for_others(&policy, &run, &state, made);
+                }
             }
             screen.draw("");
             // A policy that uses up its limits would use them up in every call to come.
-            if !card.exhausted {
+            if !card.exhausted && card.late.is_none() {
                 let coin = policy.description().signals.is_empty();
-                card.simulation = coin.then(|| simulate(&policy, &typed));
-                card.measure(&policy, &run, &state);
+                card.simulation = coin.then(|| simulate(&policy, &typed, until)).flatten();
+                card.measure(&policy, &run, &state, until);
             }
         }
     }
@@ -128,17 +173,41 @@ fn a_run(settings: Vec<(String, Value)>) -> Run {
     Run { settings, prompts: 100_000, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5 }
 }
 
-/// A short run in the coin-flip world: the real loop, to a normal end.
-fn simulate(policy: &Policy, typed: &BTreeMap<String, toml::Value>) -> std::result::Result<String, String> {
-    let mut config = SimulateConfig::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
-    config.policy.settings.clone_from(typed);
-    let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
-    let mut nobody = ();
-    let run = run::run(&simulation.run, &mut simulation.world, Every::Steps(u32::MAX), &mut nobody);
-    let rest = runtime.block_on(run).map_err(|stop| stop.to_string())?;
-    let Rest::Over(end) = rest else { return Err("it was paused".to_owned()) };
-    Ok(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason))
+/// A short run in the coin-flip world: the real loop, to a normal end. Nothing where the time is over before.
+fn simulate(
+    policy: &Policy,
+    typed: &BTreeMap<String, toml::Value>,
+    until: Instant,
+) -> Option<std::result::Result<String, String>> {
+    let run = || {
+        let mut config = SimulateConfig::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
+        config.policy.settings.clone_from(typed);
+        let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
+        let mut clock = Clock { until };
+        let run = run::run(&simulation.run, &mut simulation.world, Every::Steps(u32::MAX), &mut clock);
+        let rest = runtime.block_on(run).map_err(|stop| stop.to_string())?;
+        let Rest::Over(end) = rest else { return Ok(None) };
+        Ok(Some(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason)))
+    };
+    run().transpose()
+}
+
+/// Ends the closing simulation where the time is over.
+struct Clock {
+    until: Instant,
+}
+
+impl<A> Watch<A> for Clock {}
+
+impl<R, P> Course<Coin, R, P> for Clock {
+    async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+        ().score(world).await
+    }
+
+    fn after(&mut self, _: &mut World<Coin, R, P>, _: &StepEnd) -> std::result::Result<Go, Stop> {
+        Ok(if Instant::now() > self.until { Go::Pause } else { Go::On })
+    }
 }
 
 impl Card {
@@ -174,7 +243,28 @@ impl Card {
         }
     }
 
-    fn measure(&mut self, policy: &Policy, run: &Run, state: &[u8]) {
+    /// Asks again where something is otherwise that means nothing in a run. That is no fault, for the answers to a
+    /// run's calls are the same each time; it is most likely not what the author thinks.
+    fn look_for_others(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Made) {
+        let Ok((plan, _)) = policy.decide(run, state, &made.view) else { return };
+        for (other, warning) in OTHERS {
+            // Random bytes go on in one instance, too: what comes of them is told as that.
+            let seen = match other {
+                Other::Memory => !self.warnings.is_empty(),
+                Other::Time | Other::Chance => !policy.has_wasi() || self.warnings.contains_key(warning),
+            };
+            if seen {
+                continue;
+            }
+            // A second call in one instance may fail for want of memory: no run makes one.
+            let again = policy.decide_otherwise(other, run, state, &made.view);
+            if again.is_ok_and(|again| again != plan) {
+                self.warnings.insert(warning, made.title.clone());
+            }
+        }
+    }
+
+    fn measure(&mut self, policy: &Policy, run: &Run, state: &[u8], until: Instant) {
         let run = Run { groups: 128, rollouts: 64, pool: 384, ..run.clone() };
         for times in [1, 4, 16] {
             let view = made::scale(times, policy.description().signals.len());
@@ -188,7 +278,7 @@ impl Card {
                 if best.as_ref().is_none_or(|b| millis < b.millis) {
                     best = Some(CostRow { times, fuel: cost.fuel, millis, memory: cost.memory });
                 }
-                if started.elapsed() > Duration::from_secs(5) {
+                if started.elapsed() > Duration::from_secs(5) || Instant::now() > until {
                     break;
                 }
             }
@@ -239,6 +329,14 @@ impl Card {
                 Some(Err(why)) => row(Some(why), "runs to a normal end"),
                 None => screen.say("skip  runs to a normal end: not run"),
             }
+            for (warning, first) in &self.warnings {
+                screen.say(format_args!("warn  {warning}\n      its plan differs on {first}"));
+            }
+            if let Some((tried, all)) = self.late {
+                screen.say(format_args!(
+                    "note  the time is over: {tried} of {all} views were tried; --within gives more"
+                ));
+            }
         }
         screen.say("");
         screen.say(format_args!("      {:>9}  {:>12}  {:>9}  {:>10}", "rollouts", "fuel", "ms", "memory"));
@@ -279,6 +377,7 @@ impl Card {
             "begin": self.begin, "faults": self.faults, "impure": self.impure, "rules": rules,
             "simulation": self.simulation.as_ref().and_then(|s| s.as_ref().ok()),
             "simulation_error": self.simulation.as_ref().and_then(|s| s.as_ref().err()),
+            "warnings": self.warnings, "views": self.late.map(|(tried, all)| [tried, all]),
             "costs": costs, "instantiate_us": self.instantiate.as_secs_f64() * 1e6,
         })
     }

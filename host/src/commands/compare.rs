@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use allot_allocation::Run;
 use clap::Args;
 
 use super::{Verdict, report};
 use crate::comparison::Comparison;
+use crate::config::compare::Seeds;
 use crate::executor::{Setup, Where};
 use crate::folder;
 use crate::gather;
@@ -21,12 +23,19 @@ pub struct Compare {
     /// The config: a run's, with a section for the comparison
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
+    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
+    overrides: Vec<String>,
     /// The folder for the comparison; one that is there already goes on [default: a new one under runs/]
     #[arg(long, conflicts_with = "resume")]
     out: Option<PathBuf>,
     /// Go on with the comparison in this folder
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
+    /// Other seeds than the config's: how many, as in 20, or which, as in 3,5,8; a comparison that is there
+    /// already grows by those that it lacks
+    #[arg(long)]
+    seeds: Option<Seeds>,
     /// Runs at a time [default: as many as there are cores for their threads; with slurm, no limit]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -62,15 +71,10 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         (None, place) => format!("as many at a time as {} has room for", place.name()),
     };
     if command.dry_run {
-        comparison.check(screen)?;
-        show(&comparison, &pace, screen);
+        let runs = comparison.check(screen)?;
+        show(&comparison, &runs, &pace, screen);
         return Ok(Verdict::Good);
     }
-    if !Comparison::exists(&comparison.folder) && command.out.is_some() {
-        comparison.check(screen)?;
-    }
-    comparison.keep()?;
-    let _held = folder::lock(&comparison.folder)?;
     let shown = comparison.folder.display().to_string();
     let setup = Setup {
         folder: &comparison.folder,
@@ -79,6 +83,17 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         gpu: comparison.gpu,
         slurm: command.slurm_options.as_deref(),
     };
+    let held = folder::lock(&comparison.folder)?;
+    let more = comparison.more()?;
+    if more.is_some_and(|more| more > 0) {
+        // Clusters know runs by their numbers, and those are others in a comparison that has grown.
+        Where::nothing_left(&setup)?;
+    }
+    if more.is_some_and(|more| more > 0) || (more.is_none() && command.out.is_some()) {
+        comparison.check(screen)?;
+    }
+    comparison.keep()?;
+    let _held = held.map_or_else(|| folder::lock(&comparison.folder), |held| Ok(Some(held)))?;
     let mut jobs = Jobs::of(&comparison, command.executor.open(&setup)?)?;
     let done = jobs.count(|state| matches!(state, State::Finished(_)));
     let policies = match comparison.arms.len() {
@@ -87,6 +102,10 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     };
     let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
     let before = if done > 0 { format!("; {done} are over already") } else { String::new() };
+    let before = match more.unwrap_or(0) {
+        0 => before,
+        more => format!("{before}; {more} came to it"),
+    };
     screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{before}"));
     let place = if here { String::new() } else { format!(" --executor {}", command.executor.key()) };
     let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
@@ -130,24 +149,28 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
 
 /// The comparison that is meant.
 fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> Result<Comparison> {
+    // The option is a short word for a key, whose place in the config tells what may be said.
+    let seeds: Vec<String> =
+        command.seeds.iter().map(|seeds| format!("compare.seeds={}", seeds.value())).collect();
+    let overrides = [command.overrides.as_slice(), &seeds].concat();
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
             let trouble = Trouble::new("--resume takes no config");
             return Err(trouble.hint("leave the config out: a comparison goes on with its own"));
         }
-        return Comparison::open(folder, threads);
+        return Comparison::open(folder, &seeds, threads);
     }
     let config = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
     if let Some(out) = &command.out {
-        return Comparison::new(config, out, threads);
+        return Comparison::new(config, &overrides, out, threads);
     }
     // A folder is made for what can run; whatever is wrong with it is told before.
-    let nowhere = Comparison::new(config, std::path::Path::new("runs"), threads)?;
+    let nowhere = Comparison::new(config, &overrides, std::path::Path::new("runs"), threads)?;
     if command.dry_run {
         return Ok(nowhere);
     }
     nowhere.check(screen)?;
-    Comparison::new(config, &folder::new(None, config)?, threads)
+    Comparison::new(config, &overrides, &folder::new(None, config)?, threads)
 }
 
 /// Runs what is left to run. False where somebody wanted it to stop.
@@ -295,7 +318,7 @@ fn about(seconds: f64) -> String {
 }
 
 /// Says what would run.
-fn show(comparison: &Comparison, pace: &str, screen: &mut Screen<'_>) {
+fn show(comparison: &Comparison, arms: &[Run], pace: &str, screen: &mut Screen<'_>) {
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     for (i, name) in comparison.arms.iter().enumerate() {
         row(if i == 0 { "policies" } else { "" }, name.clone());
@@ -310,9 +333,20 @@ fn show(comparison: &Comparison, pace: &str, screen: &mut Screen<'_>) {
         "budget of each",
         format!("{}, at most {} steps", comparison.budget.words().join(", "), comparison.steps),
     );
+    if let Some(run) = arms.first() {
+        let spent = comparison.budget.rollouts.map(|budget| {
+            let groups = budget.div_ceil(u64::from(run.rollouts).max(1));
+            let passes = groups as f64 / f64::from(run.prompts.max(1));
+            format!("; the budget is {groups} groups of {}, {passes:.2} of a pass over them", run.rollouts)
+        });
+        row("prompts on offer", format!("{}{}", run.prompts, spent.unwrap_or_default()));
+    }
     let targets: Vec<String> = comparison.section.targets.iter().map(f64::to_string).collect();
     row(
         "targets",
         if targets.is_empty() { "none; one is chosen afterwards".to_owned() } else { targets.join(", ") },
     );
+    for words in comparison.idle(arms) {
+        screen.say(format_args!("note: {words}"));
+    }
 }

@@ -1,6 +1,7 @@
 //! `allot policies`: what ships, and what can be set.
 
-use allot_sandbox::{Caps, Policy};
+use allot_allocation::shown;
+use allot_sandbox::{Caps, Policy, Setting};
 use clap::Args;
 
 use super::Verdict;
@@ -45,10 +46,11 @@ pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
 pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
     let d = policy.description();
     screen.say(format_args!("{} {}  {}", d.name, d.version, d.summary));
-    let width = d.settings.iter().map(|s| s.name.len() + s.default.to_string().len()).max().unwrap_or(0);
-    for setting in &d.settings {
-        let left = format!("{} = {}", setting.name, setting.default);
-        screen.say(format_args!("    {left:<w$}  {}", setting.summary, w = width + 3));
+    let set = |s: &Setting| format!("{} = {}", s.name, shown::word(&s.default.to_string(), shown::NAME));
+    let sets: Vec<String> = d.settings.iter().map(set).collect();
+    let width = sets.iter().map(|set| set.chars().count()).max().unwrap_or(0);
+    for (set, setting) in sets.iter().zip(&d.settings) {
+        screen.say(format_args!("    {set:<width$}  {}", setting.summary));
     }
     if !d.signals.is_empty() {
         screen.say(format_args!("    wants the signals {}", d.signals.join(", ")));

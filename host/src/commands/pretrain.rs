@@ -9,6 +9,7 @@ use super::Verdict;
 use crate::pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
 use crate::screen::Screen;
 use crate::trouble::Result;
+use crate::{config, memory};
 
 /// Make a small model from nothing, by sloppy demonstrations, in minutes
 #[derive(Debug, Args)]
@@ -18,6 +19,9 @@ pub struct Pretrain {
     /// The model's folder, a new one
     #[arg(long)]
     out: PathBuf,
+    /// Another value than the recipe's, for any key, as KEY=VALUE; may be given many times
+    #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
     /// Another number of steps than the recipe's
     #[arg(long, conflicts_with = "measure_only", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
@@ -28,7 +32,7 @@ pub struct Pretrain {
 
 /// Makes it, and tells how often it is right.
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let mut recipe = Recipe::read(&command.recipe)?;
+    let mut recipe = Recipe::of(&config::open(&command.recipe, &command.overrides)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     if !command.measure_only {
@@ -41,6 +45,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
     if !command.measure_only {
         let shape = recipe.shape(&alphabet);
         screen.tell(format_args!("{} parameters, {} tokens", shape.parameters(), shape.vocabulary));
+        memory::has_room(&recipe.memory(&shape, &lessons))?;
         let start = Instant::now();
         let core = train(&recipe, &shape, &lessons, |progress| {
             let Progress { step, steps, loss, speed } = progress;

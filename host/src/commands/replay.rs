@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use allot_allocation::{Plan, Run, Value, View, rules};
+use allot_allocation::{Plan, Run, Value, View, rules, shown};
 use allot_sandbox::{Cost, Policy};
 use clap::Args;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::Verdict;
 use crate::screen::Screen;
 use crate::trouble::{Result, Trouble, signals};
-use crate::{config, diff, shipped, source};
+use crate::{components, config, diff, shipped, source};
 use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
@@ -19,7 +19,7 @@ use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, a component's path, or oci://… [default: the one of the run's config]
+    /// The policy to ask: a name, a component's path, or oci://… [default: the run's own]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -75,8 +75,13 @@ struct Witness<'a> {
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (mut reader, head) = Reader::open(&command.record)?;
     let sandbox = source::sandbox(shipped::caps(head.caps))?;
-    let named = command.policy.clone().map_or_else(|| of_config(&command.record), Ok)?;
-    let policy = source::load(&sandbox, &named, None, screen)?;
+    let policy = if let Some(named) = &command.policy {
+        source::load(&sandbox, named, None, screen)?
+    } else {
+        let named = of_config(&command.record)?;
+        let bytes = components::of(Some(folder(&command.record)), &named, screen)?;
+        source::of_bytes(&sandbox, &bytes, None, &named, screen)?
+    };
     if policy.description().signals != head.signals {
         let (description, has) = (policy.description(), signals(&head.signals));
         let (name, wants) = (&description.name, signals(&description.signals));
@@ -150,12 +155,7 @@ impl<'a> Witness<'a> {
     fn ask(&self, view: &View) -> Result<(Plan, Cost)> {
         let (plan, cost) = self.policy.decide(&self.run, &self.state, view).map_err(|fault| {
             let what = format!("in step {}, round {} policy `{}` {fault}", view.step, view.round, self.name);
-            let hints: Vec<String> = fault.hints().collect();
-            if hints.is_empty() {
-                Trouble::new(what)
-            } else {
-                Trouble::new(what).hint(hints.join("\nhint: "))
-            }
+            Trouble::told(what, fault.hint()).note(fault.stack())
         })?;
         rules::check(self.name, view, &plan, rules::Bounds::default())
             .map_err(|broken| Trouble::new(broken.to_string()).hint(broken.rule.hint()))?;
@@ -237,7 +237,7 @@ fn one(
 
 /// What a run's folder keeps of a call that failed.
 fn kept(record: &Path, at: At) -> Result<Kept> {
-    let folder = if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) };
+    let folder = folder(record);
     let path = folder.join(format!("view-{}.{}.json", at.step, at.round));
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -251,10 +251,14 @@ fn kept(record: &Path, at: At) -> Result<Kept> {
         .map_err(|e| Trouble::new(format!("`{}` is no view that was kept: {e}", path.display())))
 }
 
+/// The folder of a run that is told by itself or by its record.
+fn folder(record: &Path) -> &Path {
+    if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) }
+}
+
 /// The policy that a run's config names.
 fn of_config(record: &Path) -> Result<String> {
-    let folder = if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) };
-    let table = std::fs::read_to_string(folder.join("resolved.toml")).ok();
+    let table = std::fs::read_to_string(folder(record).join("resolved.toml")).ok();
     let table: Option<toml::Table> = table.and_then(|text| toml::from_str(&text).ok());
     let named = table.and_then(|table| Some(table.get("policy")?.get("use")?.as_str()?.to_owned()));
     named.ok_or_else(|| {
@@ -314,7 +318,8 @@ fn settings(
         screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
     }
     let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
-    let unknown: Vec<&str> = recorded.iter().map(|(n, _)| n.as_str()).filter(|n| !ours(n)).collect();
+    let unknown: Vec<String> =
+        recorded.iter().filter(|(n, _)| !ours(n)).map(|(n, _)| shown::name(n)).collect();
     if !unknown.is_empty() {
         screen.tell(format_args!(
             "in the record, but no settings of `{}`: {}",

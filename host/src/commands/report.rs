@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use allot_report::report::{Estimate, State};
-use allot_report::{Axis, Report, number};
+use allot_report::statistics::Bound;
+use allot_report::{Axis, Report, number, tables};
 use clap::Args;
 
 use super::Verdict;
@@ -97,10 +98,13 @@ pub fn show(report: &Report, screen: &mut Screen<'_>) {
             screen.say(format_args!("{head}: {words}"));
         }
     }
-    if !report.verdicts.is_empty() {
+    for answers in report.answers() {
         screen.say("");
+        screen.say(format_args!("{}:", answers.question));
+        for (_, finding) in answers.findings {
+            screen.say(format_args!("  {:<13} {}.", tables::kind(finding.kind), finding.words));
+        }
     }
-    report.verdicts.iter().for_each(|verdict| screen.say(&verdict.words));
 }
 
 /// The result as a table: a row for each arm.
@@ -110,7 +114,7 @@ fn table(report: &Report) -> Vec<String> {
     let axis = report.axis.words();
     let mut head = vec!["policy".to_owned(), "runs".to_owned()];
     if target.is_some() {
-        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "times fewer".to_owned()]);
+        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "× fewer".to_owned()]);
     }
     head.extend(["accuracy at the end".to_owned(), "difference".to_owned()]);
     let mut rows = vec![head];
@@ -123,7 +127,7 @@ fn table(report: &Report) -> Vec<String> {
             let ratio = if i == report.baseline {
                 Some("1".to_owned())
             } else {
-                reached.ratio.map(|r| ranged(r, 1.0, 2))
+                reached.ratio.map(|r| ranged(r, 1.0, 2)).or_else(|| bounded(reached.bound?))
             };
             row.push(format!("{}/{}", reached.reached, reached.runs));
             row.extend([median, ratio.unwrap_or_else(|| "–".to_owned())]);
@@ -143,6 +147,15 @@ fn table(report: &Report) -> Vec<String> {
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect()
+}
+
+/// What bounds a ratio, where there is none.
+fn bounded(bound: Bound) -> Option<String> {
+    let bare = |text: String| text.trim_end_matches('×').to_owned();
+    let low = bound.low.map(|low| format!("≥ {}", bare(number::times_at_least(low))));
+    let high = bound.high.map(|high| format!("≤ {}", bare(number::times_at_most(high))));
+    let both: Vec<String> = low.into_iter().chain(high).collect();
+    (!both.is_empty()).then(|| both.join(", "))
 }
 
 /// A number with its interval.

@@ -9,20 +9,27 @@ use super::Verdict;
 use crate::config;
 use crate::config::BudgetConfig;
 use crate::config::simulate::SimulateConfig;
+use crate::outputs::log::Log;
+use crate::progress::Clips;
 use crate::run::{Course, Go, Rest, Scores};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::trouble::{Result, Trouble};
-use crate::{folder, interrupt, run, shadow, source};
+use crate::{components, folder, interrupt, run, shadow, source};
+use allot_allocation::{Plan, View};
 use allot_record::StepEnd;
+use allot_sandbox::Line as LogLine;
 
 /// Run a policy in the coin-flip world, in seconds
 #[derive(Debug, Args)]
 pub struct Simulate {
     /// The run's config
     config: PathBuf,
+    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
     /// Another policy than the config's: a name, a component's path, or oci://…
     #[arg(long)]
     policy: Option<String>,
@@ -57,7 +64,9 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let held = command.out.as_deref().map_or(Ok(None), folder::lock)?;
     let config = resolve(command)?;
     let sandbox = source::sandbox(config.policy.caps.caps())?;
-    let policy = source::load(&sandbox, &config.policy.source, config.policy.sha256.as_deref(), screen)?;
+    let component = source::bytes(&config.policy.source, screen)?;
+    let demanded = config.policy.sha256.as_deref();
+    let policy = source::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
     simulation.world.policy.shadows =
         shadow::all(&command.shadows, &sandbox, &policy, &simulation.run, screen)?;
@@ -73,8 +82,11 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
+        components::keep(folder, &component)?;
         simulation.world.policy.keep(folder, 0)?;
     }
+    let mut log = folder.as_ref().map(|folder| Log::create(&folder.join("log.jsonl"))).transpose()?;
+    log.as_mut().map_or(Ok(()), |log| log.write(None, &simulation.begun))?;
 
     let description = policy.description();
     screen.tell(format_args!(
@@ -89,8 +101,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let every = config.evaluation.when("the config")?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let (steps, budget) = (config.run.steps, config.budget);
-    let mut shown = Shown { totals, steps, budget, screen };
-    let Simulation { run, world } = &mut simulation;
+    let mut shown = Shown { totals, steps, budget, clips: Clips::default(), log, screen };
+    let Simulation { run, world, .. } = &mut simulation;
     let rest = runtime.block_on(run::run(run, world, every, &mut shown));
     let Shown { totals, screen, .. } = shown;
     world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
@@ -116,10 +128,24 @@ struct Shown<'a, 's> {
     totals: Totals,
     steps: u32,
     budget: BudgetConfig,
+    clips: Clips,
+    log: Option<Log>,
     screen: &'a mut Screen<'s>,
 }
 
-impl Watch<bool> for Shown<'_, '_> {}
+impl Watch<bool> for Shown<'_, '_> {
+    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
+        if let Some(words) = self.clips.add(view, asked, granted) {
+            self.screen.tell(words);
+        }
+    }
+
+    fn decided(&mut self, view: &View, _: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
+        self.log
+            .as_mut()
+            .map_or(Ok(()), |log| log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs))
+    }
+}
 
 impl<R, P> Course<Coin, R, P> for Shown<'_, '_> {
     async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
@@ -144,7 +170,7 @@ impl<R, P> Course<Coin, R, P> for Shown<'_, '_> {
 
 /// The config with what was typed on top of it.
 fn resolve(command: &Simulate) -> Result<SimulateConfig> {
-    let mut config = SimulateConfig::read(&command.config)?;
+    let mut config = SimulateConfig::of(&config::open(&command.config, &command.overrides)?)?;
     if let Some(policy) = &command.policy {
         config.policy.become_other(policy);
     }

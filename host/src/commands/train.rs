@@ -14,14 +14,15 @@ use crate::checkpoint;
 use crate::config;
 use crate::config::train::TrainConfig;
 use crate::keeper::{Keeper, Place};
+use crate::memory::size;
+use crate::outputs::rollouts;
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
-use crate::step::Stop;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::trouble::{Result, Trouble, count};
-use crate::{folder, interrupt, resume, shadow, source, swap};
+use crate::{components, folder, interrupt, resume, shadow, source, swap};
 use allot_record::{Line, Record};
 
 /// Train a language model under a policy
@@ -30,6 +31,9 @@ pub struct Train {
     /// The run's config
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
+    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
+    overrides: Vec<String>,
     /// Another policy than the config's: a name, a component's path, or oci://…; with --resume it takes over
     #[arg(long)]
     policy: Option<String>,
@@ -90,7 +94,9 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     let sandbox = source::sandbox(config.policy.caps.caps())?;
     // A path that was named anew may hold another component by now, and shall.
     let demanded = config.policy.sha256.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
-    let policy = source::load(&sandbox, &config.policy.source, demanded, screen)?;
+    let own = command.resume.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
+    let component = components::of(own, &config.policy.source, screen)?;
+    let policy = source::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     if let (Some(run), Some(asked)) = (&command.resume, &change) {
         config.policy.sha256 = config.policy.sha256.filter(|sha256| sha256 == policy.sha256());
         text = folder::text(&config)?;
@@ -111,10 +117,16 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
             .chain(notes)
             .for_each(|note| screen.tell(format_args!("note: {note}")));
     }
+    // A run on a cluster may be tried on a machine that is smaller.
+    let room = prepared.has_room();
     if command.dry_run {
         show(&prepared, screen);
+        if let Err(trouble) = room {
+            screen.tell(format_args!("note: {}", trouble.what));
+        }
         return Ok(Verdict::Good);
     }
+    room?;
     let stop = interrupt::listen("the step at hand is finished first, and saved; again to stop at once");
     if command.tied {
         interrupt::tie(&stop);
@@ -144,7 +156,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         folder
     };
     let _held = if held.is_some() { held } else { folder::lock(&folder)? };
-    let place = Place { folder: &folder, config: sha256(&text), model: fingerprint };
+    let place = Place { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
     go(command, &prepared, (world, evaluation), (&place, change.as_ref()), (stop, screen))
 }
 
@@ -174,6 +186,7 @@ fn go(
             swap::has_room(&state, steps)?;
         }
         prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
+        shadow::check(place.folder, &state.shadows)?;
         screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
         let done = Done { steps: state.steps, spent: world.books.spent(), measured: world.meter.measured() };
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
@@ -181,7 +194,9 @@ fn go(
         let kept = (checkpoint, state);
         let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
         world.record = record;
+        world.policy.keep(place.folder, world.steps)?;
         if let Some(change) = change {
+            components::keep(place.folder, place.component)?;
             swap::done(place.folder, change, prepared, &mut world, &mut keeper)?;
             let name = &prepared.policy.description().name;
             keeper.progress.tell(format_args!("policy `{name}` takes over from step {} on", world.steps));
@@ -192,6 +207,7 @@ fn go(
             screen.tell("it has no checkpoint yet, and starts anew");
             resume::clear(place.folder)?;
         }
+        components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, steps, budget, Done::default(), 0.0, 0);
         let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
         keeper.progress.screen.draw("taking the score at the start");
@@ -202,10 +218,9 @@ fn go(
         world.record = Record::create(&place.folder.join("record.jsonl"))?;
         let head = prepared.head(&world, &place.model, &scores);
         world.record.write(&Line::Head(Box::new(head)))?;
+        world.policy.keep(place.folder, 0)?;
         keeper
     };
-
-    world.policy.keep(place.folder, world.steps)?;
     let every = config.evaluation.when("the config")?;
     let rest = runtime.block_on(run::run(&prepared.run, &mut world, every, &mut keeper));
     for shadow in &world.policy.shadows {
@@ -216,7 +231,8 @@ fn go(
     match rest {
         Ok(Rest::Over(end)) => {
             keeper.progress.tell(format_args!("the run is in {shown}"));
-            let (totals, screen) = keeper.finish(&world)?;
+            let (totals, screen) =
+                keeper.finish(&world).map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
             if command.json {
                 let description = prepared.policy.description();
                 let sha256 = prepared.policy.sha256();
@@ -232,15 +248,11 @@ fn go(
         }
         Err(stop) => {
             keeper.progress.screen.draw("");
-            let trouble = folder::stopped(&stop, Some(place.folder));
-            let saved = keeper.saved.as_ref().map(|saved| {
+            let saved = keeper.saved.as_ref().filter(|saved| saved.exists()).map(|saved| {
                 let last = format!("the last good checkpoint is {}", saved.display());
-                // The same step would be refused again.
-                let refused = matches!(stop, Stop::Refused { .. });
-                if refused { last } else { format!("{last}; to go on from it: {again}") }
+                if stop.may_pass() { format!("{last}; to go on from it: {again}") } else { last }
             });
-            let hints: Vec<String> = trouble.hint.into_iter().chain(saved).collect();
-            Err(Trouble::told(trouble.what, Some(&hints.join("\nhint: "))))
+            Err(folder::stopped(&stop, Some(place.folder)).note(saved))
         }
     }
 }
@@ -257,14 +269,17 @@ struct Resolved {
 fn resolve(command: &Train) -> Result<Resolved> {
     let Some(run) = &command.resume else {
         let path = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
-        let config = given(command, path)?;
+        let mut config = given(command, path)?;
+        config.pin()?;
         return Ok(Resolved { text: folder::text(&config)?, config, change: None });
     };
     let path = run.join("resolved.toml");
     let text = config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
     let kept = TrainConfig::parse(&text, &path.display().to_string())?;
     if let Some(path) = &command.config {
-        if folder::text(&given(command, path)?)? != folder::text(&kept)? {
+        let mut given = given(command, path)?;
+        given.pin_as(&kept);
+        if folder::text(&given)? != folder::text(&kept)? {
             let what = format!("the run in `{}` has another config than the one given", run.display());
             return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
         }
@@ -279,7 +294,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
 
 /// A config with what was typed on top of it.
 fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
-    let mut config = TrainConfig::read(path)?;
+    let mut config = TrainConfig::of(&config::open(path, &command.overrides)?)?;
     if let Some(policy) = &command.policy {
         config.policy.become_other(policy);
     }
@@ -294,10 +309,6 @@ fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
 /// Says what would run.
 fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     let (config, memory) = (&prepared.config, &prepared.memory);
-    let size = |bytes: usize| match bytes as f64 / f64::from(1 << 20) {
-        mib if mib < 1024.0 => format!("{mib:.1} MiB"),
-        mib => format!("{:.1} GiB", mib / 1024.0),
-    };
     let description = prepared.policy.description();
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     if let Some(server) = config.engine.server() {
@@ -333,7 +344,8 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     if !config.engine.is_native() {
         return;
     }
-    row("memory", format!("about {}", size(memory.total())));
+    let table = table(config);
+    row("memory", format!("about {}", size(memory.total() + table)));
     row("  weights", size(memory.weights));
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
@@ -341,11 +353,20 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     if memory.saving > 0 {
         row("  saving", size(memory.saving));
     }
+    row("  table of rollouts", size(table));
     if config.model.device == DeviceName::Cpu {
         row("threads", prepared.setup.threads.to_string());
     } else {
         row("device", format!("{}, in {}", config.model.device, precision(config.model.dtype)));
     }
+}
+
+/// What the table of rollouts takes at most under a policy that samples as the uniform one does: a step's rollouts
+/// wait for their fates, and a row group fills. A token of text is four bytes.
+fn table(config: &TrainConfig) -> usize {
+    let step = config.run.groups as usize * config.run.rollouts as usize;
+    let text = if config.checkpoint.text { 4 * config.rollout.max_tokens as usize } else { 0 };
+    rollouts::memory(step, step.saturating_mul(config.checkpoint.every as usize), text)
 }
 
 fn precision(precision: Precision) -> &'static str {

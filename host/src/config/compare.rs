@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use allot_allocation::shown;
 use allot_report::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -40,6 +41,32 @@ pub enum Seeds {
     Count(u32),
     /// These.
     List(Vec<u64>),
+}
+
+impl Seeds {
+    /// As a config has them.
+    pub fn value(&self) -> Value {
+        // TOML's whole numbers are signed; `check` refuses what is past their end.
+        let whole = |seed: &u64| Value::Integer(i64::try_from(*seed).unwrap_or(i64::MAX));
+        match self {
+            Self::Count(n) => Value::Integer(i64::from(*n)),
+            Self::List(list) => Value::Array(list.iter().map(whole).collect()),
+        }
+    }
+}
+
+impl std::str::FromStr for Seeds {
+    type Err = String;
+
+    /// `20` is how many, `3,5,8` are which.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
+        if !text.contains(',') {
+            return text.trim().parse().map(Self::Count).map_err(wrong);
+        }
+        let list = text.split(',').map(str::trim).filter(|seed| !seed.is_empty());
+        list.map(|seed| seed.parse().map_err(wrong)).collect::<std::result::Result<_, _>>().map(Self::List)
+    }
 }
 
 /// A policy to be compared.
@@ -91,6 +118,10 @@ impl CompareConfig {
             Seeds::List(list) if list.is_empty() => {
                 return wrong("`compare.seeds` is empty; it has at least one seed".to_owned());
             }
+            Seeds::List(list) if list.len() > MOST_SEEDS as usize => {
+                let many = list.len();
+                return wrong(format!("`compare.seeds` has {many} seeds; it has at most {MOST_SEEDS}"));
+            }
             Seeds::List(list) => {
                 let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
                 if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
@@ -122,7 +153,7 @@ impl CompareConfig {
             let name_of = arm
                 .name
                 .as_deref()
-                .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(char::is_control));
+                .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(shown::steers));
             if let Some(bad) = name_of {
                 return wrong(format!(
                     "{bad:?} is no name: it has from 1 to {LONGEST_NAME} bytes, in one line"
@@ -320,6 +351,16 @@ mod tests {
         let text = format!("{CONFIG}[[compare.policies]]\nuse = \"other\"\nname = \"even\"\n");
         let trouble = arms(&text).expect_err("the name is taken");
         assert_eq!(trouble.what, "`test`: two policies of the comparison are called `even`");
+    }
+
+    #[test]
+    fn seeds_are_typed_as_how_many_or_which() {
+        assert_eq!("20".parse(), Ok(Seeds::Count(20)));
+        assert_eq!("3, 5,8".parse(), Ok(Seeds::List(vec![3, 5, 8])));
+        assert_eq!("7,".parse(), Ok(Seeds::List(vec![7])), "one seed, and not seven of them");
+        for wrong in ["", "-1", "1,x", "1.5"] {
+            assert!(wrong.parse::<Seeds>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The part of a training run's config that says how answers are judged.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::looks_like_a_path;
+use crate::reward::protocol::is_name;
 use crate::trouble::{Result, Trouble};
 
 /// How answers are judged.
@@ -20,6 +22,15 @@ pub struct RewardConfig {
     /// The reward of a wrong one.
     #[serde(default)]
     pub wrong: f32,
+    /// From which reward on an answer is correct, where a judge gives rewards and not whether it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correct_from: Option<f32>,
+    /// What each part of a reward weighs, by name, where a judge gives it in parts; without it each weighs 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, f32>,
+    /// What becomes of a problem none of whose gold answers the grader can read.
+    #[serde(default, skip_serializing_if = "Unreadable::is_default")]
+    pub unreadable: Unreadable,
     /// A penalty on answers that come near the length limit.
     pub overlong: Option<Overlong>,
     /// The processes of a grader that is no part of this program.
@@ -38,6 +49,24 @@ pub enum AnyGrader {
     Command,
 }
 
+/// What becomes of a problem none of whose gold answers the grader can read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unreadable {
+    /// The run does not begin.
+    #[default]
+    Refuse,
+    /// It is left out and told of.
+    LeaveOut,
+}
+
+impl Unreadable {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The processes of a grader that is no part of this program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -49,6 +78,9 @@ pub struct JudgeConfig {
     pub processes: usize,
     /// Seconds for one answer.
     pub seconds: f64,
+    /// Seconds to come up and answer for the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_seconds: Option<f64>,
 }
 
 /// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): nothing up to the limit less
@@ -64,7 +96,15 @@ pub struct Overlong {
 
 impl Default for JudgeConfig {
     fn default() -> Self {
-        Self { command: None, processes: 2, seconds: 10.0 }
+        Self { command: None, processes: 2, seconds: 10.0, start_seconds: None }
+    }
+}
+
+impl JudgeConfig {
+    /// Seconds to come up: six times those of an answer and at least ten, where nothing else is said. Python with
+    /// sympy on a slow disk takes many.
+    pub fn start_seconds(&self) -> f64 {
+        self.start_seconds.unwrap_or_else(|| (6.0 * self.seconds).max(10.0))
     }
 }
 
@@ -79,6 +119,14 @@ impl AnyGrader {
             Self::Native(grader) => grader.name(),
             Self::MathVerify => "math-verify",
             Self::Command => "command",
+        }
+    }
+
+    /// The grader, where it is a part of this program.
+    pub fn native(self) -> Option<Grader> {
+        match self {
+            Self::Native(grader) => Some(grader),
+            Self::MathVerify | Self::Command => None,
         }
     }
 
@@ -112,15 +160,40 @@ impl RewardConfig {
             Err(Trouble::new(format!("`{name}`: `reward.{key}` is {value}; {rule}")))
         };
         let penalty = self.overlong.map_or(0.0, |o| o.penalty);
-        for (key, x) in [("right", self.right), ("wrong", self.wrong), ("overlong.penalty", penalty)] {
+        let weights = self.weights.iter().map(|(part, x)| (format!("weights.{part}"), *x));
+        let numbers = [
+            ("right", self.right),
+            ("wrong", self.wrong),
+            ("correct_from", self.correct_from.unwrap_or(0.0)),
+            ("overlong.penalty", penalty),
+        ];
+        for (key, x) in numbers.map(|(key, x)| (key.to_owned(), x)).into_iter().chain(weights) {
             if !x.is_finite() {
-                return wrong(key, f64::from(x), "it is finite");
+                return wrong(&key, f64::from(x), "it is finite");
             }
+        }
+        if penalty < 0.0 {
+            return wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
         }
         if let Some(Overlong { buffer, .. }) = self.overlong
             && (buffer == 0 || buffer > longest)
         {
             return wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
+        }
+        if let Some(part) = self.weights.keys().find(|part| !is_name(part)) {
+            let what = format!("`{name}`: `reward.weights` has a part {part:?}");
+            return Err(
+                Trouble::new(what).hint("a part's name has letters, digits, `_`, `-` and `.`, 64 at most")
+            );
+        }
+        let given = [("correct_from", self.correct_from.is_some()), ("weights", !self.weights.is_empty())];
+        if let Some((key, _)) =
+            given.into_iter().find(|(_, given)| *given && self.grader != AnyGrader::Command)
+        {
+            let grader = self.grader.name();
+            let what =
+                format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
+            return Err(Trouble::new(what).hint("leave it out, or take grader `command`"));
         }
         let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
         match (self.grader, &self.judge) {
@@ -150,6 +223,10 @@ impl RewardConfig {
             if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
                 let rule = "it is more than 0 and at most a day, 86400";
                 return wrong("judge.seconds", judge.seconds, rule);
+            }
+            let start = judge.start_seconds();
+            if !(start > 0.0 && start <= 604_800.0) {
+                return wrong("judge.start_seconds", start, "it is more than 0 and at most a week, 604800");
             }
         }
         Ok(())

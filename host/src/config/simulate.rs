@@ -1,13 +1,11 @@
 //! The config of a simulated run.
 
-use std::path::Path;
-
 use allot_allocation::advantage::Scale;
 use allot_engine::CoinConfig;
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
-use super::{BudgetConfig, PolicyConfig, RunConfig};
+use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 use crate::run::Every;
 use crate::trouble::{Result, Trouble};
 
@@ -59,14 +57,15 @@ impl EvaluationConfig {
 }
 
 impl SimulateConfig {
-    /// Reads and checks a config file.
-    pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&super::read(path)?, &path.display().to_string())
-    }
-
     /// Reads and checks a config; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
-        let config: Self = super::parse(text, name)?;
+        Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// The config that a tree is, checked.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let (mut config, name): (Self, _) = (tree.config()?, tree.name());
+        config.budget.settle(&config.run);
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         if config.budget.flops.is_some() {
             let trouble =

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
 use super::reward::RewardConfig;
-use super::{BudgetConfig, PolicyConfig, RunConfig, looks_like_a_path};
-use crate::hub;
+use super::{BudgetConfig, PolicyConfig, RunConfig, Tree, looks_like_a_path};
 use crate::run::Every;
 use crate::trouble::{Result, Trouble};
+use crate::{hub, models};
 
 /// A training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,8 +147,21 @@ pub struct EvaluationConfig {
     /// How they are sampled, where that is not as the run's rollouts are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
+    /// What an answer without a verdict counts as.
+    pub unjudged: Unjudged,
     /// Further sets, all of whose problems are held out.
     pub sets: Vec<DatasetConfig>,
+}
+
+/// What a held-out answer without a verdict counts as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unjudged {
+    /// Not solved. So no judge that fails can raise a score.
+    #[default]
+    Wrong,
+    /// Nothing: scores are of the answers that have a verdict, and problems without one are left out.
+    LeaveOut,
 }
 
 /// How held-out problems are answered: what is not given is as in `[rollout]`.
@@ -181,6 +194,7 @@ impl Default for EvaluationConfig {
             rollouts: 1,
             problems: 500,
             sampling: None,
+            unjudged: Unjudged::default(),
             sets: Vec::new(),
         }
     }
@@ -205,33 +219,52 @@ impl Default for CheckpointConfig {
 }
 
 /// Threads that any machine may start; far more of them would take it down.
-const MOST_THREADS: usize = 1024;
+pub(crate) const MOST_THREADS: u64 = 1024;
+
+/// Answers of one problem, or sampled at a time.
+const MOST_ANSWERS: u64 = 1 << 16;
+
+/// The rank of adapters: as wide as any model is.
+const MOST_RANK: u64 = 1 << 14;
+
+/// Passes over a batch.
+const MOST_EPOCHS: u64 = 10_000;
+
+/// Tokens of a micro-batch.
+const MOST_TOKENS: u64 = 1 << 24;
 
 fn rows() -> usize {
     64
 }
 
-impl TrainConfig {
-    /// Reads and checks a config file.
-    pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&super::read(path)?, &path.display().to_string())
-    }
+/// Whether a data set's file is a name such as the hub has, and nothing that lies here.
+pub fn is_of_the_hub(path: &Path) -> bool {
+    path.to_str().is_some_and(models::is_hub_name) && path.extension().is_none() && !path.exists()
+}
 
+impl TrainConfig {
     /// Reads and checks a config; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
-        let config: Self = super::parse(text, name)?;
+        Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// The config that a tree is, checked.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let (mut config, name): (Self, _) = (tree.config()?, tree.name());
+        config.budget.settle(&config.run);
+        let any = u64::from(u32::MAX);
         let more = [
-            ("evaluation.rollouts", u64::from(config.evaluation.rollouts)),
-            ("checkpoint.every", u64::from(config.checkpoint.every)),
-            ("checkpoint.keep", u64::from(config.checkpoint.keep)),
-            ("model.rows", config.model.rows as u64),
-            ("model.threads", config.model.threads.map_or(1, |t| t as u64)),
-            ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64)),
-            ("rollout.max_tokens", u64::from(config.rollout.max_tokens)),
-            ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens)),
-            ("evaluation.problems", config.evaluation.problems as u64),
-            ("update.epochs", u64::from(config.update.epochs)),
-            ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64),
+            ("evaluation.rollouts", u64::from(config.evaluation.rollouts), MOST_ANSWERS),
+            ("checkpoint.every", u64::from(config.checkpoint.every), any),
+            ("checkpoint.keep", u64::from(config.checkpoint.keep), any),
+            ("model.rows", config.model.rows as u64, MOST_ANSWERS),
+            ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
+            ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
+            ("rollout.max_tokens", u64::from(config.rollout.max_tokens), any),
+            ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
+            ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
+            ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
+            ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64, MOST_TOKENS),
         ];
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
         config.evaluation.when(name)?;
@@ -286,10 +319,6 @@ impl TrainConfig {
                 format!("`{name}`: `model.device` is `{device}`; adapters are trained on the CPU alone");
             return Err(Trouble::new(what).hint("leave out `model.lora` or `model.device`"));
         }
-        if let Some(threads) = self.model.threads.filter(|t| *t > MOST_THREADS) {
-            let rule = format!("it is at most {MOST_THREADS}");
-            return wrong("model.threads".to_owned(), threads as f64, &rule);
-        }
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
@@ -339,11 +368,43 @@ impl TrainConfig {
         }
     }
 
+    /// Names the commits of all that is on the hub, so that a run goes on with what it began with.
+    pub fn pin(&mut self) -> Result<()> {
+        self.model.source = hub::pinned_model(&self.model.source)?;
+        for file in self.files() {
+            *file = hub::pinned_files(file)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the commits of a config that was pinned, where they are of the same names.
+    pub fn pin_as(&mut self, kept: &Self) {
+        if hub::is_pinned_model(&kept.model.source, &self.model.source) {
+            self.model.source.clone_from(&kept.model.source);
+        }
+        let mut kept = kept.clone();
+        for (file, kept) in self.files().into_iter().zip(kept.files()) {
+            if hub::are_pinned_files(kept, file) {
+                file.clone_from(kept);
+            }
+        }
+    }
+
+    /// The files of its data sets.
+    fn files(&mut self) -> Vec<&mut PathBuf> {
+        let all = self.data.iter_mut().chain(&mut self.evaluation.sets);
+        all.flat_map(|data| match &mut data.files {
+            Files::One(file) => std::slice::from_mut(file),
+            Files::Many(files) => files,
+        })
+        .collect()
+    }
+
     /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
     /// the same from anywhere.
     pub fn settle(&mut self) -> Result<()> {
         let whole = |path: &Path| {
-            if hub::is_address(path) {
+            if hub::is_address(path) || is_of_the_hub(path) {
                 return Ok(path.to_owned());
             }
             std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))
@@ -354,7 +415,9 @@ impl TrainConfig {
                 Files::Many(files) => files.iter().map(|f| whole(f)).collect::<Result<Vec<PathBuf>>>()?,
             });
         }
-        if looks_like_a_path(&self.model.source) {
+        // A name of the hub that is no path here is told as it was written.
+        let missing = models::is_hub_name(&self.model.source) && !Path::new(&self.model.source).exists();
+        if looks_like_a_path(&self.model.source) && !missing {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }
         if let Some(rollouts) = &mut self.rollouts {

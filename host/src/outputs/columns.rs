@@ -60,9 +60,9 @@ impl<L, W: Write + Send> Sheet<L, W> {
         Ok(())
     }
 
-    /// Writes the file's end.
-    pub(super) fn finish(self) -> Parquet<()> {
-        self.file.close().map(|_| ())
+    /// Writes the file's end. Gives back what it was written to.
+    pub(super) fn finish(self) -> Parquet<W> {
+        self.file.into_inner()
     }
 }
 

@@ -2,7 +2,7 @@
 //! has beside it (texts, log-probabilities) no record has.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -98,9 +98,10 @@ impl Compared {
     /// Writes the table's end.
     pub fn finish(mut self) -> Result<()> {
         self.flush();
-        match self.failed {
-            Some(trouble) => Err(trouble),
-            None => self.sheet.finish().map_err(|e| Trouble::file("write", &self.path, &told(e))),
+        if let Some(trouble) = self.failed {
+            return Err(trouble);
         }
+        let ended = self.sheet.finish().and_then(|mut file| Ok(file.flush()?));
+        ended.map_err(|e| Trouble::file("write", &self.path, &told(e)))
     }
 }

@@ -4,17 +4,21 @@
 //! A folder of parquet files, `part-00001.parquet` and on, that pyarrow, duckdb and polars read as one table.
 //! A part is closed at each checkpoint, so that a run that goes on from one drops the parts after it and
 //! writes the same bytes again: there is no time and no path in them. A row is written once its fate is
-//! known, hence possibly in a later part than its neighbours. Of the run this knows what it is told;
-//! `part.rs` knows parquet.
+//! known, hence possibly in a later part than its neighbours, and no later than with the row group that it
+//! fills: what is kept in memory is the rollouts on hand and at most one row group, however far the
+//! checkpoints lie apart. Of the run this knows what it is told; `part.rs` knows parquet.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use allot_allocation::{PromptId, RolloutId};
+use allot_record::Mark;
 use serde::{Deserialize, Serialize};
 
-use super::part;
+use super::part::{self, Part};
+use crate::reward::protocol;
 use crate::trouble::{Result, Trouble};
 
 /// A rollout as it was sampled and judged.
@@ -47,6 +51,9 @@ pub struct Row {
     pub log_prob: Option<f64>,
     /// The reward; none where it could not be scored.
     pub reward: Option<f32>,
+    /// The parts that the reward is made of, where a judge gives them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewards: Vec<protocol::Part>,
     /// Whether the answer was right.
     pub correct: bool,
     /// The answer, where it is kept.
@@ -84,6 +91,8 @@ pub enum Fate {
 /// A row whose fate is known.
 #[derive(Debug)]
 pub(super) struct Settled {
+    /// What the run is called.
+    pub run: Arc<str>,
     pub row: Row,
     /// The fate's name in the table.
     pub fate: &'static str,
@@ -93,18 +102,34 @@ pub(super) struct Settled {
     pub advantage: Option<f32>,
 }
 
-/// The table of a run, as it is written. What it keeps in memory is the rollouts on hand and those settled
-/// since the last part.
-#[derive(Debug)]
+/// Bytes of rows, as they lie in memory, that make a row group.
+const GROUP: usize = 16 << 20;
+
+/// The table of a run, as it is written.
 pub struct Table {
     folder: PathBuf,
-    run: String,
+    run: Arc<str>,
     /// Parts closed.
-    parts: u32,
+    parts: Vec<Mark>,
     /// Rows without a fate.
     pending: BTreeMap<RolloutId, Row>,
-    /// Rows for the next part.
+    /// Rows for the next row group.
     settled: Vec<Settled>,
+    /// Bytes of these.
+    bytes: usize,
+    /// The part that they go into, once it has a row group.
+    open: Option<Part>,
+    /// Whether rows could not be written. They are lost, and a run has to go on from its checkpoint.
+    failed: bool,
+}
+
+/// Bytes that a table holds at most, where so many rollouts wait for their fates and so many are settled between
+/// two checkpoints, each with a text of so many bytes.
+pub fn memory(waiting: usize, settled: usize, text: usize) -> usize {
+    // What a row's own texts beside the answer take: names of problem and source.
+    let row = size_of::<Settled>() + 64 + text;
+    // A row group is there twice while it is written: as rows, and as columns.
+    waiting.saturating_mul(row).saturating_add(2 * settled.saturating_mul(row).min(GROUP))
 }
 
 impl Table {
@@ -115,21 +140,25 @@ impl Table {
             let what = format!("there is a table of rollouts in `{}` already", folder.display());
             return Err(Trouble::new(what));
         }
-        Ok(Self::of(folder, run, 0, BTreeMap::new()))
+        Ok(Self::of(folder, run, Vec::new(), BTreeMap::new()))
     }
 
     /// The table of a run that goes on from a checkpoint, which tells the parts closed by then and the rows
-    /// that were [`pending`](Table::pending). Later parts are deleted. Fails where an earlier one is missing.
-    pub fn resume(folder: &Path, run: &str, parts: u32, pending: Vec<Row>) -> Result<Self> {
+    /// that were [`pending`](Table::pending). Later parts are deleted. Fails where an earlier one is missing, or
+    /// is not what it was.
+    pub fn resume(folder: &Path, run: &str, parts: Vec<Mark>, pending: Vec<Row>) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
         let there = part::numbers(folder)?;
-        if let Some(missing) = (1..=parts).find(|number| !there.contains(number)) {
-            let path = part::path(folder, missing);
-            let what = format!("there is no `{}`, and the checkpoint counts on it", path.display());
-            return Err(Trouble::new(what));
+        for (number, mark) in (1..).zip(&parts) {
+            let path = part::path(folder, number);
+            if !there.contains(&number) {
+                let what = format!("there is no `{}`, and the checkpoint counts on it", path.display());
+                return Err(Trouble::new(what));
+            }
+            mark.is_of(&path)?;
         }
         // From the last one on: whatever stops this, no gap is left.
-        for number in there.range(parts.saturating_add(1)..).rev() {
+        for number in there.range(parts.len() as u32 + 1..).rev() {
             let path = part::path(folder, *number);
             std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
         }
@@ -137,8 +166,17 @@ impl Table {
         Ok(Self::of(folder, run, parts, pending))
     }
 
-    fn of(folder: &Path, run: &str, parts: u32, pending: BTreeMap<RolloutId, Row>) -> Self {
-        Self { folder: folder.to_owned(), run: run.to_owned(), parts, pending, settled: Vec::new() }
+    fn of(folder: &Path, run: &str, parts: Vec<Mark>, pending: BTreeMap<RolloutId, Row>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            run: run.into(),
+            parts,
+            pending,
+            settled: Vec::new(),
+            bytes: 0,
+            open: None,
+            failed: false,
+        }
     }
 
     /// Takes a fresh rollout. It waits for [`settle`](Table::settle), unless its fate is known at once: one
@@ -149,9 +187,9 @@ impl Table {
         let log_prob = row.log_prob.filter(|l| l.is_finite());
         let row = Row { log_prob, reward: row.reward.filter(|r| r.is_finite()), ..row };
         if matches!(row.purpose, Purpose::Evaluation(_)) {
-            self.end(row, "evaluated");
+            self.end(row, "evaluated")?;
         } else if row.reward.is_none() {
-            self.end(row, "unscorable");
+            self.end(row, "unscorable")?;
         } else {
             match self.pending.entry(row.rollout) {
                 Entry::Vacant(place) => place.insert(row),
@@ -172,32 +210,57 @@ impl Table {
             )));
         };
         match fate {
-            Fate::Trained { age, advantage } => {
-                let (age, advantage) = (Some(age), Some(advantage));
-                self.settled.push(Settled { row, fate: "trained", age, advantage });
-            }
+            Fate::Trained { age, advantage } => self.push(row, "trained", Some(age), Some(advantage)),
             Fate::Released => self.end(row, "released"),
             Fate::Stale => self.end(row, "stale"),
         }
-        Ok(())
     }
 
-    fn end(&mut self, row: Row, fate: &'static str) {
-        self.settled.push(Settled { row, fate, age: None, advantage: None });
+    fn end(&mut self, row: Row, fate: &'static str) -> Result<()> {
+        self.push(row, fate, None, None)
     }
 
-    /// Writes what is settled as the next part, on the disk when this returns. Without a row there is none.
-    /// Where it fails the rows are kept, and it may be called again.
-    pub fn close_part(&mut self) -> Result<()> {
+    fn push(&mut self, row: Row, fate: &'static str, age: Option<u32>, advantage: Option<f32>) -> Result<()> {
+        let texts = row.text.as_ref().map_or(0, String::len) + row.problem.len() + row.source.len();
+        self.bytes += size_of::<Settled>() + texts;
+        self.settled.push(Settled { run: Arc::clone(&self.run), row, fate, age, advantage });
+        if self.bytes < GROUP { Ok(()) } else { self.close_group() }
+    }
+
+    /// Writes what is settled as a row group of the part at hand.
+    fn close_group(&mut self) -> Result<()> {
+        if self.failed {
+            let what =
+                format!("rows of the table in `{}` could not be written before", self.folder.display());
+            return Err(Trouble::new(what).hint("go on from the run's last checkpoint"));
+        }
         if self.settled.is_empty() {
             return Ok(());
         }
         // Training first, then evaluations one by one, as each of them counts on its own.
         self.settled.sort_by(|a, b| key(&a.row).cmp(&key(&b.row)));
-        let number = self.parts + 1;
-        part::write(&self.folder, number, &self.run, &self.settled)?;
-        self.parts = number;
+        self.failed = true;
+        let mut part = match self.open.take() {
+            Some(part) => part,
+            None => Part::begin(&self.folder, self.parts.len() as u32 + 1)?,
+        };
+        part.add(&self.settled)?;
+        self.open = Some(part);
+        self.failed = false;
         self.settled.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Ends the part at hand, with all that is settled; it is on the disk when this returns. Without a row there
+    /// is none.
+    pub fn close_part(&mut self) -> Result<()> {
+        self.close_group()?;
+        if let Some(part) = self.open.take() {
+            self.failed = true;
+            self.parts.push(part.close(&self.folder)?);
+            self.failed = false;
+        }
         Ok(())
     }
 
@@ -205,14 +268,14 @@ impl Table {
     /// goes on as if it had not happened.
     pub fn finish(mut self) -> Result<()> {
         for row in std::mem::take(&mut self.pending).into_values() {
-            self.end(row, "held");
+            self.end(row, "held")?;
         }
         self.close_part()
     }
 
     /// Parts closed so far: what a checkpoint keeps for [`Table::resume`].
-    pub fn parts(&self) -> u32 {
-        self.parts
+    pub fn parts(&self) -> &[Mark] {
+        &self.parts
     }
 
     /// Rollouts that wait for their fate, by number: what a checkpoint keeps for [`Table::resume`].
@@ -221,7 +284,12 @@ impl Table {
     }
 }
 
-/// By what rows are ordered in a part.
+/// The parts of a table, in their order.
+pub fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(part::numbers(folder)?.into_iter().map(|number| part::path(folder, number)).collect())
+}
+
+/// By what rows are ordered in a row group.
 fn key(row: &Row) -> (Option<(u32, &str)>, RolloutId) {
     let evaluation = match &row.purpose {
         Purpose::Evaluation(set) => Some((row.step, set.as_str())),

@@ -6,14 +6,13 @@
 //! needs, by hand: the generated code for all of it would be larger than the rest of the program's outputs.
 //! The file's name holds no host name and no process number, unlike TensorFlow's: runs are shared.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_record::reopened;
+use allot_record::{Appended, Kept, Mark};
 
-use super::fresh;
+use crate::checkpoint::lasting;
 use crate::trouble::{Result, Trouble};
 
 /// Between what TensorBoard looks for in a file's name and the seconds since 1970.
@@ -23,11 +22,7 @@ const SUFFIX: &str = ".allot";
 
 /// The event file of a run.
 #[derive(Debug)]
-pub struct Events {
-    file: File,
-    path: PathBuf,
-    bytes: u64,
-}
+pub struct Events(Appended);
 
 impl Events {
     /// A new event file in a folder, which is made if it is missing. Fails where the folder has one of ours
@@ -40,12 +35,14 @@ impl Events {
             return Err(Trouble::new(what));
         }
         let path = folder.join(format!("{PREFIX}{:010}{SUFFIX}", now() as u64));
-        Self::to(fresh(&path)?, &path)
+        let events = Self::to(Appended::create(&path).map_err(|e| Trouble::file("write", &path, &e))?)?;
+        lasting(folder)?;
+        Ok(events)
     }
 
-    /// The one event file in a folder, of a run that goes on from a checkpoint: events after its first
-    /// `bytes` bytes are cut off. Fails where it is shorter than that.
-    pub fn resume(folder: &Path, bytes: u64) -> Result<Self> {
+    /// The one event file in a folder, of a run that goes on from a checkpoint. Fails where it does not hold
+    /// what its mark says.
+    pub fn kept(folder: &Path, mark: &Mark) -> Result<Kept> {
         let [path] = <[PathBuf; 1]>::try_from(found(folder)?).map_err(|all| {
             let n = all.len();
             Trouble::new(format!(
@@ -53,13 +50,17 @@ impl Events {
                 folder.display()
             ))
         })?;
-        Ok(Self { file: reopened(&path, bytes)?, path, bytes })
+        Ok(Kept::open(&path, mark)?)
     }
 
-    /// Events written to an open file, which begins with the format's version; `path` is what it is called
-    /// where it fails.
-    pub fn to(file: File, path: &Path) -> Result<Self> {
-        let mut events = Self { file, path: path.to_owned(), bytes: 0 };
+    /// The file of a run that goes on from a checkpoint: events after its mark are cut off.
+    pub fn resume(kept: Kept) -> Result<Self> {
+        Ok(Self(kept.cut()?))
+    }
+
+    /// Events written to a file, which begins with the format's version.
+    pub fn to(file: Appended) -> Result<Self> {
+        let mut events = Self(file);
         events.write(&event(now(), 0, &bytes(3, b"brain.Event:2")))?;
         Ok(events)
     }
@@ -73,14 +74,14 @@ impl Events {
         self.write(&event(now(), step, &bytes(5, &bytes(1, &one))))
     }
 
-    /// Bytes in whole events so far: what a checkpoint keeps for [`Events::resume`].
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// How far it has come: what a checkpoint keeps for [`Events::kept`].
+    pub fn mark(&self) -> Mark {
+        self.0.mark()
     }
 
     /// Waits until the events are on the disk. To be called before a checkpoint that counts on them.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| Trouble::file("write", &self.path, &e))
+        self.0.sync().map_err(|e| Trouble::file("write", self.0.path(), &e))
     }
 
     /// Appends a TFRecord: length, its checksum, the message, its checksum.
@@ -92,9 +93,7 @@ impl Events {
         record.extend(message);
         record.extend(masked(message).to_le_bytes());
         // In one piece, so that a reader that follows the file seldom meets half a record.
-        self.file.write_all(&record).map_err(|e| Trouble::file("write", &self.path, &e))?;
-        self.bytes += record.len() as u64;
-        Ok(())
+        self.0.write_all(&record).map_err(|e| Trouble::file("write", self.0.path(), &e))
     }
 }
 

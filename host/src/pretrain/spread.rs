@@ -11,7 +11,7 @@ use super::{Alphabet, Lessons, SpreadConfig};
 use crate::trouble::Result;
 
 /// Answers at a time.
-const ROWS: usize = 256;
+pub(super) const ROWS: usize = 256;
 
 /// A model's spread.
 #[derive(Clone, Debug, PartialEq)]

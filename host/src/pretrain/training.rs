@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Setup, Thought};
+use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Thought};
 use allot_engine::model::Shape;
 
 use super::{Care, Lessons, Recipe, told};
@@ -35,13 +35,7 @@ pub fn train(
     mut report: impl FnMut(Progress),
 ) -> Result<Cpu> {
     let config = &recipe.training;
-    let setup = Setup {
-        threads: config.threads,
-        longest: shape.context,
-        lora: None,
-        reference: false,
-        seed: config.seed,
-    };
+    let setup = recipe.setup(shape);
     let arena = Arena::new(shape);
     let weights = fresh(shape, config.seed);
     let weights =

@@ -7,12 +7,13 @@ use allot_engine::{Answer, Sample};
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
-use super::pool::{Judge, Pool};
-use super::process::{Opinion, Question};
+use super::identity::Identity;
+use super::pool::{Greeted, Judge, Pool};
+use super::protocol::{Judgement, Opinion, Part, Question};
 use super::{Reward, UNSCORABLE, Verdict};
 use crate::config::reward::{AnyGrader, Overlong, RewardConfig};
 use crate::tokens::Tokens;
-use crate::trouble::Result;
+use crate::trouble::{Result, Trouble};
 
 /// Answers of a language model, judged as text.
 pub struct Graded {
@@ -38,32 +39,45 @@ enum By {
 }
 
 impl By {
-    fn of(config: &RewardConfig, problems: &[Problem]) -> Self {
+    fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Self {
         let settings = config.judge.clone().unwrap_or_default();
         // A judge may know gold answers of one kind alone, so that it is greeted with one of the run's own.
         let gold = problems.first().and_then(|p| p.gold.first()).cloned().unwrap_or_default();
         let greeting = Question { gold: vec![gold.clone()], answer: gold };
-        match config.grader {
-            AnyGrader::Native(grader) => Self::Grader(grader),
-            AnyGrader::MathVerify => Self::Judges(Pool::new(Judge::math_verify(&settings, greeting))),
-            AnyGrader::Command => Self::Judges(Pool::new(Judge::command(&settings, greeting))),
-        }
+        let judge = match config.grader {
+            AnyGrader::Native(grader) => return Self::Grader(grader),
+            AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
+            AnyGrader::Command => Judge::command(&settings, greeting),
+        };
+        Self::Judges(Pool::new(Judge { known, ..judge }))
     }
 }
 
 /// Starts one of the judges that answers to these problems would have, if they are processes, and lets it
-/// go again: what is missing is told before anything else is made.
-pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<()> {
-    match By::of(config, problems) {
-        By::Grader(_) => Ok(()),
-        By::Judges(pool) => pool.check(),
+/// go again: what is missing is told before anything else is made. Gives who it is.
+pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Greeted>> {
+    let By::Judges(pool) = By::of(config, problems, None) else { return Ok(None) };
+    let greeted = pool.check()?;
+    // It may be unsure of the greeting, or fail at it: it works.
+    let reward = greeted.opinion.clone().map(|judgement| config.reward(judgement));
+    if let Ok(Err(why)) = reward {
+        let rule = "`reward.correct_from` says from which reward on an answer is correct, `reward.weights` what the \
+                    parts of a reward weigh";
+        return Err(Trouble::new(format!("the judge {why}")).hint(rule));
     }
+    Ok(Some(greeted))
 }
 
 impl Graded {
-    /// A judge of answers to these problems.
-    pub fn new(tokens: Rc<Tokens>, problems: Rc<Vec<Problem>>, config: RewardConfig, longest: u32) -> Self {
-        let by = By::of(&config, &problems);
+    /// A judge of answers to these problems. Of one that is a process, who it was when it was looked at.
+    pub fn new(
+        tokens: Rc<Tokens>,
+        problems: Rc<Vec<Problem>>,
+        config: RewardConfig,
+        longest: u32,
+        known: Option<Identity>,
+    ) -> Self {
+        let by = By::of(&config, &problems, known);
         Self {
             tokens,
             problems,
@@ -82,11 +96,12 @@ impl Graded {
     }
 
     fn verdict(&mut self, sample: &Sample<Answer>, opinion: Opinion) -> Verdict {
-        match opinion {
-            Ok(correct) => {
-                let plain = if correct { self.config.right } else { self.config.wrong };
-                let penalty = self.config.overlong.map_or(0.0, |o| o.of(sample.tokens, self.longest));
-                Verdict { reward: Some(plain - penalty), correct }
+        let config = &self.config;
+        match opinion.and_then(|judgement| config.reward(judgement).map_err(|why| format!("the judge {why}")))
+        {
+            Ok((plain, correct, parts)) => {
+                let penalty = config.overlong.map_or(0.0, |o| o.of(sample.tokens, self.longest));
+                Verdict { reward: Some(plain - penalty), correct, parts }
             }
             Err(why) => {
                 self.unjudged += 1;
@@ -102,7 +117,8 @@ impl Reward<Answer> for Graded {
         match (self.question(sample), &mut self.by) {
             (Err(why), _) => self.opinions.insert(place, Some(Err(why))),
             (Ok(question), By::Grader(grader)) => {
-                self.opinions.insert(place, Some(grade(*grader, &question)))
+                let correct = grader.grade_any(&question.gold, &question.answer);
+                self.opinions.insert(place, Some(correct.map(Into::into).map_err(|e| e.to_string())))
             }
             (Ok(question), By::Judges(pool)) => {
                 pool.begin(place, question);
@@ -129,14 +145,38 @@ impl Reward<Answer> for Graded {
     }
 }
 
-/// Right if it is what any of the gold answers says.
-fn grade(grader: Grader, question: &Question) -> Opinion {
-    let mut correct = false;
-    for gold in &question.gold {
-        let grade = grader.grade(gold, &question.answer).map_err(|e| e.to_string())?;
-        correct = correct || grade.correct;
+impl RewardConfig {
+    /// What a judgement comes to before any penalty: the reward, whether the answer is correct, and the reward's
+    /// parts. Or what the judgement lacks.
+    pub fn reward(&self, judgement: Judgement) -> std::result::Result<(f32, bool, Vec<Part>), String> {
+        let Judgement { correct, reward, parts } = judgement;
+        let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
+        let correct = match (correct, told, self.correct_from) {
+            (Some(correct), ..) => correct,
+            (None, Some(reward), Some(from)) => reward >= from,
+            _ => return Err("gives a reward, and does not say whether the answer is correct".to_owned()),
+        };
+        let reward = told.unwrap_or(if correct { self.right } else { self.wrong });
+        if !reward.is_finite() {
+            return Err("gives parts of a reward that add up to more than a number holds".to_owned());
+        }
+        Ok((reward, correct, parts))
     }
-    Ok(correct)
+
+    /// The sum of a reward's parts, each by its weight.
+    fn weighed(&self, parts: &[Part]) -> std::result::Result<f32, String> {
+        if self.weights.is_empty() {
+            return Ok(parts.iter().map(|(_, x)| x).sum());
+        }
+        if let Some(missing) = self.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
+            return Err(format!("gives no part `{missing}`, which `reward.weights` has"));
+        }
+        let one = |(name, x): &Part| match self.weights.get(name) {
+            Some(weight) => Ok(weight * x),
+            None => Err(format!("gives a part `{name}`, which `reward.weights` has not")),
+        };
+        parts.iter().map(one).sum()
+    }
 }
 
 impl Overlong {

@@ -6,7 +6,9 @@ are off, since whoever asks has a timer, and such an answer is unscorable."""
 
 import json
 import logging
+import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
@@ -16,17 +18,29 @@ ANSWER = (ExprExtractionConfig(), LatexExtractionConfig())
 
 def judge(golds, answer):
     read = [parse("\\boxed{" + gold + "}", GOLD, parsing_timeout=None) for gold in golds]
-    for gold, found in zip(golds, read):
-        if not found:
-            raise ValueError(f"math-verify reads nothing out of the gold answer {gold[:80]!r}")
+    if not any(read):
+        raise ValueError(f"math-verify reads nothing out of the gold answer {golds[0][:80]!r}")
+    read = [gold for gold in read if gold]
     found = parse(answer, ANSWER, parsing_timeout=None)
     return any(verify(gold, found, 6, timeout_seconds=None) for gold in read)
+
+
+def versions():
+    """Of all that has a say in a verdict."""
+    told = []
+    for package in ("math-verify", "latex2sympy2-extended", "sympy"):
+        try:
+            told.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            told.append(f"{package} unknown")
+    return ", ".join([*told, f"Python {platform.python_version()}"])
 
 
 def main():
     # What libraries print is no answer.
     out, sys.stdout = sys.stdout, sys.stderr
     logging.disable(logging.WARNING)
+    print(json.dumps({"name": "math-verify", "version": versions()}), file=out, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         said = {"id": asked["id"]}

@@ -11,15 +11,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
-use super::process::{Failure, Opinion, Process, Question};
+use super::identity::Identity;
+use super::process::{Failure, Process};
+use super::protocol::{Opinion, Question};
 use crate::config::reward::JudgeConfig;
 use crate::trouble::{Result, Trouble};
 
 /// The judge of grader `math-verify`.
 const MATH_VERIFY: &str = include_str!("math_verify.py");
-/// How long a process may take to come up and answer its greeting. Python with sympy on a slow disk takes
-/// many seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// Processes that may fail at their greeting one after another, in the middle of a run.
 const TRIES: u32 = 3;
 
@@ -34,12 +33,16 @@ pub struct Judge {
     pub processes: usize,
     /// For one answer.
     pub limit: Duration,
-    /// For the greeting.
+    /// To come up and answer the greeting.
     pub patience: Duration,
     /// What a process is asked first, to see that it works. What it thinks of it does not matter.
     pub greeting: Question,
     /// What to do where it does not start.
     pub hint: String,
+    /// What tells it from other judges.
+    pub words: Vec<String>,
+    /// Who it was when the run began. A process that turns out to be another one judges nothing.
+    pub known: Option<Identity>,
 }
 
 impl Judge {
@@ -48,7 +51,7 @@ impl Judge {
         let command = config.command.clone().unwrap_or_default();
         let name = command.join(" ");
         let hint = format!("try it by hand: echo '{}' | {name}", greeting.line(1).replace('\'', r"'\''"));
-        Self::of(config, command, name, greeting, hint)
+        Self { words: command.clone(), ..Self::of(config, command, name, greeting, hint) }
     }
 
     /// The one that ships, for Python's math-verify. The config's command is a Python that has it.
@@ -58,7 +61,9 @@ impl Judge {
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
                     `command` in [reward.judge] names another Python than `python3`";
         let command = python.into_iter().chain(["-c".to_owned(), MATH_VERIFY.to_owned()]).collect();
-        Self::of(config, command, name, greeting, hint.to_owned())
+        // Which Python runs it is told by its version.
+        let words = vec!["math_verify.py".to_owned(), MATH_VERIFY.to_owned()];
+        Self { words, ..Self::of(config, command, name, greeting, hint.to_owned()) }
     }
 
     fn of(
@@ -68,34 +73,42 @@ impl Judge {
         greeting: Question,
         hint: String,
     ) -> Self {
-        let limit = Duration::from_secs_f64(config.seconds);
         Self {
             command,
             name,
             processes: config.processes,
-            limit,
-            patience: limit.max(PATIENCE),
+            limit: Duration::from_secs_f64(config.seconds),
+            patience: Duration::from_secs_f64(config.start_seconds()),
             greeting,
             hint,
+            words: Vec::new(),
+            known: None,
         }
     }
 
-    /// A process that has answered its greeting. A process that fails later fails by the answer that it
-    /// is asked about; one that fails here would fail by any.
-    async fn start(&self, mut tries: u32) -> Result<Process> {
-        loop {
+    /// A process that has answered its greeting, and what it said. A process that fails later fails by the answer
+    /// that it is asked about; one that fails here would fail by any.
+    async fn start(&self, mut tries: u32) -> Result<(Process, Greeted)> {
+        let (process, opinion) = loop {
             match self.greeted().await {
-                Ok(process) => return Ok(process),
+                Ok(greeted) => break greeted,
                 Err(failure) if tries <= 1 => return Err(self.unusable(&failure)),
                 Err(_) => tries -= 1,
             }
+        };
+        let identity = Identity::of(&self.words, process.told().clone())?;
+        if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
+            let trouble =
+                Trouble::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
+            return Err(trouble.hint("put it back as it was when the run began, and go on with --resume"));
         }
+        Ok((process, Greeted { identity, words: self.words.clone(), opinion }))
     }
 
-    async fn greeted(&self) -> std::result::Result<Process, Failure> {
+    async fn greeted(&self) -> std::result::Result<(Process, Opinion), Failure> {
         let mut process = Process::start(&self.command)?;
         match process.ask(&self.greeting, self.patience).await {
-            Ok(_) => Ok(process),
+            Ok(opinion) => Ok((process, opinion)),
             Err(failure) => {
                 process.end().await;
                 Err(failure)
@@ -112,8 +125,25 @@ impl Judge {
                 r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
             ),
         };
+        let hint = match failure {
+            Failure::Late(_) => {
+                format!("{hint}\nhint: one that comes up slowly wants a larger `reward.judge.start_seconds`")
+            }
+            _ => hint,
+        };
         Trouble::new(format!("the judge `{name}` {failure}")).hint(hint)
     }
+}
+
+/// What is known of a judge that has come up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Greeted {
+    /// Who it is.
+    pub identity: Identity,
+    /// The words that this is said of.
+    pub words: Vec<String>,
+    /// What it thinks of the greeting.
+    pub opinion: Opinion,
 }
 
 /// Judges that are asked together. They sit in a thread of their own, so that they judge while the run's thread
@@ -155,10 +185,11 @@ impl Pool {
     }
 
     /// Starts one process, greets it, and ends it. It must not be called from async code.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<Greeted> {
         runtime()?.block_on(async {
-            self.judge.start(1).await?.end().await;
-            Ok(())
+            let (process, greeted) = self.judge.start(1).await?;
+            process.end().await;
+            Ok(greeted)
         })
     }
 
@@ -269,7 +300,7 @@ async fn sit(
         // One that ended by itself since has nothing to do with this answer.
         let (mut process, mut fresh) = match seat.take().map(|mut process| (process.runs(), process)) {
             Some((true, process)) => (process, false),
-            _ => (judge.start(TRIES).await?, true),
+            _ => (judge.start(TRIES).await?.0, true),
         };
         let answered = loop {
             match process.ask(&question, judge.limit).await {
@@ -277,7 +308,7 @@ async fn sit(
                 // tell: a fresh process is asked again, and what that does is this answer's own.
                 Err(Failure::Ended(_)) if !fresh => {
                     process.end().await;
-                    (process, fresh) = (judge.start(TRIES).await?, true);
+                    (process, fresh) = (judge.start(TRIES).await?.0, true);
                 }
                 answered => break answered,
             }

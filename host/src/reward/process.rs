@@ -1,42 +1,27 @@
-//! A judge in a process of its own, which is asked a line of JSON and answers a line:
-//! `{"id":1,"gold":["5"],"answer":"It is 5."}`, and then `{"id":1,"correct":true}`, or
-//! `{"id":1,"error":"why not"}` where it can't tell. Nothing that it prints reaches our screen but the last
-//! line of its standard error, in a sentence about its end.
+//! A judge in a process of its own, which is asked a line of JSON and answers a line, in the words of
+//! [`super::protocol`]. Nothing that it prints reaches our screen but the last line of its standard error, in a
+//! sentence about its end.
+//!
+//! It ends with us, however we end. A guard, a shell that waits for the end of its input, leads the judge's process
+//! group: where this program is killed, the system closes that input, and the guard kills the group. So a judge
+//! goes that ignores the end of its own input, and whatever it has started.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Deserialize;
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::protocol::{self, Hello, Opinion, Question, words};
+
 /// The longest line that is read from a judge, in bytes.
 const LONGEST: u64 = 1 << 20;
 /// How long the end of a process and its last words are waited for.
 const END: Duration = Duration::from_secs(1);
-
-/// What a judge is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The answers that count as right.
-    pub gold: Vec<String>,
-    /// The answer to be judged.
-    pub answer: String,
-}
-
-impl Question {
-    /// The line that a judge gets.
-    pub fn line(&self, id: u64) -> String {
-        serde_json::json!({ "id": id, "gold": self.gold, "answer": self.answer }).to_string()
-    }
-}
-
-/// Whether an answer is right, or why nobody can tell.
-pub type Opinion = Result<bool, String>;
 
 /// What makes a process useless from then on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -59,18 +44,43 @@ pub enum Failure {
 /// A judge that runs.
 pub struct Process {
     child: Child,
+    #[cfg(unix)]
+    guard: Guard,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     last_words: Arc<Mutex<String>>,
     listener: JoinHandle<()>,
     asked: u64,
+    /// What it said of itself before its first answer.
+    told: Hello,
 }
 
-#[derive(Deserialize)]
-struct Reply {
-    id: u64,
-    correct: Option<bool>,
-    error: Option<String>,
+/// Who kills a judge's process group once this program is no more.
+#[cfg(unix)]
+struct Guard {
+    shell: Child,
+    /// What the shell waits for the end of.
+    _life: Option<ChildStdin>,
+}
+
+#[cfg(unix)]
+impl Guard {
+    /// In a group of its own: the terminal's Ctrl-C, which pauses a run, is not for it.
+    fn start() -> Result<Self, Failure> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read -r _; kill -KILL 0"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.process_group(0).kill_on_drop(true);
+        let failed = |e: std::io::Error| Failure::Unstarted(format!("there is no `sh` to guard it: {e}"));
+        let mut shell = command.spawn().map_err(failed)?;
+        let life = shell.stdin.take();
+        Ok(Self { shell, _life: life })
+    }
+
+    /// The group, as long as the shell was not waited for.
+    fn group(&self) -> Option<rustix::process::Pid> {
+        self.shell.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()))
+    }
 }
 
 impl Process {
@@ -85,10 +95,13 @@ impl Process {
         // sets is the same in each process.
         command.envs([("PYTHONUNBUFFERED", "1"), ("PYTHONIOENCODING", "utf-8"), ("PYTHONHASHSEED", "0")]);
         command.kill_on_drop(true);
-        // In a group of its own: the terminal's Ctrl-C, which pauses a run, is not for it, and what it may
-        // have started ends with it.
+        // In the guard's group: what the judge may have started ends with it.
         #[cfg(unix)]
-        command.process_group(0);
+        let guard = {
+            let guard = Guard::start()?;
+            command.process_group(guard.group().map_or(0, |group| group.as_raw_nonzero().get()));
+            guard
+        };
         let unstarted = |e: std::io::Error| {
             Failure::Unstarted(match e.kind() {
                 std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
@@ -103,7 +116,22 @@ impl Process {
         };
         let last_words = Arc::new(Mutex::new(String::new()));
         let listener = tokio::spawn(listen(stderr, Arc::clone(&last_words)));
-        Ok(Self { child, stdin, stdout: BufReader::new(stdout), last_words, listener, asked: 0 })
+        Ok(Self {
+            child,
+            #[cfg(unix)]
+            guard,
+            stdin,
+            stdout: BufReader::new(stdout),
+            last_words,
+            listener,
+            asked: 0,
+            told: Hello::default(),
+        })
+    }
+
+    /// What it said of itself before its first answer.
+    pub fn told(&self) -> &Hello {
+        &self.told
     }
 
     /// Whether it runs, as far as can be seen.
@@ -120,11 +148,20 @@ impl Process {
             self.stdin.flush().await?;
             let mut said = Vec::new();
             (&mut self.stdout).take(LONGEST).read_until(b'\n', &mut said).await?;
+            if self.asked == 1
+                && let Some(hello) = Hello::read(&said)
+            {
+                self.told = hello;
+                said.clear();
+                (&mut self.stdout).take(LONGEST).read_until(b'\n', &mut said).await?;
+            }
             Ok::<_, std::io::Error>(said)
         };
         match timeout(limit, exchange).await {
             Err(_) => Err(Failure::Late(limit)),
-            Ok(Ok(said)) if !said.is_empty() => opinion(&said, self.asked),
+            Ok(Ok(said)) if !said.is_empty() => {
+                protocol::opinion(&said, self.asked).ok_or_else(|| Failure::Garbage(words(&said)))
+            }
             // Nothing more to read, or nobody who reads.
             Ok(_) => Err(self.ended().await),
         }
@@ -134,6 +171,8 @@ impl Process {
     pub async fn end(mut self) {
         self.kill();
         let _ = timeout(END, self.child.kill()).await;
+        #[cfg(unix)]
+        let _ = timeout(END, self.guard.shell.kill()).await;
     }
 
     /// How it ended, in words.
@@ -152,8 +191,8 @@ impl Process {
 
     fn kill(&self) {
         #[cfg(unix)]
-        if let Some(id) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+        if let Some(group) = self.guard.group() {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 }
@@ -162,15 +201,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         self.listener.abort();
-    }
-}
-
-/// What a line says about the question of this number.
-fn opinion(said: &[u8], asked: u64) -> Result<Opinion, Failure> {
-    match serde_json::from_slice(said) {
-        Ok(Reply { id, correct: Some(correct), error: None }) if id == asked => Ok(Ok(correct)),
-        Ok(Reply { id, correct: None, error: Some(why) }) if id == asked => Ok(Err(words(why.as_bytes()))),
-        _ => Err(Failure::Garbage(words(said))),
     }
 }
 
@@ -185,49 +215,5 @@ async fn listen(stderr: ChildStderr, last: Arc<Mutex<String>>) {
             *last = said;
         }
         line.clear();
-    }
-}
-
-/// A process's words as they fit into a sentence: not too many, and no control characters that a terminal
-/// would obey.
-fn words(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim().to_owned();
-    let shown: String = text
-        .chars()
-        .take(200)
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect();
-    if text.chars().nth(200).is_some() { shown + "…" } else { shown }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_answer_to_the_question_is_an_answer() {
-        let said = |line: &str| opinion(line.as_bytes(), 7);
-        assert_eq!(said("{\"id\":7,\"correct\":true}\n"), Ok(Ok(true)));
-        assert_eq!(said(r#"{"id":7,"correct":false,"error":null,"found":"5"}"#), Ok(Ok(false)));
-        assert_eq!(said(r#"{"id":7,"error":"no gold"}"#), Ok(Err("no gold".to_owned())));
-        for garbage in [
-            "hello",
-            "",
-            r#"{"id":6,"correct":true}"#,
-            r#"{"id":7}"#,
-            r#"{"id":7,"correct":1}"#,
-            r#"{"id":7,"correct":true,"error":"both"}"#,
-            r#"{"correct":true}"#,
-            "[7, true]\u{1b}[2J",
-        ] {
-            assert!(matches!(said(garbage), Err(Failure::Garbage(_))), "{garbage}");
-        }
-    }
-
-    #[test]
-    fn words_are_short_and_obey_no_one() {
-        assert_eq!(words(b" a\x1b[2Jb\tc \n"), r"a\u{1b}[2Jb\tc");
-        assert_eq!(words("ü".repeat(5000).as_bytes()), "ü".repeat(200) + "…");
-        assert_eq!(words(b"\xff"), "\u{fffd}");
     }
 }

@@ -1,8 +1,11 @@
 //! What there is to see: runs as rows and curves, in plain data. Nothing here reads a file or draws.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use allot_allocation::shown;
+use allot_report::compare::{names, told};
 use allot_report::{Axis, Costs, History};
 
 use super::pace::Pace;
@@ -43,6 +46,8 @@ pub struct Facts {
     pub arm: String,
     /// Settings in force, by name.
     pub settings: Vec<(String, String)>,
+    /// What it was told, its seed left out, by key: model, data, settings in force.
+    pub told: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
     /// Steps finished, and steps planned.
@@ -109,6 +114,7 @@ impl Facts {
         Self {
             arm: plain(head.name.as_ref().unwrap_or(&history.policy())),
             settings: head.run.settings.iter().map(|(n, v)| (plain(n), plain(&v.to_string()))).collect(),
+            told: told(history).into_iter().map(|(key, value)| (plain(&key), plain(&value))).collect(),
             seed: head.seed,
             steps: (history.steps.len() as u32, head.run.steps),
             rollouts: (spent, head.limits.run_rollouts),
@@ -194,19 +200,21 @@ impl Empty {
 }
 
 impl Scene {
-    /// Sorts the runs into arms: those of one name and one set of settings.
+    /// Sorts the runs into arms, as a report does: those of one name that differ in nothing but their seed.
     pub fn of(mut runs: Vec<Row>, empty: Vec<Empty>) -> Self {
-        let mut kinds: Vec<(String, Vec<(String, String)>)> = Vec::new();
-        for row in &mut runs {
-            let Some(facts) = &row.facts else { continue };
-            let kind = (facts.arm.clone(), facts.settings.clone());
-            let place = kinds.iter().position(|known| *known == kind);
-            row.arm = Some(place.unwrap_or(kinds.len()));
-            if place.is_none() {
-                kinds.push(kind);
-            }
+        let mut kinds: Vec<(&str, &BTreeMap<String, String>)> = Vec::new();
+        let mut places = Vec::new();
+        for row in &runs {
+            places.push(row.facts.as_ref().map(|facts| {
+                let kind = (facts.arm.as_str(), &facts.told);
+                kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+                    kinds.push(kind);
+                    kinds.len() - 1
+                })
+            }));
         }
-        let arms = kinds.iter().map(|kind| label(kind, &kinds)).collect();
+        let arms = names(&kinds);
+        runs.iter_mut().zip(places).for_each(|(row, place)| row.arm = place);
         Self { runs, arms, empty }
     }
 
@@ -217,16 +225,7 @@ impl Scene {
     }
 }
 
-/// An arm's name, and the settings in which it differs from others of that name.
-fn label(kind: &(String, Vec<(String, String)>), kinds: &[(String, Vec<(String, String)>)]) -> String {
-    let (name, settings) = kind;
-    let differs =
-        |setting: &&(String, String)| kinds.iter().any(|(n, other)| n == name && !other.contains(setting));
-    let words = settings.iter().filter(differs).map(|(n, v)| format!(" {n}={v}"));
-    std::iter::once(name.clone()).chain(words).collect()
-}
-
 /// Text that does nothing to a terminal.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if shown::steers(c) { '?' } else { c }).collect()
 }

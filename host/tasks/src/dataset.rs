@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Ask, Problem};
+use crate::Problem;
+use crate::question::{Key, folded};
 use answer::Answers;
 use columns::Mapping;
 pub use fault::DataError;
@@ -106,8 +107,6 @@ pub enum Duplicates {
 pub struct Dataset {
     /// The problems, in the files' order.
     pub problems: Vec<Problem>,
-    /// Where each problem was read, in the same order.
-    pub places: Vec<Place>,
     /// What was read, and what did not become a problem.
     pub report: Report,
 }
@@ -143,7 +142,7 @@ impl Dataset {
             skipped: 0,
             seen: HashMap::new(),
             asked: HashMap::new(),
-            dataset: Self { problems: Vec::new(), places: Vec::new(), report: Report::default() },
+            dataset: Self { problems: Vec::new(), report: Report::default() },
         };
         for file in config.files.all() {
             if loading.file(&folder.join(file))?.is_break() {
@@ -160,14 +159,11 @@ impl Dataset {
         longest: usize,
         mut length: impl FnMut(&Problem) -> usize,
     ) -> Result<(), DataError> {
-        let before = std::mem::take(&mut self.problems).into_iter().zip(std::mem::take(&mut self.places));
-        for (problem, place) in before {
+        for problem in std::mem::take(&mut self.problems) {
             let length = length(&problem);
-            if length > longest {
-                self.report.over_long.push(OverLong { place, length });
-            } else {
-                self.problems.push(problem);
-                self.places.push(place);
+            match problem.place.clone().filter(|_| length > longest) {
+                Some(place) => self.report.over_long.push(OverLong { place, length }),
+                None => self.problems.push(problem),
             }
         }
         if self.problems.is_empty() {
@@ -178,7 +174,7 @@ impl Dataset {
 
     /// The problems, side by side; `held_out` is a share, from 0 to less than 1.
     pub fn split(self, held_out: f64) -> Sides {
-        let on_train = |p: &Problem| Split::of_ask(&p.ask, held_out) == Split::Train;
+        let on_train = |p: &Problem| Split::of_question(&p.question, held_out) == Split::Train;
         let (train, held_out) = self.problems.into_iter().partition(on_train);
         Sides { train, held_out }
     }
@@ -221,7 +217,7 @@ impl Loading<'_> {
     }
 
     fn row(&mut self, mapping: &Mapping, name: &str, place: Place, row: Row) -> Result<(), DataError> {
-        let Dataset { problems, places, report } = &mut self.dataset;
+        let Dataset { problems, report } = &mut self.dataset;
         report.rows += 1;
         let Some(question) = Question::read(mapping.question_in(&row, &place)?)
             .ok_or_else(|| DataError::Question { place: place.clone(), column: mapping.question.clone() })?
@@ -238,11 +234,19 @@ impl Loading<'_> {
             report.unanswered.push(place);
             return Ok(());
         }
+        let words = question.words();
         let ask = self
             .wording
             .ask(question, row)
             .map_err(|reason| DataError::Wording { place: place.clone(), reason })?;
-        let problem = Problem { ask, gold, source: name.to_owned() };
+        let problem = Problem {
+            ask,
+            gold,
+            source: name.to_owned(),
+            key: Key::of(&[&folded(&words)]),
+            question: words,
+            place: Some(place.clone()),
+        };
         let id = problem.id();
         if let Some(first) = self.seen.get(&id) {
             report.duplicates.push(Repeat { place: place.clone(), first: first.clone() });
@@ -251,7 +255,7 @@ impl Loading<'_> {
             }
         } else {
             self.seen.insert(id, place.clone());
-            let question = question_id(&problem.ask);
+            let question = problem.asked();
             if let Some(first) = self.asked.get(&question) {
                 report.contradictions.push(Repeat { place: place.clone(), first: first.clone() });
             } else {
@@ -259,7 +263,6 @@ impl Loading<'_> {
             }
         }
         problems.push(problem);
-        places.push(place);
         Ok(())
     }
 
@@ -277,8 +280,4 @@ impl Loading<'_> {
         }
         Ok(dataset)
     }
-}
-
-fn question_id(ask: &Ask) -> String {
-    Problem { ask: ask.clone(), gold: Vec::new(), source: String::new() }.id()
 }

@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::Problem;
 pub use crate::dataset::Split;
 use crate::dataset::{Question, Wording};
+use crate::question::Key;
 pub use chain::{Chain, Operator};
 pub use level::{Level, Range};
 use space::Space;
@@ -27,6 +28,9 @@ use space::Space;
 /// Draws in a row that bring nothing new, after which a level that is too large to walk through
 /// counts as exhausted. It matters for countdowns whose targets are rare.
 const PATIENCE: u32 = 20_000;
+
+/// Problems of a task, at all its levels: they are kept in memory.
+const MOST: u64 = 1_000_000;
 
 /// A task, with its ladder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,6 +140,9 @@ pub enum TaskError {
     /// No level, or nothing to draw at one.
     #[error("task `{0}` asks for no problems: it needs levels, and a count of at least 1")]
     Nothing(String),
+    /// More problems than are drawn.
+    #[error("task `{0}`: `count` asks for {1} problems at all its levels; it is at most {MOST}")]
+    Many(String, u64),
     /// A level that makes no sense.
     #[error("task `{source_name}`: {reason}")]
     Level {
@@ -174,6 +181,11 @@ pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
     if task.levels.is_empty() || task.levels.iter().any(|level| level.count.unwrap_or(task.count) == 0) {
         return Err(TaskError::Nothing(name));
     }
+    let asked = task.levels.iter().map(|level| level.count.unwrap_or(task.count) as u64);
+    let asked = asked.fold(0, u64::saturating_add);
+    if asked > MOST {
+        return Err(TaskError::Many(name, asked));
+    }
     let template = |reason| TaskError::Template(name.clone(), reason);
     let wording =
         Wording::new(task.template.as_deref(), task.chat, task.system.as_deref()).map_err(template)?;
@@ -192,15 +204,23 @@ pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
             _ => {}
         }
         for exercise in exercises {
-            if Split::of(&["task", &task.kind.to_string(), &exercise.essence], task.held_out) != split {
+            let essence = ["task", &task.kind.to_string(), &exercise.essence];
+            if Split::of(&essence, task.held_out) != split {
                 continue;
             }
             let question = match task.style {
                 Style::Words => exercise.words,
                 Style::Terse => exercise.terse,
             };
-            let ask = wording.ask(Question::Text(question), serde_json::Map::new()).map_err(template)?;
-            drawn.problems.push(Problem { ask, gold: vec![exercise.gold], source: source.clone() });
+            let asked = Question::Text(question.clone());
+            drawn.problems.push(Problem {
+                ask: wording.ask(asked, serde_json::Map::new()).map_err(template)?,
+                gold: vec![exercise.gold],
+                source: source.clone(),
+                key: Key::of(&essence),
+                question,
+                place: None,
+            });
         }
     }
     Ok(drawn)

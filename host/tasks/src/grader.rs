@@ -154,6 +154,31 @@ impl Grader {
         Ok(Grade { correct, found })
     }
 
+    /// Whether a gold answer makes sense to it.
+    pub fn reads(self, gold: &str) -> bool {
+        // Each looks at gold before it looks for an answer.
+        !matches!(self.grade(gold, ""), Err(Ungradable::Gold { .. }))
+    }
+
+    /// Judges an answer to a question with several gold answers, of which any counts: right if it is what one of
+    /// them says. Those that make no sense are passed over, unless none does.
+    pub fn grade_any(self, golds: &[String], answer: &str) -> Result<bool, Ungradable> {
+        let (mut read, mut senseless, mut unsure) = (false, None, None);
+        for gold in golds {
+            match self.grade(gold, answer) {
+                Ok(grade) if grade.correct => return Ok(true),
+                Ok(_) => read = true,
+                Err(error @ Ungradable::Gold { .. }) => senseless = senseless.or(Some(error)),
+                Err(error) => unsure = unsure.or(Some(error)),
+            }
+        }
+        match (unsure, senseless) {
+            (Some(error), _) => Err(error),
+            (None, Some(error)) if !read => Err(error),
+            _ => Ok(false),
+        }
+    }
+
     /// Its name in configs.
     pub fn name(self) -> &'static str {
         match self {
@@ -235,6 +260,30 @@ mod tests {
         }
         let error = Grader::Integer.grade(&"x".repeat(1000), "5").map_err(|e| e.to_string());
         assert!(error.is_err_and(|text| text.len() < 200));
+    }
+
+    #[test]
+    fn of_several_golds_those_that_make_no_sense_are_passed_over() {
+        let any = |golds: &[&str], answer| {
+            let golds: Vec<String> = golds.iter().map(|g| (*g).to_owned()).collect();
+            Grader::Integer.grade_any(&golds, answer)
+        };
+        assert_eq!(any(&["7", "as many as you like"], "It is 7."), Ok(true));
+        assert_eq!(any(&["as many as you like", "7"], "It is 8."), Ok(false));
+        assert!(matches!(any(&["many", "more"], "7"), Err(Ungradable::Gold { gold, .. }) if gold == "many"));
+        // What can't be told of one gold may be right by another, and is not wrong by it.
+        let tinker = |golds: &[&str], answer| {
+            let golds: Vec<String> = golds.iter().map(|g| (*g).to_owned()).collect();
+            Grader::Tinker.grade_any(&golds, answer)
+        };
+        let (algebra, answer) = ("x^2^3+y^10", r"\boxed{y^10+x^2^3}");
+        assert!(matches!(Grader::Tinker.grade(algebra, answer), Err(Ungradable::Algebra { .. })));
+        assert_eq!(tinker(&[algebra, "y^10+x^2^3"], answer), Ok(true));
+        assert!(tinker(&["5", algebra], answer).is_err());
+        for grader in Grader::ALL {
+            assert!(grader.reads("5") || matches!(grader, Grader::Choice | Grader::Countdown), "{grader:?}");
+        }
+        assert!(!Grader::Integer.reads("as many as you like") && !Grader::Choice.reads("5"));
     }
 
     #[test]

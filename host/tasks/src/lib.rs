@@ -4,8 +4,13 @@
 pub mod dataset;
 pub mod generate;
 pub mod grader;
+mod near;
 mod pass;
 mod problem;
+mod question;
+pub mod template;
 
+pub use near::{Near, near};
 pub use pass::{mean_pass_at_k, pass_at_k};
 pub use problem::{Ask, Message, Problem};
+pub use question::{Key, folded};

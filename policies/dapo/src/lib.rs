@@ -3,7 +3,7 @@
 //!
 //! Upstream: verl-recipe 48ea0a7, `dapo/dapo_ray_trainer.py:139-422`. Departures: a group is flat when
 //! max == min, where upstream asks `np.std(x) > 0`, whose rounding error keeps some groups of one
-//! repeated reward (:261); and where the budget ends, the step trains on the groups it has, where
+//! repeated reward (:261); a group of which one rollout alone could be judged is flat; and where the budget ends, the step trains on the groups it has, where
 //! upstream raises (:286).
 
 use allot_policy::prelude::*;
@@ -45,12 +45,14 @@ impl Policy for Dapo {
     type State = ();
 
     fn decide(settings: &DapoSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
+        let rollouts = or_else(settings.rollouts, run.rollouts);
+        // Where one rollout is asked for, every group is kept (:263).
+        let keeps_all = !settings.filter || rollouts == 1;
         let kept: Vec<&Group> =
-            view.groups.iter().filter(|g| !settings.filter || keeps(g, settings.metric)).collect();
+            view.groups.iter().filter(|g| keeps_all || mixed(g, settings.metric)).collect();
         let enough = kept.len() >= run.groups as usize || (!settings.filter && view.round > 0);
         if !enough && view.can_sample() {
             let generate = or_else(settings.generate, run.groups);
-            let rollouts = or_else(settings.rollouts, run.rollouts);
             return Ok(Plan::sample(view.offer(generate).map(|p| Request::new(p.id, rollouts))));
         }
         // First come, first kept: the surplus is let go (:293). Without the filter upstream never cuts.
@@ -61,13 +63,12 @@ impl Policy for Dapo {
     }
 }
 
-/// Whether a group can teach anything. A group of one is kept, as upstream does (:263).
-pub fn keeps(group: &Group, metric: Metric) -> bool {
-    group.len() == 1
-        || match metric {
-            Metric::Correct => (1..group.len()).contains(&group.solved()),
-            Metric::Reward => !group.flat(),
-        }
+/// Whether a group can teach anything.
+pub fn mixed(group: &Group, metric: Metric) -> bool {
+    match metric {
+        Metric::Correct => (1..group.len()).contains(&group.solved()),
+        Metric::Reward => !group.flat(),
+    }
 }
 
 allot_policy::export!(Dapo);
@@ -108,11 +109,26 @@ mod tests {
     #[test]
     fn judges_by_correct_or_by_reward() {
         let penalised = Group { rewards: vec![1.0, 0.5], ..made::group(0, &[1, 1]) };
-        assert!(!keeps(&penalised, Metric::Correct));
-        assert!(keeps(&penalised, Metric::Reward));
+        assert!(!mixed(&penalised, Metric::Correct));
+        assert!(mixed(&penalised, Metric::Reward));
         // 0.1 thrice has a standard deviation of 1e-17 in floating point.
-        assert!(!keeps(&made::rewarded(0, &[0.1; 3]), Metric::Reward));
-        assert!(keeps(&made::group(0, &[1]), Metric::Correct));
+        assert!(!mixed(&made::rewarded(0, &[0.1; 3]), Metric::Reward));
+    }
+
+    #[test]
+    fn a_group_of_one_is_kept_where_one_was_asked_for() {
+        let kept = |rollouts| {
+            let run = Run { groups: 1, rollouts, ..run_with::<Dapo>(&[]) };
+            let mut view = made::view(10..20);
+            (view.round, view.budget.rounds) = (1, 0);
+            view.groups = vec![made::group(1, &[1])];
+            let Action::Train(batch) = decide::<Dapo>(&run, &[], &view).unwrap().action else {
+                panic!("trains")
+            };
+            batch.picks
+        };
+        assert_eq!(kept(1), [Pick::all(1)]);
+        assert_eq!(kept(8), [], "of eight one could be judged: nothing to measure it against");
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! - Easy and hard are classes (all rewards equal, and all correct or none), where upstream asks for
 //!   mean rewards >= 0.98 and <= 0.11, and counts groups of exactly 1 and exactly 0.1: true of its own
 //!   rewards {0, 0.1, 1} alone. `literal` brings the numbers back.
-//! - Groups have the length they have; upstream cuts its statistics into rows of eight, whatever n is.
+//! - Groups have the length they have, and count alike however many of their rollouts could be judged;
+//!   upstream cuts its statistics into rows of eight, whatever n is.
 //! - A round without a mixed group is followed by a full one; upstream divides by zero (:1156).
 //! - Where prompts on offer end before enough are kept, those kept are sampled; upstream goes on into
 //!   the next epoch. Offer enough prompts (`pool`), and it is the same.
@@ -76,11 +77,11 @@ pub struct GresoState {
     pub p_easy: f64,
     /// How likely a hard prompt is sampled again.
     pub p_hard: f64,
-    /// Rollouts of easy groups since the last update.
+    /// Easy groups since the last update.
     easy: u32,
-    /// Rollouts of hard groups since the last update.
+    /// Hard groups since the last update.
     hard: u32,
-    /// Rollouts since the last update.
+    /// Groups since the last update.
     total: u32,
     /// Prompts to ask for in the next round.
     pub size: u32,
@@ -217,7 +218,7 @@ impl GresoSettings {
     }
 
     /// Moves the two probabilities, of easy and of hard prompts, one step: down where flat groups are too
-    /// many. `counted` are easy, hard and all rollouts. Nothing is known before the second epoch.
+    /// many. `counted` are easy, hard and all groups. Nothing is known before the second epoch.
     pub fn steer(&self, p: [f64; 2], epoch: u32, counted: [f64; 3]) -> [f64; 2] {
         let [easy, hard, all] = counted;
         if epoch == 0 || all == 0.0 {
@@ -262,10 +263,9 @@ pub fn literal_classes(mean: f64) -> (bool, bool) {
 fn count(settings: &GresoSettings, state: &mut GresoState, fresh: &[Group]) {
     for group in fresh {
         let (easy, hard) = if settings.literal { literal_kind(group) } else { kind(group) };
-        let n = group.len() as u32;
-        state.easy = state.easy.saturating_add(if easy { n } else { 0 });
-        state.hard = state.hard.saturating_add(if hard { n } else { 0 });
-        state.total = state.total.saturating_add(n);
+        state.easy = state.easy.saturating_add(u32::from(easy));
+        state.hard = state.hard.saturating_add(u32::from(hard));
+        state.total = state.total.saturating_add(1);
     }
 }
 

@@ -54,11 +54,13 @@ export const settings = {
 
 /**
  * @typedef {object} State
- * @property {number[]} committed Prompts committed to in this step, in order of choice.
+ * @property {[number, number][]} committed Prompts committed to in this step, in order of choice, each
+ * with its pilots on hand: as many as were asked for, unless the budget ended or some could not be judged.
  * @property {number[]} fresh Prompts tried in the last round.
  * @property {number} epoch The epoch that prompts are tried from; -1 before it is known.
  *
  * @typedef {Values<typeof settings>} Settings
+ * @typedef {{ group: Group, pilots: number }} Committed
  */
 
 /** @type {Begin<typeof settings, State>} */
@@ -83,13 +85,19 @@ export function decide(settings, run, state, view) {
     state.fresh = [];
   }
   const groups = new Map(view.groups.map((g) => [g.prompt, g]));
-  // A commit of which the budget left nothing is a survivor again; of which it left a part, done.
-  const committed = state.committed.flatMap((p) => groups.get(p) ?? []).filter((g) => size(g) > pilot);
-  state.committed = committed.map((g) => g.prompt);
-  const tried = view.groups.filter((g) => size(g) === pilot);
-  const survivors = tried.filter((g) => passes(settings, passRate(g)));
-  const fresh = new Set(state.fresh);
-  const evict = tried.filter((g) => fresh.has(g.prompt) && passRate(g) >= evictAt).map((g) => g.prompt);
+  // A commit of which nothing came is a survivor again; of which a part came, done.
+  const committed = state.committed.flatMap(([p, pilots]) => {
+    const group = groups.get(p);
+    return group && size(group) > pilots ? [{ group, pilots }] : [];
+  });
+  state.committed = committed.map(({ group, pilots }) => [group.prompt, pilots]);
+  const done = new Set(committed.map(({ group }) => group.prompt));
+  const survivors = view.groups.filter((g) => !done.has(g.prompt) && passes(settings, passRate(g)));
+  const tried = new Set(state.fresh);
+  const fresh = view.groups.filter((g) => tried.has(g.prompt));
+  // The budget may have cut the last one's pilots short: too few to evict it for good.
+  if (fresh.length > 0 && size(fresh[fresh.length - 1]) < pilot) fresh.pop();
+  const evict = fresh.filter((g) => passRate(g) >= evictAt).map((g) => g.prompt);
 
   const over = epochOver(settings, run, state, view);
   if (committed.length >= run.groups || !isOpen(view.budget)) {
@@ -104,14 +112,14 @@ export function decide(settings, run, state, view) {
   const offered = offer(view, promptsOf(settings, run)).map((p) => p.id);
   const most = Math.min(survivors.length, run.groups - committed.length);
   const count = gpuCut(most, offered.length * pilot, commit, settings.ranks);
-  const chosen = choose(settings.sampling, survivors, count, chance).map((g) => g.prompt);
+  const chosen = choose(settings.sampling, survivors, count, chance);
   if (offered.length === 0 && chosen.length === 0) {
     return learn(settings, run, committed, survivors, true, chance).evict(evict);
   }
-  state.committed.push(...chosen);
+  for (const g of chosen) state.committed.push([g.prompt, size(g)]);
   state.fresh = offered;
   const pilots = offered.map((p) => request(p, pilot));
-  const commits = chosen.map((p) => request(p, commit));
+  const commits = chosen.map((g) => request(g.prompt, commit));
   return sample([...pilots, ...commits])
     .evict(evict)
     .metric("survivors", survivors.length)
@@ -139,13 +147,13 @@ function passes({ solvedAtLeast, failedAtLeast }, rate) {
  * Trains on the committed groups, pilots and commits together, in order of choice.
  * @param {Settings} settings
  * @param {Run} run
- * @param {Group[]} committed
+ * @param {Committed[]} committed
  * @param {Group[]} survivors
  * @param {boolean} holds
  * @param {Chance} chance
  */
 function learn(settings, run, committed, survivors, holds, chance) {
-  const picks = committed.slice(0, run.groups).map((g) => pick(settings, g, chance));
+  const picks = committed.slice(0, run.groups).map((c) => pick(settings, c, chance));
   // Nothing committed and nothing left to sample: pilots are better than no update.
   const spent = picks.length === 0 ? survivors.slice(0, run.groups) : [];
   const held = holds ? survivors.slice(spent.length).filter((g) => age(g) <= settings.maxOff) : [];
@@ -155,14 +163,15 @@ function learn(settings, run, committed, survivors, holds, chance) {
 }
 
 /**
+ * The rollouts of a committed group to train on; the first `pilots` are its pilots.
  * @param {Settings} settings
- * @param {Group} group
+ * @param {Committed} committed
  * @param {Chance} chance
  */
-function pick({ pilot, pilotKept }, group, chance) {
+function pick({ pilotKept }, { group, pilots }, chance) {
   if (pilotKept === 0) return all(group.prompt);
-  const kept = downsample(group.correct.slice(0, pilot), pilotKept, chance);
-  for (let i = pilot; i < size(group); i++) kept.push(i);
+  const kept = downsample(group.correct.slice(0, pilots), pilotKept, chance);
+  for (let i = pilots; i < size(group); i++) kept.push(i);
   return some(group.prompt, kept);
 }
 
@@ -197,12 +206,19 @@ export function choose(sampling, survivors, count, chance) {
   if (sampling === "random") return chance.draw(survivors.length, count).map((i) => survivors[i]);
   const ranked = survivors.map((group) => ({
     group,
-    // k (n - k) orders as the variance does, for pilots of one number.
-    variance: sampling === "max-variance" ? solved(group) * (size(group) - solved(group)) : 0,
+    variance: sampling === "max-variance" ? variance(group) : 0,
     newest: Math.min(...group.ages),
   }));
   ranked.sort((a, b) => b.variance - a.variance || a.newest - b.newest);
   return ranked.slice(0, count).map(({ group }) => group);
+}
+
+/**
+ * The variance of right and wrong: k (n - k) / n², rounded once, so that equal ones tie.
+ * @param {Group} group
+ */
+function variance(group) {
+  return (solved(group) * (size(group) - solved(group))) / size(group) ** 2;
 }
 
 /**

@@ -66,8 +66,34 @@ test("a commit cut by the budget counts if anything came", () => {
   view.round = 1;
   view.budget.runRollouts = 0;
   view.groups = [made.group(7, [1, 0, 1, 0]), made.group(8, [1, 0, 1, 0, 1])];
-  const plan = decide(policy, runOf(), stateOf({ committed: [7, 8] }), view);
+  const plan = decide(policy, runOf(), stateOf({ committed: [[7, 4], [8, 4]] }), view);
   assert.deepEqual(batch(plan), [[8], [7]]);
+});
+
+test("pilots that could not be judged are not missed", () => {
+  const run = runOf({ pilotKept: 2 });
+  let plan = decide(policy, run, begin(policy, run), made.view(0, 9));
+
+  // Of three times four pilots these were judged.
+  const groups = [made.group(0, [0, 1, 0]), made.group(1, [1, 1, 1]), made.group(2, [0, 1])];
+  plan = decide(policy, run, plan.state, { ...made.view(3, 9), round: 1, groups });
+  assert.deepEqual(requests(plan), [[3, 4], [4, 4], [5, 4], [0, 4], [2, 4]]);
+  assert.deepEqual(plan.evict, [1]);
+
+  groups[0] = made.group(0, [0, 1, 0, 1, 1, 1]);
+  groups[2] = made.group(2, [0, 1, 0]);
+  plan = decide(policy, run, plan.state, { ...made.view(), round: 2, groups });
+  assert.deepEqual(batch(plan), [[0, 2], []]);
+  assert(plan.action.tag === "train");
+  assert.deepEqual(plan.action.val.picks.map((p) => p.rollouts?.length), [2 + 3, 2 + 1]);
+});
+
+test("pilots cut short by the budget evict nobody", () => {
+  const run = runOf();
+  let plan = decide(policy, run, begin(policy, run), made.view(0, 9));
+  const groups = [made.group(0, [1, 1, 1]), made.group(1, [1])];
+  plan = decide(policy, run, plan.state, { ...made.view(0, 9), round: 1, groups });
+  assert.deepEqual(plan.evict, [0], "what came after it shows that its pilots are whole");
 });
 
 test("an epoch may end for good", () => {
@@ -96,7 +122,7 @@ test("pilots can be thinned out", () => {
   view.round = 1;
   view.budget.rounds = 0;
   view.groups = [made.group(7, [1, 0, 0, 0, 1, 1])];
-  const { action } = decide(policy, runOf({ pilotKept: 2 }), stateOf({ committed: [7] }), view);
+  const { action } = decide(policy, runOf({ pilotKept: 2 }), stateOf({ committed: [[7, 4]] }), view);
   assert(action.tag === "train");
   const rollouts = action.val.picks[0].rollouts ?? [];
   assert.deepEqual([rollouts.length, rollouts[0], rollouts[2], rollouts[3]], [4, 0, 4, 5]);

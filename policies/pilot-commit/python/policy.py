@@ -59,7 +59,8 @@ class Settings:
 @dataclass
 class State:
     committed: list = field(default_factory=list)
-    """Prompts committed to in this step, in order of choice."""
+    """Prompts committed to in this step, in order of choice, each with its pilots on hand: as many as
+    were asked for, unless the budget ended or some could not be judged."""
     fresh: list = field(default_factory=list)
     """Prompts tried in the last round."""
     epoch: int = 0
@@ -89,17 +90,21 @@ def decide(settings, run, state, view):
     groups = {group.prompt: group for group in view.groups}
     if view.round == 0:
         state.committed, state.fresh = [], []
-    # A commit of which the budget left nothing is a survivor again; of which it left a part, done.
-    state.committed = [p for p in state.committed if p in groups and len(groups[p]) > pilot]
-    tried = [g for g in view.groups if len(g) == pilot]
-    survivors = [g for g in tried if passes(settings, g.pass_rate)]
-    fresh = set(state.fresh)
-    evict = [g.prompt for g in tried if g.prompt in fresh and g.pass_rate >= settings.evict_at]
+    # A commit of which nothing came is a survivor again; of which a part came, done.
+    state.committed = [[p, n] for p, n in state.committed if p in groups and len(groups[p]) > n]
+    done = {p for p, _ in state.committed}
+    survivors = [g for g in view.groups if g.prompt not in done and passes(settings, g.pass_rate)]
+    tried = set(state.fresh)
+    fresh = [g for g in view.groups if g.prompt in tried]
+    # The budget may have cut the last one's pilots short: too few to evict it for good.
+    if fresh and len(fresh[-1]) < pilot:
+        fresh.pop()
+    evict = [g.prompt for g in fresh if g.pass_rate >= settings.evict_at]
 
     over = epoch_over(settings, run, state, view)
     full = len(state.committed) >= run.groups
     if full or not view.budget.open:
-        committed = [groups[p] for p in state.committed[: run.groups]]
+        committed = [(groups[p], n) for p, n in state.committed[: run.groups]]
         plan = learn(settings, run, committed, survivors, over is None, chance)
         return plan.skip(over or []).evict(evict)
     if over is not None:
@@ -109,14 +114,14 @@ def decide(settings, run, state, view):
     offered = [prompt.id for prompt in view.offer(prompts(settings, run))]
     size = min(len(survivors), run.groups - len(state.committed))
     size = gpu_cut(size, len(offered) * pilot, settings.commit, settings.ranks)
-    chosen = [group.prompt for group in choose(settings.sampling, survivors, size, chance)]
+    chosen = choose(settings.sampling, survivors, size, chance)
     if not offered and not chosen:
-        committed = [groups[p] for p in state.committed]
+        committed = [(groups[p], n) for p, n in state.committed]
         return learn(settings, run, committed, survivors, True, chance).evict(evict)
-    state.committed += chosen
+    state.committed += [[group.prompt, len(group)] for group in chosen]
     state.fresh = offered
     pilots = [Request(prompt, pilot) for prompt in offered]
-    commits = [Request(prompt, settings.commit) for prompt in chosen]
+    commits = [Request(group.prompt, settings.commit) for group in chosen]
     plan = sample(pilots + commits).evict(evict)
     return plan.metric("survivors", len(survivors)).metric("commits", len(chosen))
 
@@ -133,7 +138,7 @@ def passes(settings, rate):
 
 def learn(settings, run, committed, survivors, holds, chance):
     """Trains on the committed groups, pilots and commits together, in order of choice."""
-    picks = [pick(settings, group, chance) for group in committed]
+    picks = [pick(settings, group, pilots, chance) for group, pilots in committed]
     # Nothing committed and nothing left to sample: pilots are better than no update.
     spent = 0 if picks else min(len(survivors), run.groups)
     picks += [Pick.all(group.prompt) for group in survivors[:spent]]
@@ -141,12 +146,12 @@ def learn(settings, run, committed, survivors, holds, chance):
     return train(picks).hold(hold).metric("survivors", len(survivors))
 
 
-def pick(settings, group, chance):
-    """A committed group's rollouts to train on."""
+def pick(settings, group, pilots, chance):
+    """A committed group's rollouts to train on; the first `pilots` are its pilots."""
     if settings.pilot_kept == 0:
         return Pick.all(group.prompt)
-    kept = downsample(group.correct[: settings.pilot], settings.pilot_kept, chance)
-    return Pick.some(group.prompt, kept + list(range(settings.pilot, len(group))))
+    kept = downsample(group.correct[:pilots], settings.pilot_kept, chance)
+    return Pick.some(group.prompt, kept + list(range(pilots, len(group))))
 
 
 def epoch_over(settings, run, state, view):
@@ -171,8 +176,12 @@ def choose(sampling, survivors, size, chance):
         return [survivors[i] for i in chance.draw(len(survivors), size)]
     if sampling == "most-recent":
         return sorted(survivors, key=newest)[:size]
-    # k (n - k) orders as the variance does, for pilots of one number, and in whole numbers.
-    return sorted(survivors, key=lambda g: (-g.solved * (len(g) - g.solved), newest(g)))[:size]
+    return sorted(survivors, key=lambda g: (-variance(g), newest(g)))[:size]
+
+
+def variance(group):
+    """The variance of right and wrong: k (n - k) / n², rounded once, so that equal ones tie."""
+    return group.solved * (len(group) - group.solved) / len(group) ** 2
 
 
 def newest(group):

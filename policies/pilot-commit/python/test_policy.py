@@ -64,8 +64,30 @@ class PilotCommit(unittest.TestCase):
         groups = [made.group(7, [1, 0, 1, 0]), made.group(8, [1, 0, 1, 0, 1])]
         view = made.view(range(9), groups, round=1)
         view.budget.run_rollouts = 0
-        plan = decide(policy, small_run(), state(committed=[7, 8]), view)
+        plan = decide(policy, small_run(), state(committed=[[7, 4], [8, 4]]), view)
         self.assertEqual(batch(plan), ([8], [7]))
+
+    def test_pilots_that_could_not_be_judged_are_not_missed(self):
+        run = small_run(pilot_kept=2)
+        plan = decide(policy, run, begin(policy, run), made.view(range(9)))
+
+        # Of three times four pilots these were judged.
+        groups = [made.group(0, [0, 1, 0]), made.group(1, [1, 1, 1]), made.group(2, [0, 1])]
+        plan = decide(policy, run, plan.state, made.view(range(3, 9), groups, round=1))
+        self.assertEqual(requests(plan), [(3, 4), (4, 4), (5, 4), (0, 4), (2, 4)])
+        self.assertEqual(plan.evicted, [1])
+
+        groups[0], groups[2] = made.group(0, [0, 1, 0, 1, 1, 1]), made.group(2, [0, 1, 0])
+        plan = decide(policy, run, plan.state, made.view([], groups, round=2))
+        self.assertEqual(batch(plan), ([0, 2], []))
+        self.assertEqual([len(pick.rollouts) for pick in plan.picks], [2 + 3, 2 + 1])
+
+    def test_pilots_cut_short_by_the_budget_evict_nobody(self):
+        run = small_run()
+        plan = decide(policy, run, begin(policy, run), made.view(range(9)))
+        groups = [made.group(0, [1, 1, 1]), made.group(1, [1])]
+        plan = decide(policy, run, plan.state, made.view(range(9), groups, round=1))
+        self.assertEqual(plan.evicted, [0], "what came after it shows that its pilots are whole")
 
     def test_an_epoch_may_end_for_good(self):
         run = small_run(epoch_end="discard")
@@ -101,7 +123,7 @@ class PilotCommit(unittest.TestCase):
 
         view = made.view(range(9), [made.group(7, [1, 0, 0, 0, 1, 1])], round=1)
         view.budget.rounds = 0
-        plan = decide(policy, small_run(pilot_kept=2), state(committed=[7]), view)
+        plan = decide(policy, small_run(pilot_kept=2), state(committed=[[7, 4]]), view)
         kept = plan.picks[0].rollouts
         self.assertEqual((len(kept), kept[0], kept[2:]), (4, 0, [4, 5]))
 

@@ -13,11 +13,10 @@
 //! - `pilot-kept` works for any buffer; upstream's `n_effective` fails an assertion unless the buffer is
 //!   over-full (:503), and crashes where pilots of one kind alone are drawn.
 //! - `most-recent` is upstream's `most_recent` and its `least_recent`, which sort alike (:143-148).
-//! - Variances are compared as whole numbers, so that 3 of 10 and 7 of 10 tie.
+//! - Variances are compared as k (n - k) / n², so that 3 of 10 and 7 of 10 tie.
+//! - Pilots that no grader could judge are not there. A prompt is judged by those that are.
 
 use allot_policy::prelude::*;
-
-use std::cmp::Reverse;
 
 /// Tries each prompt with a few rollouts and commits the rest to those of middling difficulty.
 pub struct PilotCommit;
@@ -83,8 +82,9 @@ pub enum EpochEnd {
 /// What it remembers.
 #[derive(Debug, Default, PartialEq, State)]
 pub struct PilotCommitState {
-    /// Prompts committed to in this step, in order of choice.
-    committed: Vec<u32>,
+    /// Prompts committed to in this step, in order of choice, each with its pilots on hand: as many as
+    /// were asked for, unless the budget ended or some could not be judged.
+    committed: Vec<(u32, u32)>,
     /// Prompts tried in the last round.
     fresh: Vec<u32>,
     /// The epoch that prompts are tried from.
@@ -136,12 +136,15 @@ impl Policy for PilotCommit {
             state.committed.clear();
             state.fresh.clear();
         }
-        // A commit of which the budget left nothing is a survivor again; of which it left a part, done.
-        state.committed.retain(|p| view.group(*p).is_some_and(|g| g.len() > pilot));
+        // A commit of which nothing came is a survivor again; of which a part came, done.
+        state.committed.retain(|(p, pilots)| view.group(*p).is_some_and(|g| g.len() > *pilots as usize));
+        let tried = |g: &&Group| state.committed.iter().all(|(p, _)| *p != g.prompt);
         let survivors: Vec<&Group> =
-            view.groups.iter().filter(|g| g.len() == pilot && settings.passes(g.pass_rate())).collect();
+            view.groups.iter().filter(tried).filter(|g| settings.passes(g.pass_rate())).collect();
         let fresh: Vec<&Group> = view.groups.iter().filter(|g| state.fresh.contains(&g.prompt)).collect();
-        let solved = fresh.iter().filter(|g| g.len() == pilot && g.pass_rate() >= settings.evict_at);
+        // The budget may have cut the last one's pilots short: too few to evict it for good.
+        let whole = fresh.len() - usize::from(fresh.last().is_some_and(|g| g.len() < pilot));
+        let solved = fresh[..whole].iter().filter(|g| g.pass_rate() >= settings.evict_at);
         let evict: Vec<PromptId> = solved.map(|g| g.prompt).collect();
 
         let over = settings.epoch_over(run, state, view);
@@ -159,19 +162,18 @@ impl Policy for PilotCommit {
         let offered: Vec<PromptId> = view.offer(settings.prompts(run)).map(|p| p.id).collect();
         let size = survivors.len().min(run.groups as usize - state.committed.len());
         let size = gpu_cut(size, offered.len() * pilot, settings.commit as usize, settings.ranks as usize);
-        let chosen: Vec<PromptId> =
-            choose(settings.sampling, &survivors, size, &mut chance).iter().map(|g| g.prompt).collect();
+        let chosen = choose(settings.sampling, &survivors, size, &mut chance);
         if offered.is_empty() && chosen.is_empty() {
             let plan = settings.train(run, state, view, &survivors, true, &mut chance);
             return Ok(plan.evict(evict));
         }
         let pilots = offered.iter().map(|p| Request::new(*p, settings.pilot));
-        let commits = chosen.iter().map(|p| Request::new(*p, settings.commit));
+        let commits = chosen.iter().map(|g| Request::new(g.prompt, settings.commit));
         let plan = Plan::sample(pilots.chain(commits))
             .evict(evict)
             .metric("survivors", survivors.len() as f64)
             .metric("commits", chosen.len() as f64);
-        state.committed.extend(chosen);
+        state.committed.extend(chosen.iter().map(|g| (g.prompt, g.len() as u32)));
         state.fresh = offered;
         Ok(plan)
     }
@@ -197,8 +199,9 @@ impl PilotCommitSettings {
         holds: bool,
         chance: &mut Chance,
     ) -> Plan {
-        let committed = state.committed.iter().filter_map(|p| view.group(*p)).take(run.groups as usize);
-        let mut picks: Vec<Pick> = committed.map(|g| self.pick(g, chance)).collect();
+        let committed = state.committed.iter().filter_map(|(p, pilots)| Some((view.group(*p)?, *pilots)));
+        let mut picks: Vec<Pick> =
+            committed.take(run.groups as usize).map(|(g, pilots)| self.pick(g, pilots, chance)).collect();
         // Nothing committed and nothing left to sample: pilots are better than no update.
         let spent = if picks.is_empty() { survivors.len().min(run.groups as usize) } else { 0 };
         picks.extend(survivors[..spent].iter().map(|g| Pick::all(g.prompt)));
@@ -206,12 +209,13 @@ impl PilotCommitSettings {
         Plan::train(picks).hold(hold).metric("survivors", survivors.len() as f64)
     }
 
-    fn pick(&self, group: &Group, chance: &mut Chance) -> Pick {
+    /// The rollouts of a committed group to train on; the first `pilots` are its pilots.
+    fn pick(&self, group: &Group, pilots: u32, chance: &mut Chance) -> Pick {
         if self.pilot_kept == 0 {
             return Pick::all(group.prompt);
         }
-        let mut kept = downsample(&group.correct[..self.pilot as usize], self.pilot_kept as usize, chance);
-        kept.extend(self.pilot..group.len() as u32);
+        let mut kept = downsample(&group.correct[..pilots as usize], self.pilot_kept as usize, chance);
+        kept.extend(pilots..group.len() as u32);
         Pick::some(group.prompt, kept)
     }
 
@@ -244,14 +248,19 @@ pub fn choose<'a>(
     }
     match sampling {
         Sampling::Random => return chance.draw(chosen.len(), size).iter().map(|i| survivors[*i]).collect(),
-        // k (n - k) orders as the variance does, for pilots of one number.
         Sampling::MaxVariance => {
-            chosen.sort_by_key(|g| (Reverse(g.solved() * (g.len() - g.solved())), newest(g)));
+            chosen.sort_by(|a, b| variance(b).total_cmp(&variance(a)).then(newest(a).cmp(&newest(b))));
         }
         Sampling::MostRecent => chosen.sort_by_key(|g| newest(g)),
     }
     chosen.truncate(size);
     chosen
+}
+
+/// The variance of right and wrong: k (n - k) / n², rounded once, so that equal ones tie.
+fn variance(group: &Group) -> f64 {
+    let (k, n) = (group.solved() as f64, group.len() as f64);
+    k * (n - k) / (n * n)
 }
 
 fn newest(group: &Group) -> u32 {
@@ -365,13 +374,49 @@ mod tests {
     #[test]
     fn a_commit_cut_by_the_budget_counts_if_anything_came() {
         let run = run(&[]);
-        let state = PilotCommitState { committed: vec![7, 8], ..PilotCommitState::default() }.save();
+        let state =
+            PilotCommitState { committed: vec![(7, 4), (8, 4)], ..PilotCommitState::default() }.save();
         let mut view = made::view(0..9);
         view.round = 1;
         view.groups = vec![made::group(7, &[1, 0, 1, 0]), made::group(8, &[1, 0, 1, 0, 1])];
         view.budget.run_rollouts = 0;
         let plan = decide::<PilotCommit>(&run, &state, &view).unwrap();
         assert_eq!(batch(&plan), (vec![8], vec![7]));
+    }
+
+    #[test]
+    fn pilots_that_could_not_be_judged_are_not_missed() {
+        let run = run(&[("pilot-kept", Value::Integer(2))]);
+        let mut view = made::view(0..9);
+        let plan = decide::<PilotCommit>(&run, &begin::<PilotCommit>(&run).unwrap(), &view).unwrap();
+
+        // Of three times four pilots these were judged: 1 of 3 right, all of 3, 1 of 2.
+        (view.round, view.pool) = (1, made::view(3..9).pool);
+        view.groups = vec![made::group(0, &[0, 1, 0]), made::group(1, &[1, 1, 1]), made::group(2, &[0, 1])];
+        let plan = decide::<PilotCommit>(&run, &plan.state, &view).unwrap();
+        assert_eq!(requests(&plan), [(3, 4), (4, 4), (5, 4), (0, 4), (2, 4)]);
+        assert_eq!(plan.evict, [1]);
+
+        // Three of four commits were judged, and one of four, which makes as many rollouts as pilots were asked for.
+        (view.round, view.pool) = (2, Vec::new());
+        view.groups[0] = made::group(0, &[0, 1, 0, 1, 1, 1]);
+        view.groups[2] = made::group(2, &[0, 1, 0]);
+        let plan = decide::<PilotCommit>(&run, &plan.state, &view).unwrap();
+        assert_eq!(batch(&plan), (vec![0, 2], vec![]));
+        let Action::Train(batch) = plan.action else { panic!("trains") };
+        let kept: Vec<usize> = batch.picks.iter().map(|p| p.rollouts.as_ref().unwrap().len()).collect();
+        assert_eq!(kept, [2 + 3, 2 + 1], "two pilots each, and all of the rest");
+    }
+
+    #[test]
+    fn pilots_cut_short_by_the_budget_evict_nobody() {
+        let run = run(&[]);
+        let mut view = made::view(0..9);
+        let plan = decide::<PilotCommit>(&run, &begin::<PilotCommit>(&run).unwrap(), &view).unwrap();
+        view.round = 1;
+        view.groups = vec![made::group(0, &[1, 1, 1]), made::group(1, &[1])];
+        let plan = decide::<PilotCommit>(&run, &plan.state, &view).unwrap();
+        assert_eq!(plan.evict, [0], "what came after it shows that its pilots are whole");
     }
 
     #[test]
@@ -409,7 +454,7 @@ mod tests {
         assert_eq!(downsample(&[true], 4, &mut chance), [0]);
 
         let run = run(&[("pilot-kept", Value::Integer(2))]);
-        let state = PilotCommitState { committed: vec![7], ..PilotCommitState::default() }.save();
+        let state = PilotCommitState { committed: vec![(7, 4)], ..PilotCommitState::default() }.save();
         let mut view = made::view(0..9);
         (view.round, view.budget.rounds) = (1, 0);
         view.groups = vec![made::group(7, &[1, 0, 0, 0, 1, 1])];

@@ -43,7 +43,7 @@ bool decide(const allot_run *run, const allot_bytes *state, const allot_view *vi
     uint32_t open = run->groups;
     for (size_t i = 0; i < view->groups.len && open > 0; i++) {
       const allot_group *group = &view->groups.ptr[i];
-      if (allot_flat(group) || allot_len(group) > set.pilot) continue;
+      if (allot_flat(group)) continue;
       allot_ask(plan, group->prompt, set.commit ? set.commit : 1);
       open--;
     }

@@ -36,7 +36,7 @@ func decide(set settings, run *allot.Run, _ *allot.None, view *allot.View) (allo
 	if view.Budget.Open() && view.Round == 1 {
 		for i := range view.Groups {
 			group := &view.Groups[i]
-			if group.Flat() || group.Len() > int(set.Pilot) || len(requests) == int(run.Groups) {
+			if group.Flat() || len(requests) == int(run.Groups) {
 				continue
 			}
 			requests = append(requests, allot.Request{Prompt: group.Prompt, Count: max(set.Commit, 1)})

@@ -3,7 +3,7 @@
 //
 // Change `decide` to your own rule. A policy is a pure function: all it knows is in its arguments.
 
-import { all, flat, integer, isOpen, offer, request, sample, size, train } from "./sdk/allot.js";
+import { all, flat, integer, isOpen, offer, request, sample, train } from "./sdk/allot.js";
 /** @import { Decide } from "./sdk/allot.js" */
 
 export const name = "{{name}}";
@@ -24,7 +24,7 @@ export function decide({ pilot, commit }, run, _state, view) {
   if (open && view.round === 0 && view.pool.length > 0) {
     return sample(offer(view, 2 * run.groups).map((p) => request(p.id, pilot)));
   }
-  const tried = varied.filter((g) => size(g) <= pilot).slice(0, run.groups);
+  const tried = varied.slice(0, run.groups);
   if (open && view.round === 1 && tried.length > 0) {
     return sample(tried.map((g) => request(g.prompt, commit)));
   }

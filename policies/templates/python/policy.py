@@ -30,7 +30,7 @@ def decide(settings: Settings, run: Run, state: None, view: View):
 
     if view.can_sample and view.round == 0:
         return sample(Request(prompt.id, settings.pilot) for prompt in view.offer(2 * run.groups))
-    tried = [group for group in varied if len(group) <= settings.pilot][: run.groups]
+    tried = varied[: run.groups]
     if view.budget.open and view.round == 1 and tried:
         return sample(Request(group.prompt, max(settings.commit, 1)) for group in tried)
     return train(Pick.all(group.prompt) for group in varied)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from arch.bootstrap import IIDBootstrap
 from lifelines import KaplanMeierFitter
-from lifelines.utils import median_survival_times, restricted_mean_survival_time
+from lifelines.utils import median_survival_times
 from rliable import library, metrics
 from scipy import stats
 from scipy.integrate import quad
@@ -228,38 +228,61 @@ for at, (name, times, reached) in enumerate(fixed + drawn):
             "median_by_fractions": median_by_fractions(times, reached),
             "median_low": low,
             "median_high": high,
-            "restricted": [
-                [t, restricted_mean_survival_time(model, t=t)] for t in [last / 3, last, last * 1.5]
-            ],
         }
     )
 
 # --- Two arms over the same seeds ---
 
+
+
+def bounds(arm, baseline, budget):
+    """The factors that the sign test does not refuse at 0.05, by trying many, and the test at 1."""
+
+    def tails(factor):
+        cheaper = (arm * factor < baseline) & (arm <= budget)
+        dearer = (arm * factor > baseline) & (baseline <= budget)
+        # Where the dearer one did not get there, it is at least the budget.
+        cheaper &= (baseline <= budget) | (arm * factor <= budget)
+        dearer &= (arm <= budget) | (baseline <= budget * factor)
+        n, k = int((cheaper | dearer).sum()), int(cheaper.sum())
+        if n == 0:
+            return 0, 1.0, 1.0
+        one = [stats.binomtest(k, n, alternative=side).pvalue for side in ("greater", "less")]
+        return n, *one
+
+    # Between the pairs' own ratios nothing changes.
+    times = np.concatenate([np.minimum(baseline, budget) / np.minimum(arm, budget), [1.0]])
+    grid = np.unique(np.concatenate([times * (1 - 1e-9), times * (1 + 1e-9)]))
+    low = [factor for factor in grid if tails(factor)[1] <= 0.025]
+    high = [factor for factor in grid if tails(factor)[2] <= 0.025]
+    known, greater, less = tails(1.0)
+    return {
+        "budget": budget,
+        "known": known,
+        "p": min(1.0, 2 * min(greater, less)),
+        "low": max(low, default=None),
+        "high": min(high, default=None),
+    }
+
+
 ratios = []
 for n in [5, 10, 2]:
     baseline = data.uniform(50, 100, n)
     arm = baseline * data.uniform(0.4, 1.1, n)
-    tau = 70.0
-    waits = [(np.minimum(times, tau), (times < tau).astype(int)) for times in (arm, baseline)]
-
-    def restricted(wait, seeds):
-        return restricted_mean_survival_time(fitted(wait[0][seeds], wait[1][seeds]), t=tau)
-
-    statistics = {
-        "difference": lambda seeds: arm[seeds].mean() - baseline[seeds].mean(),
-        "ratio": lambda seeds: baseline[seeds].mean() / arm[seeds].mean(),
-        "restricted_ratio": lambda seeds: restricted(waits[1], seeds) / restricted(waits[0], seeds),
-    }
-    bootstrap = recording(IIDBootstrap)(np.arange(n), seed=n)
-    func = lambda seeds: np.array([statistic(seeds) for statistic in statistics.values()])
-    low, high = interval(bootstrap, func)
-    values = func(np.arange(n))
-    expected = {
-        name: {"value": values[i], "low": low[i], "high": high[i]} for i, name in enumerate(statistics)
-    }
-    case = {"arm": arm, "baseline": baseline, "tau": tau, "level": 0.95, "draws": bootstrap.drawn}
-    ratios.append(case | {"expected": expected})
+    result = stats.ttest_rel(np.log(baseline), np.log(arm))
+    low, high = np.exp(result.confidence_interval(0.95))
+    mean_low, mean_high = np.exp(stats.ttest_1samp(np.log(arm), 0).confidence_interval(0.95))
+    ratios.append(
+        {
+            "arm": arm,
+            "baseline": baseline,
+            "level": 0.95,
+            "ratio": {"value": stats.gmean(baseline / arm), "low": low, "high": high},
+            "p": result.pvalue,
+            "mean": {"value": stats.gmean(arm), "low": mean_low, "high": mean_high},
+            "bounds": [bounds(arm, baseline, budget) for budget in (45.0, 60.0, 70.0, 80.0, 200.0)],
+        }
+    )
 
 write("survival.json", survival=survival, ratios=ratios)
 

@@ -1,4 +1,4 @@
-//! How much memory a run takes, told before it starts.
+//! How much memory a run takes, told before it starts. What is more than can be counted is the most that can.
 
 use super::arena::Arena;
 use super::attention::{Cache, Heads};
@@ -42,26 +42,33 @@ impl Memory {
         let heads = Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head };
         let q = heads.query * heads.width;
         let cache = |tokens| Cache::new(heads, tokens).columns() + Cache::new(heads, tokens).lines();
-        let logits = head::AT_ONCE.min(micro.max(setup.longest) * shape.vocabulary);
+        let tokens = micro.max(setup.longest);
+        let logits = head::AT_ONCE.min(tokens.saturating_mul(shape.vocabulary));
         let copies = 1 + usize::from(setup.reference && adapters == 0);
         // As `Kept` has them, and what a backward pass holds beside them for one block.
         let block = 4 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
+        let caches = rows.saturating_mul(cache(answer)).saturating_add(cache(setup.longest));
+        let laid = 4 * arena.len * (1 + usize::from(adapters > 0));
         Self {
             trained,
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
             // Adapters are merged into a copy before that is laid out.
-            rollouts: 4 * shape.layers * (rows * cache(answer) + cache(setup.longest))
-                + 4 * arena.len * (1 + usize::from(adapters > 0)),
-            activations: 4 * (micro.max(setup.longest) * (blocks + scratch) + slices * logits),
+            rollouts: (4 * shape.layers).saturating_mul(caches).saturating_add(laid),
+            activations: tokens
+                .saturating_mul(blocks + scratch)
+                .saturating_add(slices * logits)
+                .saturating_mul(4),
             saving: 4 * arena.len,
         }
     }
 
     /// All of it.
     pub fn total(&self) -> usize {
-        self.weights + self.optimizer + self.rollouts + self.activations + self.saving
+        [self.weights, self.optimizer, self.rollouts, self.activations, self.saving]
+            .into_iter()
+            .fold(0, usize::saturating_add)
     }
 }

@@ -9,7 +9,7 @@ use candle_core::safetensors::SliceSafetensors;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 
-use super::{Gguf, ModelError, Shape, SpecialIds, safetensors};
+use super::{Gguf, ModelError, Shape, SpecialIds, file, safetensors};
 
 /// A model's weights, as variables that can be trained, by their names in the checkpoint.
 #[derive(Debug)]
@@ -40,6 +40,9 @@ impl Precision {
         }
     }
 }
+
+/// The largest index of shards, in bytes.
+const LARGEST_INDEX: u64 = 64 << 20;
 
 #[derive(Deserialize)]
 struct Index {
@@ -173,7 +176,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
         }
         return Ok(vec![file]);
     }
-    let text = std::fs::read_to_string(&index).map_err(|e| ModelError::file(&index, &e))?;
+    let text = file::text(&index, LARGEST_INDEX)?;
     let map: Index = serde_json::from_str(&text)
         .map_err(|e| ModelError::Config { path: index.clone(), reason: e.to_string() })?;
     let mut names: Vec<&String> = map.weight_map.values().collect();

@@ -160,7 +160,7 @@ impl Gguf {
         let dims = self
             .dims(embedding)
             .ok_or_else(|| ModelError::Missing(embedding.to_owned()).within(&self.path))?;
-        Ok(Shape {
+        let shape = Shape {
             family,
             vocabulary: dims.first().copied().unwrap_or(0),
             hidden,
@@ -177,7 +177,9 @@ impl Gguf {
             bias: family == Family::Qwen2,
             tied: self.dims("output.weight").is_none(),
             context: number("context_length").unwrap_or(2048),
-        })
+        };
+        shape.check().map_err(|reason| self.says(reason))?;
+        Ok(shape)
     }
 
     /// The weights. Every tensor of the file must have its place in the model.

@@ -6,7 +6,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ModelError, Precision};
+use super::{ModelError, Precision, file};
+
+/// The largest `config.json`, in bytes.
+const LARGEST: u64 = 16 << 20;
 
 /// The architectures that the decoder covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +130,7 @@ impl Shape {
 
     /// Reads a `config.json`.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let text = std::fs::read_to_string(path).map_err(|e| ModelError::file(path, &e))?;
+        let text = file::text(path, LARGEST)?;
         Self::parse(&text).map_err(|reason| ModelError::Config { path: path.to_owned(), reason })
     }
 
@@ -167,24 +170,12 @@ impl Shape {
             let heads = config.num_attention_heads;
             return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
         }
-        // transformers 5 has one table; 4 has the base apart, and null where nothing is scaled.
-        let table = config.rope_parameters.or(config.rope_scaling).unwrap_or(Value::Null);
-        let kind = table.get("rope_type").or(table.get("type")).and_then(Value::as_str);
-        let llama3 = match kind {
-            None | Some("default") => None,
-            Some("llama3") => Some(serde_json::from_value(table.clone()).map_err(|e| e.to_string())?),
-            Some(other) => {
-                return Err(format!(
-                    "its rotary embedding is of type `{other}`; default and llama3 are known"
-                ));
-            }
-        };
-        let theta = table.get("rope_theta").and_then(Value::as_f64).or(config.rope_theta);
+        let rope = rope(config.rope_parameters, config.rope_scaling, config.rope_theta)?;
         let head = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads);
         if head == 0 || !head.is_multiple_of(2) {
             return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
         }
-        Ok(Self {
+        let shape = Self {
             family,
             vocabulary: config.vocab_size,
             hidden: config.hidden_size,
@@ -194,12 +185,56 @@ impl Shape {
             kv_heads,
             head,
             epsilon: config.rms_norm_eps,
-            rope: Rope { theta: theta.unwrap_or(10_000.0), llama3 },
+            rope,
             bias: family == Family::Qwen2,
             // What transformers takes where nothing is said, in each of the three.
             tied: config.tie_word_embeddings.unwrap_or(false),
             context: config.max_position_embeddings.unwrap_or(2048),
-        })
+        };
+        shape.check()?;
+        Ok(shape)
+    }
+
+    /// Whether a model can have it: what is past these bounds is a damaged file or a slip of the hand, and more
+    /// than any machine holds. Errs with what is wrong, in transformers' names.
+    pub fn check(&self) -> Result<(), String> {
+        let sizes = [
+            ("vocab_size", self.vocabulary, 1 << 24),
+            ("hidden_size", self.hidden, 1 << 16),
+            ("intermediate_size", self.intermediate, 1 << 19),
+            ("num_hidden_layers", self.layers, 1 << 11),
+            ("num_attention_heads", self.heads, 1 << 10),
+            ("num_key_value_heads", self.kv_heads, 1 << 10),
+            ("head_dim", self.head, 1 << 11),
+            ("max_position_embeddings", self.context, 1 << 30),
+        ];
+        if let Some((key, size, most)) = sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
+        {
+            return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
+        }
+        let Rope { theta, llama3 } = self.rope;
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
+            return Err(format!("`rms_norm_eps` is {}; it is 0 or more", self.epsilon));
+        }
+        if !positive(theta) {
+            return Err(format!("`rope_theta` is {theta}; it is more than 0"));
+        }
+        let Some(l) = llama3 else { return Ok(()) };
+        let numbers = [
+            ("factor", l.factor),
+            ("low_freq_factor", l.low_freq_factor),
+            ("high_freq_factor", l.high_freq_factor),
+            ("original_max_position_embeddings", l.original_max_position_embeddings),
+        ];
+        match numbers.into_iter().find(|(_, x)| !positive(*x)) {
+            Some((key, x)) => Err(format!("`{key}` of its rotary embedding is {x}; it is more than 0")),
+            None if l.high_freq_factor <= l.low_freq_factor => Err(format!(
+                "`high_freq_factor` of its rotary embedding is {}; it is more than `low_freq_factor`, {}",
+                l.high_freq_factor, l.low_freq_factor
+            )),
+            None => Ok(()),
+        }
     }
 
     /// A `config.json` for it. What transformers 4 and 5 call by two names is there under both: the
@@ -296,6 +331,57 @@ impl Shape {
     pub fn parameters(&self) -> usize {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
+}
+
+/// The rotary embedding that a `config.json` tells: transformers 5 has one table for it; 4 has the base apart, and
+/// null where nothing is scaled. A file may have both, as long as they say the same.
+fn rope(parameters: Option<Value>, scaling: Option<Value>, theta: Option<f64>) -> Result<Rope, String> {
+    let mut told: Option<(&str, Option<Llama3>)> = None;
+    let mut theta = theta.map(|theta| ("rope_theta", theta));
+    for (key, table) in [("rope_parameters", parameters), ("rope_scaling", scaling)] {
+        let table = match table {
+            None | Some(Value::Null) => continue,
+            Some(Value::Object(table)) => table,
+            Some(_) => return Err(format!("`{key}` is no table")),
+        };
+        let kind = match table.get("rope_type").or(table.get("type")) {
+            None | Some(Value::Null) => "default",
+            Some(Value::String(kind)) => kind.as_str(),
+            Some(_) => return Err(format!("`rope_type` of `{key}` is no text")),
+        };
+        match table.get("rope_theta") {
+            None | Some(Value::Null) => {}
+            Some(own) => {
+                let own = own.as_f64().ok_or_else(|| format!("`rope_theta` of `{key}` is no number"))?;
+                if let Some((other, theta)) = theta.filter(|(_, theta)| *theta != own) {
+                    return Err(format!(
+                        "`rope_theta` of `{key}` is {own}, and that of `{other}` is {theta}"
+                    ));
+                }
+                theta = Some((key, own));
+            }
+        }
+        let llama3 = match kind {
+            "default" => None,
+            "llama3" => {
+                let llama3 = serde_json::from_value(Value::Object(table));
+                Some(llama3.map_err(|e| format!("`{key}`: {e}"))?)
+            }
+            other => {
+                return Err(format!(
+                    "its rotary embedding is of type `{other}`; default and llama3 are known"
+                ));
+            }
+        };
+        if let Some((other, before)) = told
+            && before != llama3
+        {
+            return Err(format!("`{other}` and `{key}` tell two different rotary embeddings"));
+        }
+        told = Some((key, llama3));
+    }
+    let llama3 = told.and_then(|(_, llama3)| llama3);
+    Ok(Rope { theta: theta.map_or(10_000.0, |(_, theta)| theta), llama3 })
 }
 
 impl Rope {

@@ -247,13 +247,13 @@ fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<Room> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     /// NVRTC itself, without a GPU, where `ALLOT_NVRTC` says that it is in `LD_LIBRARY_PATH`.
     #[test]
-    #[allow(clippy::print_stderr)]
     fn nvrtc_compiles_the_kernels() {
         if std::env::var_os("ALLOT_NVRTC").is_none() {
-            eprintln!("SKIPPED: ALLOT_NVRTC is not set");
+            skip("nvrtc", "ALLOT_NVRTC is not set");
             return;
         }
         for (bf16, head, heads, kv_heads) in

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::{DType, Device, Error, Result, Tensor, bail};
 
 use super::machine::{Arg, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
+use crate::skip::skip;
 
 /// What the kernels are compiled around.
 const MACHINE: &str = include_str!("emulated/machine.cpp");
@@ -201,7 +202,6 @@ impl Recorder for Emulated {
 
 /// The program for a kind of model. It lies beside the tests, by a name that tells what it was made of, and
 /// is made where it is not there yet.
-#[allow(clippy::print_stderr)]
 fn program(kind: Kind) -> Result<Option<PathBuf>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +217,7 @@ fn program(kind: Kind) -> Result<Option<PathBuf>> {
 
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     if Command::new(&compiler).arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no C++ compiler (CXX) to run the kernels with");
+        skip("c++", "there is no C++ compiler (CXX) to run the kernels with");
         return Ok(None);
     }
     std::fs::create_dir_all(&folder).map_err(Error::wrap)?;

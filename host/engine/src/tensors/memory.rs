@@ -25,9 +25,10 @@ pub fn memory(
     // turned; weights of attention and what is mixed by them; the feed-forward part.
     let block = 6 * shape.hidden + 3 * q + 4 * kv + shape.heads * longest + 3 * shape.intermediate;
     let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
+    let tokens = micro.max(longest);
     // While answers are sampled: their keys and values and their prompts'; what a step works with, logits
     // above all; query, key and value as one matrix, and gate and up.
-    let caches = 2 * shape.layers * kv * rows * longest;
+    let caches = (2 * shape.layers * kv).saturating_mul(rows).saturating_mul(longest);
     let desk = rows * (3 * shape.hidden + 3 * q + 2 * kv + 3 * shape.intermediate + shape.vocabulary);
     let joined = shape.layers * shape.hidden * (q + 2 * kv + 2 * shape.intermediate);
     Memory {
@@ -35,9 +36,9 @@ pub fn memory(
         weights: trained * (4 + size * copies),
         // Gradients and two moments.
         optimizer: 3 * 4 * trained,
-        rollouts: size * (caches + desk + joined),
+        rollouts: caches.saturating_add(desk).saturating_add(joined).saturating_mul(size),
         // Gradients on their way are about a block's more.
-        activations: size * micro.max(longest) * (blocks + block) + LOGITS,
+        activations: (size * (blocks + block)).saturating_mul(tokens).saturating_add(LOGITS),
         // On the host, not on the device.
         saving: 0,
     }

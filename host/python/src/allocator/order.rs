@@ -7,9 +7,22 @@ use serde::Serialize;
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Order {
-    Sample { step: u32, round: u32, draws: Vec<Draw> },
-    Train { step: u32, round: u32, rollouts: Vec<Learn>, hold: Vec<PromptId> },
-    Over { reason: String },
+    /// `asked` is how many rollouts the policy asked for; fewer are drawn where the budget has no room.
+    Sample {
+        step: u32,
+        round: u32,
+        draws: Vec<Draw>,
+        asked: u64,
+    },
+    Train {
+        step: u32,
+        round: u32,
+        rollouts: Vec<Learn>,
+        hold: Vec<PromptId>,
+    },
+    Over {
+        reason: String,
+    },
 }
 
 /// Rollouts of one prompt to sample.

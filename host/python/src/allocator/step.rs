@@ -71,9 +71,10 @@ impl Allocator {
                         continue;
                     }
                     let draws = granted.iter().map(|line| self.draw(*line)).collect();
+                    let asked = requests.iter().map(|request| u64::from(request.count)).sum();
                     let (step, round) = (view.step, view.round);
                     self.phase = Phase::Sampling { view: Box::new(view), granted };
-                    return Ok(Order::Sample { step, round, draws });
+                    return Ok(Order::Sample { step, round, draws, asked });
                 }
                 Action::Train(batch) => {
                     self.note(&view, &plan, offered, 0)?;

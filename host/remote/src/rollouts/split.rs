@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, Line as GrantLine};
+use allot_allocation::{Compute, Grant, Line as GrantLine, PromptId};
 use allot_engine::model::ModelError;
-use allot_engine::{Answer, Capabilities, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
 use futures_util::StreamExt as _;
 
 use super::config::{Kind, RolloutsConfig};
@@ -189,5 +189,9 @@ impl Engine for Split {
 
     fn computed(&mut self) -> Compute {
         self.native.computed()
+    }
+
+    fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
+        self.native.cost(prompt, tokens)
     }
 }

@@ -1,6 +1,6 @@
 //! Which runs belong together: the runs of an arm differ in their seed and in nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,9 @@ pub fn grouped(
             Runs { name, told, runs: each_seed_once(runs, notes) }
         })
         .collect();
-    name_apart(&mut groups);
+    let arms: Vec<_> = groups.iter().map(|g| (g.name.as_str(), &g.told)).collect();
+    let names = names(&arms);
+    groups.iter_mut().zip(names).for_each(|(group, name)| group.name = name);
     let places: Vec<Option<usize>> = order.iter().map(|name| called(&groups, name)).collect();
     let rank = |i: usize| places.iter().position(|place| *place == Some(i)).unwrap_or(order.len());
     let mut ranked: Vec<(usize, Runs)> = groups.drain(..).enumerate().map(|(i, g)| (rank(i), g)).collect();
@@ -175,6 +177,9 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
         }
     }
     add("engine", head.engine.clone());
+    let mut training = head.training.clone();
+    // Older records have it there, newer ones in their head.
+    training.as_mut().and_then(Value::as_object_mut).map(|t| t.remove("advantage"));
     let whole = json!({
         "run": {
             "steps": head.run.steps, "groups": head.run.groups, "rollouts": head.run.rollouts,
@@ -182,7 +187,8 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
         },
         "limits": head.limits,
         "ceilings": head.ceilings,
-        "training": head.training,
+        "advantage": head.scale(),
+        "training": training,
         "world": head.world,
     });
     flatten("", &whole, &mut told);
@@ -230,29 +236,37 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
     kept
 }
 
-/// Gives arms of one name what tells them apart: the keys in which they differ.
-fn name_apart(groups: &mut [Runs]) {
-    let names: Vec<String> = groups.iter().map(|g| g.name.clone()).collect();
-    for i in 0..groups.len() {
-        let alike: Vec<usize> = (0..groups.len()).filter(|j| names[*j] == names[i]).collect();
-        if alike.len() == 1 {
-            continue;
-        }
-        let value =
-            |j: usize, key: &str| groups[j].told.get(key).cloned().unwrap_or_else(|| "none".to_owned());
-        let keys: std::collections::BTreeSet<&String> =
-            alike.iter().flat_map(|j| groups[*j].told.keys()).collect();
-        let differ = keys.into_iter().filter(|key| alike.iter().any(|j| value(*j, key) != value(i, key)));
+/// The names of arms, by their names alone and by what their runs were told. Those of one name get what tells
+/// them apart: keys in which they differ, three at most.
+pub fn names(arms: &[(&str, &BTreeMap<String, String>)]) -> Vec<String> {
+    let called = |(name, told): &(&str, &BTreeMap<String, String>)| {
+        let alike: Vec<_> = arms.iter().filter(|(other, _)| other == name).map(|(_, told)| *told).collect();
+        let value = |told: &BTreeMap<String, String>, key: &str| {
+            told.get(key).cloned().unwrap_or_else(|| "none".to_owned())
+        };
+        let keys: BTreeSet<&String> = alike.iter().flat_map(|told| told.keys()).collect();
+        let differ = keys.into_iter().filter(|key| alike.iter().any(|o| value(o, key) != value(told, key)));
         let mut marks: Vec<String> = differ
             .map(|key| {
                 let short = key.strip_prefix("policy.settings.").unwrap_or(key);
-                let text: String = value(i, key).chars().take(12).collect();
+                // Of long values that begin alike, from where they part.
+                let values: Vec<String> = alike.iter().map(|other| value(other, key)).collect();
+                let long = values.iter().all(|v| v.chars().count() > 12);
+                let skipped = if long { shared_start(&values) } else { 0 };
+                let text: String = value(told, key).chars().skip(skipped).take(12).collect();
                 format!("{short} {text}")
             })
             .collect();
         let more = marks.len().saturating_sub(3);
         marks.truncate(3);
         let more = if more > 0 { format!(", {more} more") } else { String::new() };
-        groups[i].name = format!("{} ({}{more})", names[i], marks.join(", "));
-    }
+        if marks.is_empty() { (*name).to_owned() } else { format!("{name} ({}{more})", marks.join(", ")) }
+    };
+    arms.iter().map(called).collect()
+}
+
+/// How many characters all of these begin with alike.
+fn shared_start(all: &[String]) -> usize {
+    let alike = |(i, c): &(usize, char)| all.iter().all(|other| other.chars().nth(*i) == Some(*c));
+    all.first().map_or(0, |first| first.chars().enumerate().take_while(alike).count())
 }

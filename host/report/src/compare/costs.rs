@@ -1,11 +1,11 @@
 //! What it costs to reach an accuracy: runs that never do are kept, as taking longer than they ran.
 
-use super::{CONFIDENCE, Runs, bootstrap, cost, told};
+use super::{CONFIDENCE, Runs, cost, with_ends};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::number::percent_tick;
 use crate::report::{Estimate, Reached, Target};
-use crate::statistics::{Survival, Wait, difference, holm, percentile, ratio_of_means};
+use crate::statistics::{Bound, Ratio, Step, Survival, Wait, bound, geometric_mean, holm, percentile, ratio};
 
 /// The targets asked for, or else what the baseline comes to at the end: with a note that it was chosen
 /// after the fact.
@@ -69,7 +69,7 @@ fn horizon(groups: &[&Runs], axis: Axis) -> f64 {
     if least.is_finite() { least } else { ends.fold(0.0, f64::max) }
 }
 
-/// What is to be reached, what it is paid in, and how far runs were looked at.
+/// What is to be reached, what it is paid in, and where the budget ends.
 #[derive(Clone, Copy)]
 struct Goal {
     accuracy: f64,
@@ -77,26 +77,48 @@ struct Goal {
     horizon: f64,
 }
 
-impl Goal {
-    /// A run's cost, cut at the horizon; none where it ended before, and without.
-    fn cut(self, run: &History) -> Option<f64> {
-        match wait(run, self.accuracy, self.axis)? {
-            Wait::Reached(cost) => Some(cost.min(self.horizon)),
-            Wait::Longer(cost) => (cost >= self.horizon).then_some(self.horizon),
-        }
-    }
+/// What an arm's cost to a target is beside the baseline's, by the seeds that both have.
+pub enum Against {
+    /// Every run of both arms reached it: a ratio.
+    Ratio(Ratio),
+    /// Some did not: bounds on it.
+    Bound(Bound),
+    /// No seed in common, or a run that was there before its first step.
+    Nothing,
 }
 
-/// Costs to a target of the seeds that an arm and the baseline have, each cut at their horizon; seeds with a
-/// run that ended before are not among them.
-pub fn paired(arm: &Runs, baseline: &Runs, target: &Target) -> (Vec<f64>, Vec<f64>) {
-    let horizon = horizon(&[arm, baseline], target.axis);
-    both(arm, baseline, Goal { horizon, accuracy: target.accuracy, axis: target.axis })
+/// Compares an arm's costs to a target with the baseline's. Gives the number of pairs, too.
+pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis) -> (Against, usize) {
+    let all: Vec<(Wait, Wait)> = pairs(arm, baseline)
+        .into_iter()
+        .filter_map(|(a, b)| Some(both_up_to(cost(a, axis)?.min(cost(b, axis)?), [a, b], accuracy, axis)))
+        .flatten()
+        .collect();
+    let count = all.len();
+    // A run that has no partner and did not get there would be forgotten by a ratio of the others.
+    let everybody =
+        |of: &Runs| of.runs.iter().all(|r| matches!(wait(r, accuracy, axis), Some(Wait::Reached(_))));
+    let (ours, theirs): (Vec<Wait>, Vec<Wait>) = all.into_iter().unzip();
+    let found = if everybody(arm) && everybody(baseline) {
+        let whole = |run: &History| wait(run, accuracy, axis).map(Wait::time);
+        let costs = pairs(arm, baseline).into_iter().filter_map(|(a, b)| Some((whole(a)?, whole(b)?)));
+        let (ours, theirs): (Vec<f64>, Vec<f64>) = costs.unzip();
+        ratio(CONFIDENCE, &ours, &theirs).map(Against::Ratio)
+    } else {
+        bound(CONFIDENCE, &ours, &theirs).map(Against::Bound)
+    };
+    (found.unwrap_or(Against::Nothing), count)
 }
 
-fn both(arm: &Runs, baseline: &Runs, goal: Goal) -> (Vec<f64>, Vec<f64>) {
-    let all = pairs(arm, baseline).into_iter();
-    all.filter_map(|(a, b)| Some((goal.cut(a)?, goal.cut(b)?))).unzip()
+/// How long both runs of a pair took, each looked at as far as both were.
+fn both_up_to(end: f64, runs: [&History; 2], accuracy: f64, axis: Axis) -> Option<(Wait, Wait)> {
+    let cut = |run: &History| {
+        wait(run, accuracy, axis).map(|wait| match wait {
+            Wait::Reached(cost) if cost <= end => wait,
+            _ => Wait::Longer(end),
+        })
+    };
+    Some((cut(runs[0])?, cut(runs[1])?))
 }
 
 /// How long a run took to an accuracy: up to its first score that has it.
@@ -114,52 +136,55 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
     let survival = Survival::fit(CONFIDENCE, &waits).ok();
     let interval = survival.as_ref().map(Survival::median_interval);
     let several = waits.len() > 1;
-    let curve = survival.iter().flat_map(|s| &s.steps).filter(|s| s.reached > 0).map(|s| {
+    let share = |step: &Step| {
+        // Where all have reached it, and where none has, the formula has nothing to say.
+        let known = several && step.survival > 0.0 && step.survival < 1.0;
+        let (low, high) = (known.then_some(1.0 - step.high), known.then_some(1.0 - step.low));
+        Estimate { value: 1.0 - step.survival, low, high }
+    };
+    let steps = || survival.iter().flat_map(|s| &s.steps);
+    let nothing = Estimate { value: f64::NAN, low: None, high: None };
+    let curve = steps().filter(|s| s.reached > 0).map(|s| {
         let (low, high) = (several.then_some(1.0 - s.high), several.then_some(1.0 - s.low));
-        (s.time, Estimate { value: 1.0 - s.survival, low, high })
+        (s.time, Estimate { low, high, ..share(s) })
     });
     let curve = curve.collect();
-    // A third arm that spent less takes nothing from these two.
-    let two = Goal { horizon: horizon(&[&groups[arm], &groups[baseline]], goal.axis), ..goal };
-    let (ours, theirs) =
-        if arm == baseline { (Vec::new(), Vec::new()) } else { both(&groups[arm], &groups[baseline], two) };
-    // Of two arms that never came there nothing can be said.
-    let came = |of: &Runs| {
-        of.runs.iter().any(|r| matches!(wait(r, goal.accuracy, goal.axis), Some(Wait::Reached(_))))
-    };
-    let nobody = !came(&groups[arm]) && !came(&groups[baseline]);
-    let ratio = if nobody { None } else { told(ratio_of_means(&bootstrap(), &ours, &theirs), ours.len()) };
-    let test = difference(CONFIDENCE, &ours, &theirs).ok().and_then(|d| d.test);
-    Reached {
+    let reached: Vec<f64> =
+        waits.iter().filter(|w| matches!(w, Wait::Reached(_))).map(|w| w.time()).collect();
+    let mean = (reached.len() == waits.len()).then(|| geometric_mean(CONFIDENCE, &reached));
+    let mut row = Reached {
         arm,
-        reached: waits.iter().filter(|w| matches!(w, Wait::Reached(_))).count(),
+        reached: reached.len(),
         runs: waits.len(),
+        share: steps().take_while(|s| s.time <= goal.horizon).last().map_or(nothing, share),
         median: survival.as_ref().and_then(Survival::median),
         median_low: interval.and_then(|i| i.low).filter(|_| several),
         median_high: interval.and_then(|i| i.high).filter(|_| several),
-        restricted: restricted(&groups[arm], &waits, goal),
-        ratio,
-        pairs: ours.len(),
-        p: test.map(|t| t.p_value),
+        mean: mean.and_then(|mean| with_ends(mean, waits.len())),
+        ratio: None,
+        bound: None,
+        pairs: 0,
+        p: None,
         holm: None,
         curve,
+    };
+    if arm != baseline {
+        let (found, pairs) = against(&groups[arm], &groups[baseline], goal.accuracy, goal.axis);
+        row.pairs = pairs;
+        match found {
+            Against::Ratio(ratio) => {
+                let (low, high) = (ratio.interval.map(|i| i.low), ratio.interval.map(|i| i.high));
+                row.ratio = Some(Estimate { value: ratio.value, low, high });
+                row.p = ratio.p_value;
+            }
+            Against::Bound(bound) => {
+                row.p = (bound.known > 0).then_some(bound.p_value);
+                row.bound = Some(bound);
+            }
+            Against::Nothing => {}
+        }
     }
-}
-
-/// The restricted mean of the cost, with its interval. Where all runs were looked at up to the horizon it is
-/// the mean of costs cut there, and the bootstrap is over these. Else it is Kaplan and Meier's, without an
-/// interval, if at least one run was looked at so far.
-fn restricted(group: &Runs, waits: &[Wait], goal: Goal) -> Estimate {
-    let cut: Vec<f64> = group.runs.iter().filter_map(|run| goal.cut(run)).collect();
-    if cut.len() == waits.len() {
-        return super::mean(&cut);
-    }
-    let far = waits.iter().any(|wait| matches!(wait, Wait::Longer(cost) if *cost >= goal.horizon));
-    let open = waits.iter().map(|w| w.time()).fold(0.0, f64::max);
-    let last = waits.iter().any(|w| matches!(w, Wait::Reached(cost) if *cost >= open));
-    let mean = Survival::fit(CONFIDENCE, waits).and_then(|s| s.restricted_mean(goal.horizon));
-    let value = if far || last { mean.unwrap_or(f64::NAN) } else { f64::NAN };
-    Estimate { value, low: None, high: None }
+    row
 }
 
 /// The pairs of an arm's and the baseline's runs of one seed.

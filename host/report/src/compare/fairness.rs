@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::costs::pairs;
+use super::finals::UNJUDGED;
 use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
@@ -32,6 +34,8 @@ pub fn look(groups: &[Runs], axis: Axis) -> (Vec<String>, Vec<Differing>) {
     if axis == Axis::Seconds {
         warnings.extend(machines(groups));
     }
+    warnings.extend(idle(groups));
+    warnings.extend(unjudged(groups));
     warnings.extend(failures(groups));
     (warnings, differing)
 }
@@ -76,6 +80,51 @@ pub fn shared(groups: &[Runs]) -> Vec<(String, String)> {
     shared
 }
 
+/// What the runs could not show, whatever came of them.
+pub fn unseen(groups: &[Runs]) -> Option<String> {
+    let all = || groups.iter().flat_map(|g| &g.runs);
+    let offers = all().map(|run| run.offers.all).max().filter(|offers| *offers > 0)?;
+    all().all(|run| run.offers.again == 0).then(|| {
+        format!(
+            "no prompt was offered twice (at most {} came on offer): what a policy makes of past visits, and of \
+             evicting prompts for good, is not tested here",
+            number::count(offers)
+        )
+    })
+}
+
+/// Settings that changed nothing of what was sampled and trained on.
+fn idle(groups: &[Runs]) -> Vec<String> {
+    let mut told = Vec::new();
+    for (i, one) in groups.iter().enumerate() {
+        for other in &groups[i + 1..] {
+            let both = pairs(one, other);
+            let (keys, alike) = (own_keys(one, other), both.iter().all(|(a, b)| a.plans == b.plans));
+            if alike && !both.is_empty() && !keys.is_empty() {
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                told.push(format!(
+                    "`{}` and `{}` asked for the same rollouts and trained on the same, with every seed: {} changed \
+                     no plan",
+                    one.name,
+                    other.name,
+                    listed(&keys)
+                ));
+            }
+        }
+    }
+    told
+}
+
+/// Settings, or else the policies, in which two arms differ.
+fn own_keys(one: &Runs, other: &Runs) -> Vec<String> {
+    let keys: BTreeSet<&String> = one.told.keys().chain(other.told.keys()).collect();
+    let own = |key: &&&String| key.starts_with(OWN) && one.told.get(**key) != other.told.get(**key);
+    let all: Vec<String> = keys.iter().filter(own).map(|key| (*key).clone()).collect();
+    let settings: Vec<String> =
+        all.iter().filter(|key| key.starts_with("policy.settings.")).cloned().collect();
+    if settings.is_empty() { all } else { settings }
+}
+
 /// What a reader should know of the seeds.
 pub fn seeds(groups: &[Runs]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -95,17 +144,18 @@ pub fn seeds(groups: &[Runs]) -> Vec<String> {
              test by signs can come below p = 0.06"
         ));
         notes.push(format!(
-            "bootstrap intervals are too narrow with few seeds: with {most}, about {} of a hundred called \
-             95 % hold what they should; p-values are Student's, and do not suffer from it",
+            "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about {} of \
+             a hundred called 95 % hold what they should; those of differences and of ratios are Student's, and \
+             do not suffer from it",
             COVERED[most]
         ));
     }
     notes
 }
 
-/// How many of a hundred percentile intervals of a paired ratio, called 95 %, hold it, by the number of
-/// seeds: simulated, with log-normal costs whose deviation is a fifth, half of it shared by a pair.
-const COVERED: [u32; 10] = [0, 0, 49, 75, 81, 83, 85, 87, 88, 88];
+/// How many of a hundred percentile intervals of a mean, called 95 %, hold it, by the number of seeds:
+/// simulated, of normal numbers.
+const COVERED: [u32; 10] = [0, 0, 49, 75, 80, 84, 85, 87, 89, 90];
 
 /// The keys in which arms differ, with each arm's value.
 fn differing(groups: &[Runs]) -> Vec<Differing> {
@@ -233,6 +283,29 @@ fn machines(groups: &[Runs]) -> Vec<String> {
         warnings.push(format!("seconds are of {} different machines", machines.len()));
     }
     warnings
+}
+
+/// The most answers of a set, as a share, that may lack a verdict before a reader is told.
+const FEW: f64 = 0.01;
+
+/// Held-out answers that nobody could judge: accuracies are then of the judge, too.
+fn unjudged(groups: &[Runs]) -> Vec<String> {
+    let words = |group: &Runs| {
+        let shares = group.runs.iter().flat_map(|r| &r.scores).flat_map(|s| &s.parts);
+        let shares = shares.filter(|(name, _)| name.ends_with(UNJUDGED)).map(|(_, share)| *share);
+        let most = shares.fold(0.0, f64::max);
+        let training = group.runs[0].head.training.as_ref();
+        let left_out = training.is_some_and(|t| t["held_out"]["unjudged"] == "leave-out");
+        let how = if left_out { "are left out of its accuracies" } else { "count as not solved" };
+        (most > FEW).then(|| {
+            format!(
+                "in a score of `{}` up to {} of a set's answers have no verdict; they {how}",
+                group.name,
+                number::percent(most)
+            )
+        })
+    };
+    groups.iter().filter_map(words).collect()
 }
 
 fn failures(groups: &[Runs]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Accuracy at the end and at its best, and how arms differ in it, seed by seed.
 
 use super::costs::pairs;
-use super::{CONFIDENCE, Runs, bootstrap, mean, state, told};
+use super::{CONFIDENCE, Runs, bootstrap, mean, state, with_ends};
 use crate::history::{History, Score};
 use crate::report::{Difference, Estimate, Final, Part, State};
 use crate::statistics::{
@@ -28,7 +28,7 @@ pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
         let versus = match (&scores, &base) {
             (Some(ours), Some(theirs)) if arm != baseline => {
                 let least = ours.runs().min(theirs.runs());
-                told(improvement(&bootstrap(), ours, theirs), least)
+                with_ends(improvement(&bootstrap(), ours, theirs), least)
             }
             _ => None,
         };
@@ -38,7 +38,7 @@ pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
             start: mean(&of(|r| r.scores.first().map_or(f64::NAN, |s| s.accuracy))).value,
             last: mean(&of(|r| r.scores.last().map_or(f64::NAN, |s| s.accuracy))),
             best: mean(&of(|r| r.scores.iter().map(|s| s.accuracy).fold(f64::NAN, f64::max))),
-            iqm: iqm.and_then(|iqm| told(iqm, runs.len())).unwrap_or(NOTHING),
+            iqm: iqm.and_then(|iqm| with_ends(iqm, runs.len())).unwrap_or(NOTHING),
             improvement: versus,
             more: more(&runs),
         }
@@ -48,11 +48,17 @@ pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
 
 const NOTHING: Estimate = Estimate { value: f64::NAN, low: None, high: None };
 
-/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k.
+/// Of a set's numbers: the share of its answers without a verdict.
+pub const UNJUDGED: &str = "/unjudged";
+
+/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k, and answers without
+/// a verdict where there are any.
 fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
     let Some(first) = runs.first().and_then(|run| run.scores.last()) else { return Vec::new() };
-    let names = first.parts.iter().map(|(name, _)| name).filter(|name| name.contains("/pass@"));
+    let any = |name: &str| runs.iter().any(|run| run.scores.last().and_then(|s| named(s, name)) > Some(0.0));
+    let names = first.parts.iter().map(|(name, _)| name);
     names
+        .filter(|name| name.contains("/pass@") || (name.ends_with(UNJUDGED) && any(name)))
         .filter_map(|name| {
             let values: Option<Vec<f64>> = runs.iter().map(|run| named(run.scores.last()?, name)).collect();
             Some((name.clone(), mean(&values?)))
@@ -69,6 +75,7 @@ pub fn part_names(groups: &[Runs]) -> Vec<String> {
     let sources: Vec<&&str> = names
         .iter()
         .filter(|n| n.starts_with("eval/") && !n.contains("/avg@") && !n.contains("/pass@"))
+        .filter(|n| !n.ends_with(UNJUDGED))
         .collect();
     let in_parts =
         |set: &str| sources.iter().any(|s| s.strip_prefix(set).is_some_and(|r| r.starts_with('/')));

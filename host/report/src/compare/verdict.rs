@@ -1,11 +1,12 @@
-//! What a comparison comes to, in words.
+//! What a comparison comes to, in words. What an arm costs to a target and how accurate it is at the end are
+//! two questions; each has its own finding, whose word and sentence say the same.
 
-use super::costs::paired;
+use super::costs::{Against, against};
 use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
-use crate::number::percent_tick;
-use crate::report::{Difference, Final, Kind, Target, Verdict};
-use crate::statistics::{Needed, difference, seeds_needed};
+use crate::number::{percent_tick, times, times_at_least};
+use crate::report::{Difference, Finding, Kind, Reached, Target, Verdict};
+use crate::statistics::{Bound, Needed, seeds_needed};
 
 /// What a verdict is found from.
 pub struct Seen<'s> {
@@ -17,94 +18,183 @@ pub struct Seen<'s> {
     pub axis: Axis,
     /// A difference in accuracy that does not matter.
     pub margin: f64,
-    /// Whether targets were set beforehand.
-    pub asked: bool,
     /// Costs to targets.
     pub targets: &'s [Target],
-    /// Accuracies at the end.
-    pub finals: &'s [Final],
     /// Differences to the baseline.
     pub differences: &'s [Difference],
 }
 
-/// A verdict on each arm but the baseline. Where a target was set beforehand it is about the cost to the
-/// first of them, else about accuracy when the budget ends; the other is told beside it.
+/// A verdict on each arm but the baseline.
 pub fn verdicts(seen: &Seen<'_>) -> Vec<Verdict> {
     let others = (0..seen.groups.len()).filter(|arm| *arm != seen.baseline);
-    others.map(|arm| verdict(seen, arm)).collect()
-}
-
-fn verdict(seen: &Seen<'_>, arm: usize) -> Verdict {
-    let (cost_kind, cost_words) = cost(seen, arm);
-    let (end_kind, end_words) = end(seen, arm);
-    let name = &seen.groups[arm].name;
-    let (kind, first, second) =
-        if seen.asked { (cost_kind, cost_words, end_words) } else { (end_kind, end_words, cost_words) };
-    Verdict { arm, kind, words: format!("`{name}` {first}; it {second}.") }
+    others.map(|arm| Verdict { arm, cost: cost(seen, arm), end: end(seen, arm) }).collect()
 }
 
 /// What an arm costs to the first target.
-fn cost(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
-    let Some(target) = seen.targets.iter().find(|t| t.axis == seen.axis) else {
-        return (Kind::Inconclusive, "was set no target".to_owned());
-    };
+fn cost(seen: &Seen<'_>, arm: usize) -> Option<Finding> {
+    let target = seen.targets.iter().find(|t| t.axis == seen.axis)?;
     let (row, base) = (&target.rows[arm], &target.rows[seen.baseline]);
-    let goal = percent_tick(target.accuracy);
-    let axis = seen.axis.words();
-    let against = &seen.groups[seen.baseline].name;
-    let counts = format!("{} of {} runs, against {} of {}", row.reached, row.runs, base.reached, base.runs);
-    let Some(ratio) = row.ratio else {
-        let words = if row.pairs == 0 {
-            format!("reaches {goal} in {counts}, with no seed that both came far enough with")
-        } else if row.reached + base.reached == 0 {
-            format!("never reaches {goal}, and neither does `{against}`")
-        } else if row.restricted.value == 0.0 && base.restricted.value == 0.0 {
-            format!("is at {goal} before the first step, as `{against}` is")
-        } else {
-            format!("reaches {goal} in {counts}, by no cost that could be compared")
-        };
-        return (Kind::Inconclusive, words);
+    let told = Told {
+        name: &seen.groups[arm].name,
+        against: &seen.groups[seen.baseline].name,
+        axis: seen.axis.words(),
+        goal: percent_tick(target.accuracy),
+        row,
+        base,
     };
-    let value = ratio.value;
-    let size = if value >= 1.0 {
-        format!("{value:.2} times fewer {axis} than")
-    } else {
-        format!("{:.2} times as many {axis} as", 1.0 / value)
-    };
-    let Some(low) = ratio.low else {
-        return (Kind::Inconclusive, format!("takes {size} `{against}` to {goal}, with one seed"));
-    };
-    let far = ratio.high.map_or("more".to_owned(), |high| format!("{high:.2}"));
-    let told = format!("times fewer, 95 %: {low:.2} to {far}; {}{counts}", corrected(row.holm));
     let sure = row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE);
-    if sure && value > 1.0 {
-        (Kind::Better, format!("reaches {goal} with {size} `{against}` ({told})"))
-    } else if sure {
-        (Kind::Worse, format!("needs {size} `{against}` to {goal} ({told})"))
-    } else {
+    Some(match (row.ratio, row.bound) {
+        (Some(ratio), _) => {
+            let known = ratio.low.zip(ratio.high);
+            told.ratio(ratio.value, known, sure, || cost_seeds(seen, arm, target))
+        }
+        (None, Some(bound)) if row.reached + base.reached > 0 => told.bound(bound, sure),
+        _ => told.nothing(),
+    })
+}
+
+/// What a sentence on costs is made of.
+struct Told<'s> {
+    name: &'s str,
+    against: &'s str,
+    axis: &'static str,
+    goal: String,
+    row: &'s Reached,
+    base: &'s Reached,
+}
+
+impl Told<'_> {
+    /// All runs got there.
+    fn ratio(
+        &self,
+        ratio: f64,
+        interval: Option<(f64, f64)>,
+        sure: bool,
+        seeds: impl FnOnce() -> Option<u64>,
+    ) -> Finding {
+        let Self { name, against, axis, goal, row, .. } = self;
+        let p = p_value(row.holm);
+        let Some((low, high)) = interval else {
+            let seeds = if row.pairs == 1 { "with one seed" } else { "the same with every seed" };
+            let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
+            return Finding { kind: Kind::Inconclusive, words };
+        };
+        if !sure {
+            let words = format!(
+                "`{name}` does not differ significantly from `{against}` in {axis} to {goal}: the baseline's \
+                 cost is {} its own (95 %: {low:.2} to {high:.2}{p}); {}",
+                times(ratio),
+                needed(seeds())
+            );
+            return Finding { kind: Kind::Inconclusive, words };
+        }
+        // Whichever way the number is told, its interval goes with it.
+        let (kind, low, high) =
+            if ratio > 1.0 { (Kind::Better, low, high) } else { (Kind::Worse, 1.0 / high, 1.0 / low) };
         let words = format!(
-            "takes {size} `{against}` to {goal}, inconclusive at this power ({told}); {}",
-            needed(cost_seeds(seen, arm, target))
+            "`{name}` needs {} `{against}` to {goal} (95 %: {low:.2} to {high:.2}{p})",
+            size(ratio, axis)
         );
-        (Kind::Inconclusive, words)
+        Finding { kind, words }
+    }
+
+    /// Some did not.
+    fn bound(&self, bound: Bound, sure: bool) -> Finding {
+        let Self { against, axis, row, .. } = self;
+        let (counts, p) = (self.counts(), p_value(row.holm));
+        let low = bound.low.filter(|low| *low >= 1.01).map(times_at_least);
+        let high = bound.high.filter(|high| *high <= 1.0 / 1.01).map(|high| times_at_least(1.0 / high));
+        if sure {
+            // The test refuses "no difference" on that side alone where the bound lies.
+            let better = bound.low.is_some_and(|low| low >= 1.0);
+            let kind = if better { Kind::Better } else { Kind::Worse };
+            let words = match (better, low, high) {
+                (true, Some(low), _) => format!("it needs at least {low} fewer {axis} than `{against}`"),
+                (false, _, Some(high)) => {
+                    format!("it needs at least {high} as many {axis} as `{against}`")
+                }
+                (true, ..) => format!("it needs fewer {axis} than `{against}`"),
+                (false, ..) => format!("it needs more {axis} than `{against}`"),
+            };
+            return Finding { kind, words: format!("{counts}: {words} (95 %{p})") };
+        }
+        let each = if row.pairs == 1 { "with one seed" } else { "in each pair of runs" };
+        let seen = match (bound.least, bound.most) {
+            (Some(least), _) if least >= 1.01 => {
+                format!("it took at least {} fewer {axis} {each}", times_at_least(least))
+            }
+            (_, Some(most)) if most <= 1.0 / 1.01 => {
+                format!("it took at least {} as many {axis} {each}", times_at_least(1.0 / most))
+            }
+            _ => "the difference in cost is not significant".to_owned(),
+        };
+        let few = if row.pairs > 1 && bound.known < 6 {
+            format!(
+                "; of {} pairs {} tell which was cheaper, and six is the least that can bound a ratio",
+                row.pairs, bound.known
+            )
+        } else if row.pairs > 1 {
+            format!(" (95 %{p})")
+        } else {
+            String::new()
+        };
+        Finding { kind: Kind::Inconclusive, words: format!("{counts}: {seen}{few}") }
+    }
+
+    /// There is nothing to compare by.
+    fn nothing(&self) -> Finding {
+        let Self { name, against, goal, row, base, .. } = self;
+        let words = if row.pairs == 0 {
+            format!("{}, with no seed in common", self.counts())
+        } else if row.reached + base.reached == 0 {
+            format!("{}: there is no cost to compare", self.counts())
+        } else if row.mean.is_none() && base.mean.is_none() && row.median == Some(0.0) {
+            format!("`{name}` is at {goal} before the first step, as `{against}` is")
+        } else {
+            format!(
+                "{}; a run was there before its first step, so that there is no ratio of costs",
+                self.counts()
+            )
+        };
+        Finding { kind: Kind::Inconclusive, words }
+    }
+
+    fn counts(&self) -> String {
+        let Self { name, against, goal, row, base, .. } = self;
+        let (ours, theirs) = (row.reached, base.reached);
+        format!(
+            "`{name}` reached {goal} in {ours} of {} runs, `{against}` in {theirs} of {}",
+            row.runs, base.runs
+        )
     }
 }
 
-/// A p-value after its correction, with what follows it.
-fn corrected(p: Option<f64>) -> String {
+/// How much of a cost, so that the number is 1 or more.
+fn size(ratio: f64, axis: &str) -> String {
+    if ratio >= 1.0 {
+        format!("{} fewer {axis} than", times(ratio))
+    } else {
+        format!("{} as many {axis} as", times(1.0 / ratio))
+    }
+}
+
+/// A p-value after its correction, behind what it belongs to.
+fn p_value(p: Option<f64>) -> String {
     match p {
-        Some(p) if p < 0.005 => "p < 0.005 by Holm's correction; ".to_owned(),
-        Some(p) => format!("p = {p:.2} by Holm's correction; "),
+        Some(p) if p < 0.005 => "; p < 0.005 by Holm's correction".to_owned(),
+        Some(p) => format!("; p = {p:.2} by Holm's correction"),
         None => String::new(),
     }
 }
 
-/// Seeds that would tell the costs apart, by their paired differences.
+/// Seeds that would tell the costs apart, by their paired logarithms.
 fn cost_seeds(seen: &Seen<'_>, arm: usize, target: &Target) -> Option<u64> {
-    let (ours, theirs) = paired(&seen.groups[arm], &seen.groups[seen.baseline], target);
-    let found = difference(CONFIDENCE, &ours, &theirs).ok()?;
+    let (arm, baseline) = (&seen.groups[arm], &seen.groups[seen.baseline]);
+    let (Against::Ratio(ratio), _) = against(arm, baseline, target.accuracy, target.axis) else {
+        return None;
+    };
     let alpha = (1.0 - CONFIDENCE) / (seen.groups.len().max(2) - 1) as f64;
-    match seeds_needed(found.mean, found.deviation?, alpha).ok()? {
+    match seeds_needed(ratio.logs.mean, ratio.logs.deviation?, alpha).ok()? {
         Needed::Seeds(n) => Some(u64::from(n)),
         Needed::MoreThan(_) => None,
     }
@@ -118,39 +208,33 @@ fn needed(seeds: Option<u64>) -> String {
 }
 
 /// How an arm stands when the budget ends.
-fn end(seen: &Seen<'_>, arm: usize) -> (Kind, String) {
-    let against = &seen.groups[seen.baseline].name;
+fn end(seen: &Seen<'_>, arm: usize) -> Finding {
+    let (name, against) = (&seen.groups[arm].name, &seen.groups[seen.baseline].name);
+    let finding = |kind, words| Finding { kind, words };
     let Some(row) = seen.differences.iter().find(|d| d.arm == arm) else {
-        return (Kind::Inconclusive, "has no finished run to compare by".to_owned());
+        let words = format!("`{name}` has no finished run that could be compared with one of `{against}`");
+        return finding(Kind::Inconclusive, words);
     };
-    let points = 100.0 * row.mean.value;
-    let ours = 100.0 * seen.finals[arm].last.value;
+    let size = format!("{:.1} points", 100.0 * row.mean.value.abs());
+    let side = if row.mean.value >= 0.0 { "above" } else { "below" };
     let (Some(low), Some(high)) = (row.mean.low, row.mean.high) else {
-        let seeds = if row.seeds == 1 { "one seed" } else { "seeds that all differ by the same" };
-        let words = format!(
-            "ends at {ours:.1} %, {} points against `{against}`, with {seeds}",
-            signed(row.mean.value)
-        );
-        return (Kind::Inconclusive, words);
+        let seeds = if row.seeds == 1 { "with one seed" } else { "the same with every seed" };
+        return finding(Kind::Inconclusive, format!("`{name}` ended {size} {side} `{against}`, {seeds}"));
     };
-    let p = corrected(row.holm);
-    let told = format!("{} to {}; {}", signed(low), signed(high), p.trim_end_matches("; "));
-    let sure = row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE);
-    let size = points.abs();
-    if sure && points > 0.0 {
-        (Kind::Better, format!("ends {size:.1} points above `{against}` ({told})"))
-    } else if sure {
-        (Kind::Worse, format!("ends {size:.1} points below `{against}` ({told})"))
+    let told = format!("95 %: {} to {}{}", signed(low), signed(high), p_value(row.holm));
+    if row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE) {
+        let kind = if row.mean.value > 0.0 { Kind::Better } else { Kind::Worse };
+        finding(kind, format!("`{name}` ends {size} {side} `{against}` ({told})"))
     } else if low > -seen.margin && high < seen.margin {
         let margin = 100.0 * seen.margin;
-        (Kind::Same, format!("ends within {margin:.1} points of `{against}` ({told})"))
+        finding(Kind::Same, format!("`{name}` ends within {margin:.1} points of `{against}` ({told})"))
     } else {
         let words = format!(
-            "ends {} points from `{against}`, inconclusive at this power ({told}); {}",
+            "`{name}` does not differ significantly from `{against}` in accuracy at the end: {} points ({told}); {}",
             signed(row.mean.value),
             needed(row.needed)
         );
-        (Kind::Inconclusive, words)
+        finding(Kind::Inconclusive, words)
     }
 }
 

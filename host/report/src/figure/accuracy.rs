@@ -27,7 +27,7 @@ pub fn draw(report: &Report, axis: Axis, size: Size) -> Option<String> {
     let plot = Plot {
         x: Span::costs(curves.iter().map(|(_, points)| panel::farthest(points)).fold(0.0, f64::max)),
         y: Span::shares(heights),
-        above: "accuracy on what is held out",
+        above: "held-out accuracy",
         below: axis.words(),
         height: match size {
             Size::Wide => 360.0,
@@ -117,14 +117,60 @@ impl Plot<'_> {
     }
 }
 
-/// Bands first, curves above them. Gives where each ends.
+/// Bands first, curves above them; curves that lie on each other share their line by turns, so that each of them
+/// is seen. Gives where each ends.
 pub fn curves(panel: &Panel, lines: &[Line]) -> Vec<(f64, f64)> {
     let opacity = if lines.len() > 6 { 0.08 } else { 0.15 };
     for line in lines {
         panel.band(&line.points, line.ink, opacity);
     }
     let corner = (panel.frame().left, panel.frame().top);
-    lines.iter().map(|line| panel.curve(&line.points, line.ink).unwrap_or(corner)).collect()
+    let dashes = turns(&lines.iter().map(|line| panel.course(&line.points)).collect::<Vec<_>>());
+    let curve = |(line, dash): (&Line, &Option<String>)| {
+        panel.curve(&line.points, line.ink, dash.as_deref().or(line.ink.dash)).unwrap_or(corner)
+    };
+    lines.iter().zip(&dashes).map(curve).collect()
+}
+
+/// How near two curves are that can't be told apart, in pixels.
+const NEAR: f64 = 1.5;
+/// How long each of them is seen, in pixels.
+const TURN: usize = 9;
+
+/// The dashes of curves that lie on others for most of their length: those that share a line come by turns.
+fn turns(courses: &[Vec<(f64, f64)>]) -> Vec<Option<String>> {
+    // Each curve belongs to the first one that it lies on.
+    let mut firsts: Vec<usize> = Vec::new();
+    for (i, course) in courses.iter().enumerate() {
+        let first = (0..i).find(|j| firsts[*j] == *j && lies_on(course, &courses[*j]));
+        firsts.push(first.unwrap_or(i));
+    }
+    let turn = |(i, first): (usize, &usize)| {
+        let all = firsts.iter().filter(|other| *other == first).count();
+        let mine = firsts[..i].iter().filter(|other| *other == first).count();
+        // The first is drawn whole, below the others.
+        (mine > 0).then(|| format!("0 {} {TURN} {}", mine * TURN, (all - 1 - mine) * TURN))
+    };
+    firsts.iter().enumerate().map(turn).collect()
+}
+
+/// Whether a curve is as good as hidden by another one, for at least half of its width.
+fn lies_on(one: &[(f64, f64)], other: &[(f64, f64)]) -> bool {
+    let (Some(first), Some(last)) = (one.first(), one.last()) else { return false };
+    let steps = 100;
+    let near = (0..=steps).filter(|i| {
+        let x = first.0 + (last.0 - first.0) * f64::from(*i) / f64::from(steps);
+        // Of stairs' two heights at one place the last counts.
+        let at = |course: &[(f64, f64)]| {
+            let mut beside = course.windows(2).filter(|two| two[0].0 <= x && x <= two[1].0);
+            beside.next_back().map(|two| {
+                let part = if two[1].0 > two[0].0 { (x - two[0].0) / (two[1].0 - two[0].0) } else { 0.0 };
+                two[0].1 + (two[1].1 - two[0].1) * part
+            })
+        };
+        at(one).zip(at(other)).is_some_and(|(a, b)| (a - b).abs() < NEAR)
+    });
+    2 * near.count() > steps as usize
 }
 
 /// Several plots of the same curves side by side, or one above the other, with one legend below.
@@ -153,4 +199,26 @@ pub fn row(size: Size, plots: &[(Plot, Vec<Line>)], entries: &[Entry], told: &st
     legend::rows(Some(&mut sheet.borrow_mut()), (8.0, top), size.width() - 16.0, entries);
     let svg = sheet.borrow().finish(told);
     Some(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_on_one_line_take_turns() {
+        let line = |up: f64| (0..10).map(|i| (f64::from(i) * 50.0, up + f64::from(i))).collect::<Vec<_>>();
+        let dashes = turns(&[line(0.0), line(20.0), line(0.5), line(0.0)]);
+        assert_eq!(dashes, [None, None, Some("0 9 9 9".to_owned()), Some("0 18 9 0".to_owned())]);
+        assert_eq!(turns(&[line(0.0), vec![(0.0, 0.0)], Vec::new()]), [None, None, None]);
+    }
+
+    #[test]
+    fn a_curve_that_leaves_the_other_early_is_its_own() {
+        let other: Vec<_> = (0..=10).map(|i| (f64::from(i), 0.0)).collect();
+        let leaves = |after: i32| {
+            (0..=10).map(|i| (f64::from(i), f64::from((i - after).max(0)) * 30.0)).collect::<Vec<_>>()
+        };
+        assert!(lies_on(&leaves(7), &other) && !lies_on(&leaves(3), &other));
+    }
 }

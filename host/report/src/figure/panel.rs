@@ -156,15 +156,17 @@ impl Panel {
         self.sheet.borrow_mut().area(&outline, ink.colour, opacity);
     }
 
+    /// A curve's points on the sheet.
+    pub fn course(&self, points: &[(f64, Estimate)]) -> Vec<(f64, f64)> {
+        let finite = points.iter().filter(|(x, e)| x.is_finite() && e.value.is_finite());
+        finite.map(|(x, e)| self.at(*x, e.value)).collect()
+    }
+
     /// A curve; a dot where it is a single point. Gives where it ends on the sheet.
-    pub fn curve(&self, points: &[(f64, Estimate)], ink: Ink) -> Option<(f64, f64)> {
-        let points: Vec<_> = points
-            .iter()
-            .filter(|(x, e)| x.is_finite() && e.value.is_finite())
-            .map(|(x, e)| self.at(*x, e.value))
-            .collect();
+    pub fn curve(&self, points: &[(f64, Estimate)], ink: Ink, dash: Option<&str>) -> Option<(f64, f64)> {
+        let points = self.course(points);
         let mut sheet = self.sheet.borrow_mut();
-        sheet.line(&points, Stroke { colour: ink.colour, width: 2.0, dash: ink.dash });
+        sheet.line(&points, Stroke { colour: ink.colour, width: 2.0, dash });
         let last = *points.last()?;
         if points.len() == 1 {
             sheet.dot(last, 4.0, ink.colour);

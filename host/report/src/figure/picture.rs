@@ -11,8 +11,7 @@ const SCALE: f32 = 2.0;
 
 /// Draws it. None where the drawing can't be read, which a figure of ours can.
 pub fn png(svg: &str) -> Option<Vec<u8>> {
-    let options = Options { fontdb: fonts(), font_family: FAMILY.to_owned(), ..Options::default() };
-    let tree = Tree::from_str(svg, &options).ok()?;
+    let tree = Tree::from_str(svg, &options()).ok()?;
     let size = tree.size();
     let (width, height) = ((size.width() * SCALE).ceil(), (size.height() * SCALE).ceil());
     let mut pixels = Pixmap::new(width as u32, height as u32)?;
@@ -21,6 +20,11 @@ pub fn png(svg: &str) -> Option<Vec<u8>> {
 }
 
 const FAMILY: &str = "Noto Sans";
+
+/// How a drawing is read: its text in our own font.
+pub(super) fn options() -> Options<'static> {
+    Options { fontdb: fonts(), font_family: FAMILY.to_owned(), ..Options::default() }
+}
 
 fn fonts() -> Arc<Database> {
     static FONTS: OnceLock<Arc<Database>> = OnceLock::new();

@@ -74,7 +74,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
             sheet.bar((start, y - 11.0), ((end - start - 0.8).max(0.4 * share.signum()), 22.0), fill);
             let label = format!("{:.0}\u{a0}%", share * 100.0);
             if share > LABELLED && end - start > width(&label) + 2.0 {
-                let on = if colour::is_dark(fill) { "#ffffff" } else { colour::TEXT };
+                let on = if colour::is_dark(fill) { "#ffffff" } else { colour::ON_LIGHT };
                 sheet.text_in((f64::midpoint(start, end), y), Anchor::Middle, &label, on);
             }
             from += share;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, PreEscaped, html};
 
+use crate::colour;
 use crate::figure::{self, Figure};
 use crate::report::Report;
 
@@ -64,6 +65,22 @@ pub fn switch_style(report: &Report) -> String {
         _ = write!(style, ".switch:has(#axis-{key}:checked) .panel-{key} {{ display: block }} ");
     }
     style.push('}');
+    style
+}
+
+/// The style that makes drawings fit a dark page: on the page alone, as drawings that are handed over stay as they
+/// are.
+pub fn dark_style() -> String {
+    let mut style = String::from("@media screen and (prefers-color-scheme: dark) { ");
+    for (light, dark) in colour::DARK {
+        _ = write!(
+            style,
+            "svg [fill=\"{light}\"] {{ fill: {dark} }} svg [stroke=\"{light}\"] {{ stroke: {dark} }} "
+        );
+    }
+    let (light, dark) = (colour::GROUND, colour::DARK_GROUND);
+    _ = write!(style, "svg rect[fill=\"{light}\"], svg circle[fill=\"{light}\"] {{ fill: {dark} }} ");
+    _ = write!(style, "svg circle[stroke=\"{light}\"] {{ stroke: {dark} }} }}");
     style
 }
 

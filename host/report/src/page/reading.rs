@@ -36,13 +36,14 @@ pub fn reading(report: &Report) -> Markup {
                  where it passes one half; it is “not reached” where fewer than half of the runs got there. \
                  An end of its interval that is “–” lies beyond what was looked at."
             }
-            dt { "Restricted mean" }
+            dt { "× fewer" }
             dd {
-                "A mean cost can't be known where some runs never got there. The mean of the cost up to a \
-                 horizon can: each run counts its cost to the target, or the horizon if that is less. The \
-                 horizon is the largest cost that every arm was looked at for. “Times cheaper” is the \
-                 baseline's restricted mean over the arm's, by resampling seeds; with censored runs it is \
-                 nearer to 1 than the truth."
+                "Where all runs of an arm and of the baseline reached the target: the geometric mean over seeds \
+                 of the baseline's cost over the arm's, with Student's interval on logarithms. It is the ratio \
+                 of the two geometric means in the table of costs. Where a run did not get there, its cost is \
+                 not known and there is no such ratio. What is known is which run of a pair was cheaper, as \
+                 long as one of them got there; the sign test on these pairs gives bounds, “≥ 1.40×”, or none \
+                 where there are fewer than six."
             }
             dt { "Intervals" }
             dd {
@@ -51,9 +52,10 @@ pub fn reading(report: &Report) -> Markup {
                  data. Two intervals that overlap do not mean that there is no difference: look at the \
                  paired difference."
             }
-            dt { "Interquartile mean, probability of improvement" }
+            dt { "Middle half of parts and runs, probability of improvement" }
             dd {
-                "The mean of the middle half of all scores, over runs and parts: it moves less with one odd \
+                "The interquartile mean: the mean of all last accuracies, a number for each part of what is held \
+                 out and each run, without the lowest and the highest quarter. It moves less with one odd \
                  run than the mean, and less by jumps than the median. Each part counts alike, however many problems \
                  it has, and parts at an end fall out: it can be far from the mean. The probability that a run of the \
                  arm is better than a run of the baseline, over parts: 50 % is no difference."
@@ -64,9 +66,10 @@ pub fn reading(report: &Report) -> Markup {
                  larger, so that the chance of even one false “different” among all arms stays as small as \
                  it was asked to be."
             }
-            dt { "“Inconclusive”" }
+            dt { "Verdicts" }
             dd {
-                "means that these seeds do not tell, not that there is no difference. “Seeds needed” says \
+                "What an arm costs to a target and how accurate it is when the budget ends are two questions; \
+                 each has a word of its own. “Inconclusive” means that these seeds do not tell, not that there is no difference. “Seeds needed” says \
                  how many would tell a difference of the size seen here, four times out of five. “Same” is \
                  said only where the interval leaves no room for a difference that matters."
             }

@@ -1,70 +1,47 @@
-//! Differences and ratios of two arms over the same seeds, with intervals by the paired bootstrap.
-//!
-//! A resample takes the same seeds of both arms, so that what a seed does to both (the order of prompts,
-//! the luck of the start) falls out, as it does in [`difference`](super::difference).
+//! How many times one arm's cost is another's, over the same seeds, where all runs reached the target.
 
-use super::resample::Block;
-use super::{Bootstrap, Estimate, Unfit, Wait, mean, paired_up, survival};
+use serde::Serialize;
 
-/// The mean of the arm less that of the baseline, in their unit.
-///
-/// Indices from outside, here as in all of this file: one for each seed.
-pub fn difference_of_means(bootstrap: &Bootstrap, arm: &[f64], baseline: &[f64]) -> Result<Estimate, Unfit> {
-    paired_up("a value to compare", arm, baseline)?;
-    estimate(bootstrap, arm.len(), |seeds| mean_of(arm, seeds) - mean_of(baseline, seeds))
+use super::{Difference, Estimate, Interval, Unfit, difference, paired_up, within};
+
+/// The ratio of two arms' costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The geometric mean over seeds of the baseline's cost over the arm's: above 1 where the arm is cheaper.
+    /// It is the ratio of the two arms' geometric means.
+    pub value: f64,
+    /// Where it lies; `None` of one pair, and where all ratios are the same.
+    pub interval: Option<Interval>,
+    /// How likely a ratio so far from 1, on either side, is where costs do not differ. It is below 1 less the
+    /// level exactly where the interval leaves 1 out.
+    pub p_value: Option<f64>,
+    /// The differences of logarithms, baseline less arm, that it was made of.
+    pub logs: Difference,
 }
 
-/// How many times the baseline's mean is that of the arm: of costs, above 1 where the arm saves.
-///
-/// [`Unfit::Undefined`] where the arm's mean is 0, and where a resample makes it 0 / 0.
-pub fn ratio_of_means(bootstrap: &Bootstrap, arm: &[f64], baseline: &[f64]) -> Result<Estimate, Unfit> {
-    paired_up("a value to compare", arm, baseline)?;
-    estimate(bootstrap, arm.len(), |seeds| mean_of(baseline, seeds) / mean_of(arm, seeds))
+/// The ratio of paired costs, each above 0: Student's paired t on their logarithms, as for the ratio of
+/// geometric means in bioequivalence (FDA 2001, "Statistical approaches to establishing bioequivalence").
+/// The ratio of A to B is one over that of B to A, its interval too; a mean of ratios has no such rule.
+pub fn ratio(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Ratio, Unfit> {
+    paired_up("a cost", arm, baseline)?;
+    let logs = difference(level, &logarithms(baseline)?, &logarithms(arm)?)?;
+    let interval = logs.test.map(|t| Interval { low: t.interval.low.exp(), high: t.interval.high.exp() });
+    Ok(Ratio { value: logs.mean.exp(), interval, p_value: logs.test.map(|t| t.p_value), logs })
 }
 
-/// How many times the baseline's restricted mean time to a target is that of the arm: above 1 where the
-/// arm is faster. `tau` is the time that both are restricted to, where runs were ended.
-///
-/// Both survival functions are estimated anew on each resample. Errors as [`ratio_of_means`].
-pub fn restricted_mean_ratio(
-    bootstrap: &Bootstrap,
-    arm: &[Wait],
-    baseline: &[Wait],
-    tau: f64,
-) -> Result<Estimate, Unfit> {
-    if arm.len() != baseline.len() {
-        return Err(Unfit::Unpaired { left: arm.len(), right: baseline.len() });
-    }
-    survival::checked(arm)?;
-    survival::checked(baseline)?;
-    let tau = survival::horizon(tau)?;
-    let mut taken = Vec::with_capacity(arm.len());
-    let mut restricted_mean = |waits: &[Wait], seeds: &[u32]| {
-        taken.clear();
-        taken.extend(seeds.iter().map(|seed| waits[*seed as usize]));
-        survival::restricted_mean(&mut taken, tau)
-    };
-    estimate(bootstrap, arm.len(), |seeds| restricted_mean(baseline, seeds) / restricted_mean(arm, seeds))
-}
-
-/// A statistic of seeds, on all of them and on resamples.
-fn estimate(
-    bootstrap: &Bootstrap,
-    seeds: usize,
-    mut statistic: impl FnMut(&[u32]) -> f64,
-) -> Result<Estimate, Unfit> {
-    let all: Vec<u32> = (0..seeds as u32).collect();
-    let value = statistic(&all);
-    if !value.is_finite() {
-        return Err(Unfit::Undefined);
-    }
-    let interval = bootstrap.interval(&[Block { count: seeds, runs: seeds }], statistic)?;
+/// The geometric mean of costs, each above 0, with Student's interval; of one, and of equal ones, an interval
+/// of no width, which says nothing about runs.
+pub fn geometric_mean(level: f64, costs: &[f64]) -> Result<Estimate, Unfit> {
+    let logs = difference(level, &logarithms(costs)?, &vec![0.0; costs.len()])?;
+    let value = logs.mean.exp();
+    let none = Interval { low: value, high: value };
+    let interval =
+        logs.test.map_or(none, |t| Interval { low: t.interval.low.exp(), high: t.interval.high.exp() });
     Ok(Estimate { value, interval })
 }
 
-/// The mean of an arm over some seeds, which may come more than once.
-fn mean_of(arm: &[f64], seeds: &[u32]) -> f64 {
-    mean(seeds.iter().map(|seed| arm[*seed as usize]))
+fn logarithms(costs: &[f64]) -> Result<Vec<f64>, Unfit> {
+    costs.iter().map(|cost| Ok(within("a cost", *cost, cost.is_finite() && *cost > 0.0)?.ln())).collect()
 }
 
 #[cfg(test)]
@@ -72,38 +49,50 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_pair_has_the_ratio_of_its_costs() {
+        let one = ratio(0.95, &[35_800.0], &[49_900.0]).expect("one pair of costs");
+        assert!((one.value - 1.393_854_748_603_352).abs() < 1e-12, "{one:?}");
+        assert_eq!((one.interval, one.p_value), (None, None));
+    }
+
+    #[test]
+    fn the_other_way_round_it_is_one_over_it() {
+        let (a, b) = ([10.0, 80.0, 30.0], [20.0, 100.0, 90.0]);
+        let there = ratio(0.95, &a, &b).expect("three pairs");
+        let back = ratio(0.95, &b, &a).expect("three pairs");
+        // The cube root of 2 · 1.25 · 3.
+        assert!((there.value - 7.5_f64.cbrt()).abs() < 1e-12, "{there:?}");
+        assert!((there.value * back.value - 1.0).abs() < 1e-12);
+        let (there, back) = (there.interval.expect("three"), back.interval.expect("three"));
+        assert!((there.low * back.high - 1.0).abs() < 1e-12 && (there.high * back.low - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
     fn what_seeds_do_to_both_arms_falls_out() {
         let baseline = [10.0, 80.0, 30.0];
-        let (arm, half) = (baseline.map(|b| b + 1.0), baseline.map(|b| b / 2.0));
-        let bootstrap = Bootstrap::seeded(1, 200);
-        let difference = difference_of_means(&bootstrap, &arm, &baseline).expect("three pairs");
-        assert!((difference.interval.high - difference.interval.low).abs() < 1e-12, "{difference:?}");
-        let ratio = ratio_of_means(&bootstrap, &half, &baseline).expect("three pairs");
-        assert_eq!((ratio.value, ratio.interval.low, ratio.interval.high), (2.0, 2.0, 2.0));
-        let waits = |times: [f64; 3]| times.map(Wait::Reached);
-        let ratio = restricted_mean_ratio(&bootstrap, &waits(half), &waits(baseline), 1000.0);
-        assert!(ratio.is_ok_and(|r| (r.interval.low - 2.0).abs() + (r.interval.high - 2.0).abs() < 1e-12));
+        let half = ratio(0.95, &baseline.map(|b| b / 2.0), &baseline).expect("three pairs");
+        assert!((half.value - 2.0).abs() < 1e-12 && half.interval.is_none(), "{half:?}");
     }
 
     #[test]
-    fn a_division_by_0_is_no_number() {
-        let bootstrap = Bootstrap::seeded(1, 200);
-        assert_eq!(ratio_of_means(&bootstrap, &[0.0, 0.0], &[1.0, 2.0]), Err(Unfit::Undefined));
-        assert_eq!(ratio_of_means(&bootstrap, &[0.0, 1.0], &[0.0, 2.0]), Err(Unfit::Undefined));
-        let open = ratio_of_means(&bootstrap, &[0.0, 1.0], &[1.0, 2.0]).expect("the means are not 0");
-        assert_eq!((open.value, open.interval.high), (3.0, f64::INFINITY));
-        let never = [Wait::Longer(5.0); 2];
-        assert_eq!(restricted_mean_ratio(&bootstrap, &never, &never, 0.0), Err(Unfit::Undefined));
+    fn it_is_the_ratio_of_the_geometric_means() {
+        let (a, b) = ([10.0, 80.0, 30.0], [20.0, 100.0, 90.0]);
+        let [of_a, of_b] = [a, b].map(|costs| geometric_mean(0.95, &costs).expect("three costs"));
+        let both = ratio(0.95, &a, &b).expect("three pairs");
+        assert!((of_b.value / of_a.value - both.value).abs() < 1e-12);
+        assert!(of_a.interval.low < of_a.value && of_a.value < of_a.interval.high);
+        let one = geometric_mean(0.95, &[7.0]).expect("one cost");
+        assert!((one.value - 7.0).abs() < 1e-12 && one.interval.low == one.value, "{one:?}");
     }
 
     #[test]
-    fn arms_that_do_not_pair_up_are_unfit() {
-        let bootstrap = Bootstrap::seeded(1, 10);
-        assert!(difference_of_means(&bootstrap, &[1.0], &[1.0, 2.0]).is_err());
-        assert_eq!(ratio_of_means(&bootstrap, &[], &[]), Err(Unfit::Empty));
-        assert_eq!(restricted_mean_ratio(&bootstrap, &[], &[], 1.0), Err(Unfit::Empty));
-        let one = [Wait::Reached(1.0)];
-        assert!(restricted_mean_ratio(&bootstrap, &one, &[], 1.0).is_err());
-        assert!(restricted_mean_ratio(&bootstrap, &one, &one, f64::NAN).is_err());
+    fn costs_that_are_none_are_unfit() {
+        assert_eq!(ratio(0.95, &[], &[]), Err(Unfit::Empty));
+        assert_eq!(ratio(0.95, &[1.0], &[]), Err(Unfit::Unpaired { left: 1, right: 0 }));
+        assert_eq!(geometric_mean(0.95, &[]), Err(Unfit::Empty));
+        for cost in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(ratio(0.95, &[1.0, cost], &[1.0, 2.0]).is_err(), "{cost}");
+            assert!(geometric_mean(0.95, &[cost]).is_err(), "{cost}");
+        }
     }
 }

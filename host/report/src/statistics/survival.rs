@@ -104,28 +104,10 @@ impl Survival {
         MedianInterval { low: self.first(|step| step.low <= 0.5), high: self.first(|step| step.high <= 0.5) }
     }
 
-    /// The mean time to the target where no run is followed beyond `tau`, a time from 0 on: the area under
-    /// the function up to there (lifelines, `restricted_mean_survival_time`).
-    ///
-    /// Beyond the last run's end the function stays as it is; so `tau` should be where runs were ended.
-    pub fn restricted_mean(&self, tau: f64) -> Result<f64, Unfit> {
-        Ok(area(self.steps.iter().map(|step| (step.time, step.survival)), horizon(tau)?))
-    }
-
     /// The time of the first step of a kind.
     fn first(&self, kind: impl Fn(&Step) -> bool) -> Option<f64> {
         self.steps.iter().find(|step| kind(step)).map(|step| step.time)
     }
-}
-
-/// The restricted mean of runs that are [`checked`], at a [`horizon`]. Sorts them.
-pub(super) fn restricted_mean(waits: &mut [Wait], tau: f64) -> f64 {
-    let mut survival = 1.0;
-    let steps = moments(waits).into_iter().map(|moment| {
-        survival *= moment.left() as f64 / moment.at_risk as f64;
-        (moment.time, survival)
-    });
-    area(steps, tau)
 }
 
 /// Passes runs that are not none, with times that are finite and from 0 on.
@@ -137,11 +119,6 @@ pub(super) fn checked(waits: &[Wait]) -> Result<&[Wait], Unfit> {
         within("a time", time, time.is_finite() && time >= 0.0)?;
     }
     Ok(waits)
-}
-
-/// Passes a time that a mean may be restricted to.
-pub(super) fn horizon(tau: f64) -> Result<f64, Unfit> {
-    within("a time to restrict a mean to", tau, tau.is_finite() && tau >= 0.0)
 }
 
 /// A time at which something happens.
@@ -186,19 +163,6 @@ fn greenwood(survival: f64, variance: f64, z: f64) -> (f64, f64) {
     (end((-log).ln() - half), end((-log).ln() + half))
 }
 
-/// The area under steps (time, value), the first at 0, up to a time.
-fn area(steps: impl Iterator<Item = (f64, f64)>, until: f64) -> f64 {
-    let (mut area, mut from, mut value) = (0.0, 0.0, 1.0);
-    for (time, next) in steps {
-        if time >= until {
-            break;
-        }
-        area += value * (time - from);
-        (from, value) = (time, next);
-    }
-    area + value * (until - from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,8 +176,6 @@ mod tests {
         assert_eq!(steps, [(0.0, 4, 0, 1.0), (3.0, 4, 1, 0.75), (5.0, 2, 1, 0.375), (7.0, 1, 0, 0.375)]);
         assert_eq!(survival.median(), Some(5.0));
         assert_eq!(survival.median_interval(), MedianInterval { low: Some(3.0), high: None });
-        assert_eq!(survival.restricted_mean(8.0), Ok(5.625));
-        assert_eq!(survival.restricted_mean(0.0), Ok(0.0));
         assert_eq!([-1.0, 2.9, 3.0, 99.0].map(|time| survival.at(time)), [1.0, 1.0, 0.75, 0.375]);
     }
 
@@ -222,7 +184,6 @@ mod tests {
         let survival = Survival::fit(0.95, &[Wait::Longer(4.0); 3]).expect("three runs");
         assert_eq!(survival.median(), None);
         assert_eq!(survival.median_interval(), MedianInterval { low: None, high: None });
-        assert_eq!(survival.restricted_mean(4.0), Ok(4.0));
     }
 
     #[test]
@@ -235,23 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_to_a_restricted_mean_agrees_with_the_long_one() {
-        let mut waits = [0.0, 2.0, 2.0, 5.0, 6.0].map(Wait::Reached);
-        waits[2] = Wait::Longer(2.0);
-        let survival = Survival::fit(0.95, &waits).expect("five runs");
-        for tau in [0.0, 1.0, 2.0, 5.5, 9.0] {
-            assert_eq!(survival.restricted_mean(tau), Ok(restricted_mean(&mut waits, tau)), "{tau}");
-        }
-    }
-
-    #[test]
     fn times_that_are_none_are_unfit() {
         assert_eq!(Survival::fit(0.95, &[]), Err(Unfit::Empty));
         for time in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(Survival::fit(0.95, &[Wait::Reached(time)]).is_err(), "{time}");
         }
-        let survival = Survival::fit(0.95, &[Wait::Reached(1.0)]).expect("one run");
-        assert!(survival.restricted_mean(f64::INFINITY).is_err() && survival.restricted_mean(-1.0).is_err());
         assert!(Survival::fit(95.0, &[Wait::Reached(1.0)]).is_err());
     }
 }

@@ -5,6 +5,9 @@ use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
 use crate::report::{Report, Target};
 
+/// Why there is no mean cost.
+const PARTLY: &str = "Not all of its runs reached the target after their first step";
+
 /// Costs to each target on the main axis.
 pub(super) fn targets(report: &Report) -> Table {
     on(report, "targets", format!("Cost to each target, in {}", report.axis.words()), |t| {
@@ -25,10 +28,11 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
         Column::new("target", "target", Shape::Number),
         Column::new("axis", "cost in", Shape::Words),
         Column::new("reached", "reached", Shape::Of),
+        Column::new("share", "share of runs by the budget's end", Shape::Estimate),
+        Column::new("horizon", "budget's end", Shape::Number),
         Column::new("median", "median", Shape::Estimate),
-        Column::new("restricted_mean", "restricted mean", Shape::Estimate),
-        Column::new("horizon", "restricted to", Shape::Number),
-        Column::new("ratio", "times cheaper", Shape::Estimate),
+        Column::new("mean", "geometric mean", Shape::Estimate),
+        Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
         Column::new("pairs", "seeds in common", Shape::Number),
         Column::new("holm", "p (Holm)", Shape::Number),
     ];
@@ -42,9 +46,10 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
                 Cell::Number(target.accuracy, number::percent_tick(target.accuracy)),
                 Cell::Words(target.axis.words().to_owned()),
                 Cell::Of(reached.reached as u64, reached.runs as u64),
-                median(reached),
-                Cell::Estimate(reached.restricted, number::cost),
+                Cell::Estimate(reached.share, number::percent),
                 Cell::Number(target.horizon, number::cost(target.horizon)),
+                median(reached),
+                reached.mean.map_or(Cell::None(number::NONE, PARTLY), |m| Cell::Estimate(m, number::cost)),
                 ratio(report, reached),
                 if reached.arm == report.baseline {
                     Cell::None(number::NONE, "The baseline is not compared with itself")
@@ -58,8 +63,8 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
     Table {
         name,
         title,
-        note: "Runs that did not reach a target are censored: they count as “more than what they spent”. A \
-               ratio above 1 is cheaper than the baseline."
+        note: "Where all runs of an arm and of the baseline reached it, there is a ratio: above 1 is cheaper \
+               than the baseline. Where some did not, there are bounds on it (≥, ≤), as far as the pairs tell."
             .to_owned(),
         rows: rows.collect(),
         columns,

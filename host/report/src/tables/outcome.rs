@@ -2,12 +2,13 @@
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
-use crate::report::{Estimate, Kind, Reached, Report, Target};
+use crate::report::{Estimate, Finding, Kind, Reached, Report, Target};
 
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
 
-/// The result: a row for each arm. Costs are to the first target on the main axis.
+/// The result: a row for each arm. Costs are to the first target on the main axis. It has what a reader looks
+/// for first, so that it fits a page; what else there is stands in tables of its own.
 pub fn result(report: &Report) -> Table {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
     let mut columns = vec![Column::new("arm", "arm", Shape::Words)];
@@ -20,18 +21,16 @@ pub fn result(report: &Report) -> Table {
         columns.extend([
             Column::new("reached", &format!("reached {accuracy}"), Shape::Of),
             Column::new("median", &format!("median {axis} to it"), Shape::Estimate),
-            Column::new("restricted_mean", &format!("restricted mean {axis}"), Shape::Estimate),
-            Column::new("ratio", "times cheaper than the baseline", Shape::Estimate),
-            Column::new("cost_holm", "p of the cost (Holm)", Shape::Number),
+            Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
+            Column::new("cost_holm", "p (Holm)", Shape::Number),
+            Column::new("cost_verdict", "cost", Shape::Words),
         ]);
     }
     columns.extend([
         Column::new("last", "last accuracy", Shape::Estimate),
-        Column::new("iqm", "interquartile mean over parts", Shape::Estimate),
-        Column::new("improvement", "probability of improvement", Shape::Estimate),
         Column::new("difference", "difference, points", Shape::Estimate),
-        Column::new("holm", "p of the difference (Holm)", Shape::Number),
-        Column::new("verdict", "verdict", Shape::Words),
+        Column::new("holm", "p (Holm)", Shape::Number),
+        Column::new("verdict", "accuracy", Shape::Words),
     ]);
     let rows = (0..report.arms.len()).map(|place| {
         let mut row = vec![arm(report, place)];
@@ -48,10 +47,10 @@ pub fn result(report: &Report) -> Table {
         || "No target was set, so there are no costs to one.".to_owned(),
         |target| {
             format!(
-                "Costs are in {} to an accuracy of {}; means are restricted to {}. Brackets are {} intervals.",
+                "Costs are in {} to an accuracy of {}. Brackets are {} intervals; ≥ and ≤ are bounds at that \
+                 level, where some runs did not get there.",
                 report.axis.words(),
                 number::percent_tick(target.accuracy),
-                number::cost(target.horizon),
                 number::percent_tick(report.confidence)
             )
         },
@@ -64,13 +63,23 @@ fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
     let Some(reached) = target.rows.iter().find(|r| r.arm == place) else {
         return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs has a score"));
     };
+    let verdict = report.verdicts.iter().find(|v| v.arm == place).and_then(|v| v.cost.as_ref());
     [
         Cell::Of(reached.reached as u64, reached.runs as u64),
         median(reached),
-        Cell::Estimate(reached.restricted, number::cost),
         ratio(report, reached),
         tested(report, reached),
+        found(report, place, verdict),
     ]
+}
+
+/// A finding in a word.
+fn found(report: &Report, place: usize, finding: Option<&Finding>) -> Cell {
+    match finding {
+        Some(finding) => Cell::Words(kind(finding.kind).to_owned()),
+        None if place == report.baseline => Cell::None("baseline", BASELINE),
+        None => Cell::None(number::NONE, "Nothing to judge by"),
+    }
 }
 
 /// Whether the cost differs from the baseline's.
@@ -87,12 +96,20 @@ pub(super) fn median(reached: &Reached) -> Cell {
     })
 }
 
-/// How many times cheaper.
+/// How many times fewer, or what bounds it.
 pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
-    match reached.ratio {
-        Some(ratio) => Cell::Estimate(ratio, number::times),
-        None if reached.arm == report.baseline => Cell::None("baseline", BASELINE),
-        None => Cell::None(number::NONE, "There is no seed to compare by, or nobody reached it"),
+    if reached.arm == report.baseline {
+        return Cell::None("baseline", BASELINE);
+    }
+    let Some(bound) = reached.bound else {
+        let why = "There is no seed to compare by, or a run was there before its first step";
+        return reached.ratio.map_or(Cell::None(number::NONE, why), |r| Cell::Estimate(r, number::times));
+    };
+    match (bound.low, bound.high) {
+        (None, None) => {
+            Cell::None(number::NONE, "Some runs did not get there, and too few pairs bound the ratio")
+        }
+        (low, high) => Cell::Bound(low, high),
     }
 }
 
@@ -102,19 +119,12 @@ fn at_the_end(report: &Report, place: usize) -> Vec<Cell> {
     let base = place == report.baseline;
     let difference = report.differences.iter().find(|d| d.arm == place && !base);
     let why = if base { BASELINE } else { "No seeds in common with the baseline" };
-    let verdict = report.verdicts.iter().find(|v| v.arm == place);
+    let verdict = report.verdicts.iter().find(|v| v.arm == place).map(|v| &v.end);
     vec![
         last.map_or_else(none, |f| Cell::Estimate(f.last, number::percent)),
-        last.map_or_else(none, |f| Cell::Estimate(f.iqm, number::percent)),
-        last.and_then(|f| f.improvement)
-            .map_or(Cell::None(number::NONE, why), |p| Cell::Estimate(p, number::percent)),
         difference.map_or(Cell::None(number::NONE, why), |d| Cell::Estimate(d.mean, number::points)),
         difference.map_or(Cell::None(number::NONE, why), |d| p_value(d.holm)),
-        match verdict {
-            Some(verdict) => Cell::Words(kind(verdict.kind).to_owned()),
-            None if base => Cell::None("baseline", BASELINE),
-            None => Cell::None(number::NONE, "Nothing to judge by"),
-        },
+        found(report, place, verdict),
     ]
 }
 
@@ -180,7 +190,7 @@ pub(super) fn finals(report: &Report) -> Table {
         Column::new("runs", "finished runs", Shape::Number),
         Column::new("start", "at the start", Shape::Number),
         Column::new("last", "last", Shape::Estimate),
-        Column::new("iqm", "interquartile mean over parts", Shape::Estimate),
+        Column::new("iqm", "middle half of parts and runs", Shape::Estimate),
         Column::new("improvement", "probability of improvement", Shape::Estimate),
         Column::new("best", "best (too good)", Shape::Estimate),
     ];
@@ -209,7 +219,10 @@ pub(super) fn finals(report: &Report) -> Table {
     Table {
         name: "finals",
         title: "Accuracy at the end".to_owned(),
-        note: "Means over finished runs.".to_owned(),
+        note:
+            "Means over finished runs. “Middle half of parts and runs” is the mean of all last accuracies, a \
+               number for each part and run, without the lowest and the highest quarter (interquartile mean)."
+                .to_owned(),
         rows: rows.collect(),
         columns,
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_allocation::shown;
 use thiserror::Error;
 
 use super::Place;
@@ -258,7 +259,8 @@ impl DataError {
 }
 
 fn listed(columns: &[String]) -> String {
-    let mut names: Vec<String> = columns.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    let mut names: Vec<String> =
+        columns.iter().take(LISTED).map(|name| format!("`{}`", shown::name(name))).collect();
     if columns.len() > LISTED {
         names.push(format!("{} more", columns.len() - LISTED));
     }

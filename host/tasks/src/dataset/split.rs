@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::Ask;
+use crate::question::folded;
 
-/// A side. Which one a problem is on depends on what it asks and on the share held out, and on
-/// nothing else: not on a seed, its answer, its row, or the other rows. A larger share holds out all
+/// A side. Which one a problem is on depends on its question and on the share held out, and on
+/// nothing else: not on a seed, how it is put, its answer, its row, or the other rows. A larger share holds out all
 /// that a smaller one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -23,16 +23,9 @@ impl Split {
         (0.0..1.0).contains(&held_out)
     }
 
-    /// The side of a problem that asks this.
-    pub fn of_ask(ask: &Ask, held_out: f64) -> Self {
-        match ask {
-            Ask::Text(text) => Self::of(&[text], held_out),
-            Ask::Chat(messages) => {
-                let parts: Vec<&str> =
-                    messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]).collect();
-                Self::of(&parts, held_out)
-            }
-        }
+    /// The side of a question that was read somewhere, whatever its white space and case.
+    pub fn of_question(question: &str, held_out: f64) -> Self {
+        Self::of(&[&folded(question)], held_out)
     }
 
     /// The side of whatever these words name.
@@ -67,14 +60,12 @@ mod tests {
 
     #[test]
     fn a_share_is_held_out() {
-        let ask = |i: u32| Ask::Text(i.to_string());
-        let held = |share| (0..10_000).filter(|i| Split::of_ask(&ask(*i), share) == Split::HeldOut).count();
+        let side = |i: u32, share| Split::of_question(&i.to_string(), share);
+        let held = |share| (0..10_000).filter(|i| side(*i, share) == Split::HeldOut).count();
         // The standard deviation of 1,000 is 30.
         assert!((880..1120).contains(&held(0.1)), "{}", held(0.1));
         assert_eq!(held(0.0), 0);
-        let nested = (0..1000).all(|i| {
-            Split::of_ask(&ask(i), 0.1) == Split::Train || Split::of_ask(&ask(i), 0.2) == Split::HeldOut
-        });
+        let nested = (0..1000).all(|i| side(i, 0.1) == Split::Train || side(i, 0.2) == Split::HeldOut);
         assert!(nested);
     }
 }

@@ -2,10 +2,11 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, Error, ErrorKind, Template, UndefinedBehavior};
 use serde_json::{Map, Value};
 
-use crate::{Ask, Message};
+use crate::question::spoken;
+use crate::{Ask, Message, template};
 
 /// A question, as it was found.
 pub(crate) enum Question {
@@ -35,6 +36,16 @@ impl Question {
     }
 }
 
+impl Question {
+    /// Its words, but for those of a system.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Chat(messages) => spoken(messages),
+        }
+    }
+}
+
 /// How questions are put.
 pub(crate) struct Wording<'a> {
     template: Option<Environment<'a>>,
@@ -56,8 +67,10 @@ impl<'a> Wording<'a> {
     /// The names that the template asks for.
     pub(crate) fn variables(&self) -> Vec<String> {
         let template = self.template.as_ref().and_then(|t| t.get_template(NAME).ok());
-        let mut names: Vec<String> =
-            template.map(|t| t.undeclared_variables(false).into_iter().collect()).unwrap_or_default();
+        let names = |t: Template<'_, '_>| {
+            template::parsed(t.source(), || Ok(t.undeclared_variables(false).into_iter().collect())).ok()
+        };
+        let mut names: Vec<String> = template.and_then(names).unwrap_or_default();
         names.sort_unstable();
         names
     }
@@ -70,7 +83,7 @@ impl<'a> Wording<'a> {
             Some(environment) => {
                 row.insert("question".to_owned(), words(question)?.into());
                 let template = environment.get_template(NAME).map_err(|e| told(&e))?;
-                Question::Text(template.render(Serde(&row)).map_err(|error| {
+                Question::Text(template::rendered(&template, Serde(&row)).map_err(|error| {
                     let absent: Vec<String> =
                         self.variables().into_iter().filter(|name| !row.contains_key(name)).collect();
                     match (error.kind(), absent.first()) {
@@ -113,7 +126,8 @@ fn environment(source: &str) -> Result<Environment<'_>, Error> {
     environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
     // A misspelt column is an error, never an empty prompt.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.add_template(NAME, source)?;
+    template::bound(&mut environment);
+    template::parsed(source, || environment.add_template(NAME, source))?;
     Ok(environment)
 }
 
@@ -167,6 +181,17 @@ mod tests {
             broken.as_deref(),
             Some("unexpected end of input, expected end of variable block (its line 2)")
         );
+    }
+
+    #[test]
+    fn a_template_has_an_end() {
+        let row = json!({"q": "1 + 1?"});
+        let endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
+        let said = ask(Wording::new(Some(endless), false, None), row).expect_err("it has no end");
+        assert!(said.starts_with("the template failed: engine ran out of fuel"), "{said}");
+        let terms = format!("{{{{ {}1 }}}}", "1 + ".repeat(100_000));
+        let said = Wording::new(Some(&terms), false, None).err();
+        assert!(said.is_some_and(|said| said.contains("a template has at most 131072")));
     }
 
     #[test]

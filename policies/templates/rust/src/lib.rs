@@ -33,7 +33,6 @@ impl Policy for MyPolicy {
     }
 
     fn decide(settings: &MySettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
-        let tried = |g: &&Group| g.len() <= settings.pilot as usize;
         let varied: Vec<&Group> = view.groups.iter().filter(|g| !g.flat()).collect();
 
         if view.budget.open() && view.round == 0 {
@@ -43,8 +42,8 @@ impl Policy for MyPolicy {
                 return Ok(Plan::sample(pilots));
             }
         }
-        let open = varied.iter().copied().filter(tried).take(run.groups as usize);
-        let commits: Vec<Request> = open.map(|g| Request::new(g.prompt, settings.commit.max(1))).collect();
+        let tried = varied.iter().take(run.groups as usize);
+        let commits: Vec<Request> = tried.map(|g| Request::new(g.prompt, settings.commit.max(1))).collect();
         if view.budget.open() && view.round == 1 && !commits.is_empty() {
             return Ok(Plan::sample(commits));
         }

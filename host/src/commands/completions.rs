@@ -1,0 +1,23 @@
+//! `allot completions`: what a shell completes, as a script for it.
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::{Cli, Verdict};
+use crate::screen::Screen;
+
+/// Print a script that makes a shell complete this program's commands and options
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints it.
+pub fn run(command: &Completions, screen: &mut Screen<'_>) -> Verdict {
+    let mut script = Vec::new();
+    clap_complete::generate(command.shell, &mut Cli::command(), "allot", &mut script);
+    screen.say(String::from_utf8_lossy(&script).trim_end());
+    Verdict::Good
+}

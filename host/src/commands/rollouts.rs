@@ -1,0 +1,140 @@
+//! `allot rollouts`: some of a run's rollouts, with what was asked.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use allot_allocation::shown;
+use clap::Args;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+
+use super::Verdict;
+use crate::outputs::rollouts::parts;
+use crate::screen::Screen;
+use crate::trouble::{Result, Trouble, count};
+
+/// Look at rollouts of a training run: question, answer, reward, and what became of each
+#[derive(Debug, Args)]
+pub struct Rollouts {
+    /// The run's folder
+    run: PathBuf,
+    /// Only those of this step, counted from 0 as in the table; of a held-out set, the steps done before
+    #[arg(long)]
+    step: Option<i64>,
+    /// Only those of this prompt
+    #[arg(long)]
+    prompt: Option<i64>,
+    /// Those of this held-out set, and not those that were trained on or let go
+    #[arg(long)]
+    set: Option<String>,
+    /// Rollouts to show
+    #[arg(long, default_value_t = 10)]
+    show: usize,
+}
+
+/// Bytes of a question or of an answer that are shown.
+const TEXT: usize = 64 << 10;
+
+/// A row by the names of its columns.
+type Row = BTreeMap<String, Field>;
+
+/// Shows them.
+pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Verdict> {
+    let place = command.run.join("problems.parquet");
+    let mut problems = BTreeMap::new();
+    each(&place, &mut |row| {
+        problems.insert(number(&row, "prompt"), row);
+    })?;
+    let mut found = Vec::new();
+    let mut all = 0_u64;
+    for part in parts(&command.run.join("rollouts"))? {
+        each(&part, &mut |row| {
+            if wanted(command, &row) {
+                all += 1;
+                if found.len() < command.show {
+                    found.push(row);
+                }
+            }
+        })?;
+    }
+    // Those of a prompt stay together, in the order they were sampled.
+    found.sort_by_key(|row| (number(row, "step"), number(row, "prompt"), number(row, "rollout")));
+    let mut before = None;
+    for row in &found {
+        let prompt = number(row, "prompt");
+        if before != Some(prompt) {
+            let problem = problems.get(&prompt);
+            let of = |name| problem.map(|p| text(p, name)).unwrap_or_default();
+            screen.say(format_args!(
+                "prompt {prompt}, {}, gold {}",
+                shown::name(&of("source")),
+                shown::word(&of("gold"), shown::LINE)
+            ));
+            block(&of("question"), screen);
+            before = Some(prompt);
+        }
+        screen.say(format_args!("  {}", headline(row)));
+        block(&text(row, "text"), screen);
+    }
+    if all > found.len() as u64 {
+        screen.tell(format_args!("{} of {}; more with --show", found.len(), count(all, "rollout")));
+    } else {
+        screen.tell(count(all, "rollout"));
+    }
+    Ok(if all == 0 { Verdict::Bad } else { Verdict::Good })
+}
+
+fn wanted(command: &Rollouts, row: &Row) -> bool {
+    let is = |wanted: Option<i64>, name| wanted.is_none_or(|wanted| number(row, name) == wanted);
+    let set = match row.get("set") {
+        Some(Field::Str(set)) => Some(set.as_str()),
+        _ => None,
+    };
+    is(command.step, "step") && is(command.prompt, "prompt") && set == command.set.as_deref()
+}
+
+/// What is known of a rollout, in a line.
+fn headline(row: &Row) -> String {
+    let of = |name: &str| row.get(name).filter(|field| **field != Field::Null).map(ToString::to_string);
+    let round = of("round").map(|round| format!(", round {round}")).unwrap_or_default();
+    let reward = of("reward").map_or("no reward".to_owned(), |reward| format!("reward {reward}"));
+    let advantage = of("advantage").map(|a| format!(", advantage {a}")).unwrap_or_default();
+    let limit = if row.get("truncated") == Some(&Field::Bool(true)) { ", cut off at the limit" } else { "" };
+    let (step, rollout, tokens) = (number(row, "step"), number(row, "rollout"), number(row, "tokens"));
+    let fate = shown::name(&text(row, "fate"));
+    format!("step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}")
+}
+
+/// Text of several lines, set in.
+fn block(text: &str, screen: &mut Screen<'_>) {
+    let text = shown::lines(text, TEXT);
+    text.lines().for_each(|line| screen.say(format_args!("    {line}")));
+}
+
+fn number(row: &Row, name: &str) -> i64 {
+    match row.get(name) {
+        Some(Field::Long(n)) => *n,
+        _ => -1,
+    }
+}
+
+fn text(row: &Row, name: &str) -> String {
+    match row.get(name) {
+        Some(Field::Str(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Goes through the rows of a parquet file.
+fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
+    let file = File::open(path).map_err(|e| Trouble::file("read", path, &e))?;
+    let odd = |e: parquet::errors::ParquetError| {
+        Trouble::new(format!("`{}` is no table that can be read: {e}", path.display()))
+    };
+    let reader = SerializedFileReader::new(file).map_err(odd)?;
+    for row in reader.get_row_iter(None).map_err(odd)? {
+        take(row.map_err(odd)?.into_columns().into_iter().collect());
+    }
+    Ok(())
+}

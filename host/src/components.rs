@@ -1,0 +1,82 @@
+//! The components that have decided in a run, kept in its folder by their hashes. One that was built anew in its
+//! place neither strands a run that goes on nor slips into it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use allot_record::Reader;
+use allot_sandbox::sha256;
+
+use crate::checkpoint::{Checkpoints, lasting};
+use crate::screen::Screen;
+use crate::trouble::{Result, Trouble};
+use crate::{registry, source};
+
+/// Keeps a component in a run's folder.
+pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
+    let hash = sha256(bytes);
+    let place = place(run, &hash);
+    if place.exists() {
+        return Ok(());
+    }
+    let folder = run.join("components");
+    let failed = |e: std::io::Error| Trouble::file("write", &place, &e);
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    // Written aside and renamed, so that no half of it is ever found.
+    let aside = folder.join(format!(".{hash}"));
+    let written = File::create(&aside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&aside, &place)
+    });
+    written.map_err(failed)?;
+    lasting(&folder)
+}
+
+/// The bytes of a run's policy: of the component that is in charge, as the run has kept it, or else of the one
+/// that is named. Of no run it is that one in any case.
+pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
+    let Some((run, hash)) = run.and_then(|run| Some((run, in_charge(run)?))) else {
+        return source::bytes(named, screen);
+    };
+    // A run of an older version kept none.
+    let Some(bytes) = kept(run, &hash)? else { return source::bytes(named, screen) };
+    let by_now = (!registry::is_address(named)).then(|| source::bytes(named, screen).ok()).flatten();
+    if by_now.is_some_and(|by_now| sha256(&by_now) != hash) {
+        let own = &hash[..12];
+        screen.tell(format_args!(
+            "note: `{named}` is another component by now; the run's own is taken, sha256 {own}"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The hash of the component that is in charge of a run: as its newest checkpoint says, or the first line of its
+/// record.
+fn in_charge(run: &Path) -> Option<String> {
+    let latest = Checkpoints::of(run, 1).latest().ok().flatten().map(|manifest| manifest.policy);
+    let hash = latest.or_else(|| Some(Reader::open(run).ok()?.1.policy.sha256))?;
+    // It becomes a path.
+    (hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hash)
+}
+
+/// A component that a run has kept. Fails where it is not what it is called by.
+fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
+    let place = place(run, hash);
+    let bytes = match std::fs::read(&place) {
+        Ok(bytes) => bytes,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(e) => return Err(Trouble::file("read", &place, &e)),
+    };
+    if sha256(&bytes) != hash {
+        let what = format!("`{}` does not hold the component that it is called by", place.display());
+        return Err(Trouble::new(what)
+            .hint("put it back as it was; without it the component that the config names is taken"));
+    }
+    Ok(Some(bytes))
+}
+
+fn place(run: &Path, hash: &str) -> PathBuf {
+    run.join("components").join(format!("{hash}.wasm"))
+}

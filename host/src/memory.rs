@@ -1,0 +1,81 @@
+//! The memory of this machine, and whether a run fits into it. What does not is told before it starts: past the
+//! end of memory a process is killed, or gives up without a sentence.
+
+use allot_engine::cpu::Memory;
+
+use crate::trouble::{Result, Trouble};
+
+/// Bytes of memory that this machine has, swap included; none where that can't be found out.
+pub fn of_machine() -> Option<u64> {
+    of_text(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// Linux's `/proc/meminfo`, in kB.
+fn of_text(text: &str) -> Option<u64> {
+    let kib = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    kib("MemTotal").map(|total| 1024 * (total + kib("SwapTotal").unwrap_or(0)))
+}
+
+/// Refuses what takes more than this machine has.
+pub fn has_room(memory: &Memory) -> Result<()> {
+    let needed = memory.total() as u64;
+    match of_machine().filter(|own| needed > *own) {
+        None => Ok(()),
+        Some(own) => {
+            let (needed, own) = (size(memory.total()), size(own as usize));
+            let what = format!("it would take about {needed} of memory, and this machine has {own}");
+            Err(Trouble::new(what).hint(largest(memory)))
+        }
+    }
+}
+
+/// What to make smaller: the part that takes most.
+fn largest(memory: &Memory) -> String {
+    let parts = [
+        (memory.weights, "weights", "a smaller model takes less"),
+        (memory.optimizer, "the optimizer", "a smaller model, or adapters with `model.lora`, take less"),
+        (memory.rollouts, "sampling", "fewer `model.rows` or `rollout.max_tokens` take less"),
+        (
+            memory.activations,
+            "activations",
+            "fewer `update.micro_batch_tokens`, or `update.recompute = true`, take less",
+        ),
+        (memory.saving, "saving", "a smaller model takes less"),
+    ];
+    let most = parts.into_iter().max_by_key(|(bytes, ..)| *bytes);
+    most.map_or_else(String::new, |(bytes, what, less)| format!("{} are for {what}: {less}", size(bytes)))
+}
+
+/// Bytes, as people read them.
+pub fn size(bytes: usize) -> String {
+    match bytes as f64 / f64::from(1 << 20) {
+        mib if mib < 1024.0 => format!("{mib:.1} MiB"),
+        mib => format!("{:.1} GiB", mib / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_linux_says_is_read() {
+        let text = "MemTotal:       16309196 kB\nMemFree: 1 kB\nSwapTotal:       4 kB\n";
+        assert_eq!(of_text(text), Some(1024 * 16_309_200));
+        assert_eq!(of_text("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn what_no_machine_has_is_refused() {
+        let memory =
+            Memory { trained: 1, weights: 4, optimizer: 8, rollouts: usize::MAX, activations: 1, saving: 1 };
+        if of_machine().is_some() {
+            let trouble = has_room(&memory).expect_err("no machine has that much");
+            assert!(trouble.hint.is_some_and(|hint| hint.contains("`model.rows`")), "{}", trouble.what);
+        }
+        assert_eq!(has_room(&Memory { rollouts: 1, ..memory }), Ok(()));
+    }
+}

@@ -1,0 +1,185 @@
+//! What the numbers of a step are called, and what each of them is: one declaration, from which the table in
+//! docs/training.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
+//! scripts made for TRL read it. TRL's meanings are those of TRL 1.16 (`trl/trainer/grpo_trainer.py`, and
+//! "Logged metrics" in `grpo_trainer.md`).
+
+/// Numbers that are told in one sentence.
+#[derive(Debug)]
+pub struct Named {
+    /// Their names. A part in capitals stands for what differs from run to run.
+    pub names: &'static [&'static str],
+    /// What they are.
+    pub what: &'static str,
+    /// What TRL has under the same names.
+    pub trl: Trl,
+}
+
+/// What TRL has under a name.
+#[derive(Debug)]
+pub enum Trl {
+    /// The same.
+    Same,
+    /// Something else.
+    Other(&'static str),
+    /// Nothing.
+    None,
+}
+
+const fn named(names: &'static [&'static str], what: &'static str, trl: Trl) -> Named {
+    Named { names, what, trl }
+}
+
+/// All of them, in the order of the table.
+pub const ALL: &[Named] = &[
+    named(
+        &["reward", "reward_std"],
+        "Mean and standard deviation (divided by n − 1) of the rewards of the step's rollouts, trained on or not. \
+         Unscorable rollouts have none",
+        Trl::Other("The same, of the batch"),
+    ),
+    named(
+        &["rewards/PART/mean"],
+        "Mean of a part of the rewards, before its weight, where a judge gives parts",
+        Trl::Other("Of a reward function"),
+    ),
+    named(
+        &["frac_reward_zero_std"],
+        "Share of the step's rollouts with a reward whose prompt's rewards in this step are all equal",
+        Trl::Other("Of rollouts as well; equal to within 1e-8"),
+    ),
+    named(
+        &["completions/mean_length", "completions/min_length", "completions/max_length"],
+        "Lengths of the step's answers, in generated tokens",
+        Trl::Same,
+    ),
+    named(
+        &[
+            "completions/mean_terminated_length",
+            "completions/min_terminated_length",
+            "completions/max_terminated_length",
+        ],
+        "The same of those that ended by themselves; 0 where none did",
+        Trl::Same,
+    ),
+    named(&["completions/clipped_ratio"], "Share that met the length limit", Trl::Same),
+    named(
+        &["num_tokens"],
+        "Tokens so far in the run: of answers and of prompts, a prompt counted for each of its rollouts",
+        Trl::Same,
+    ),
+    named(&["step_time"], "Seconds of the step, all rounds included, evaluation left out", Trl::Same),
+    named(
+        &["tokens_per_second"],
+        "Generated tokens of the step by its seconds, the update's included",
+        Trl::None,
+    ),
+    named(
+        &["budget/rollouts", "budget/tokens"],
+        "Rollouts and generated tokens spent so far in the run",
+        Trl::None,
+    ),
+    named(
+        &["loss", "grad_norm"],
+        "Means over the optimizer's steps; the norm before it is cut. A server may not tell its norm",
+        Trl::Same,
+    ),
+    named(&["learning_rate"], "Of the last optimizer step", Trl::Same),
+    named(
+        &["entropy"],
+        "Mean over the tokens that were computed, in nats. Not with a model on a server",
+        Trl::Other("Over all tokens"),
+    ),
+    named(
+        &["clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"],
+        "Of the tokens that were computed, the share that did not count because their ratio was below, above, either",
+        Trl::Other("Of all tokens"),
+    ),
+    named(
+        &["sampling/importance_sampling_ratio/mean"],
+        "Mean importance weight of the tokens that were computed, before it is cut",
+        Trl::Other("Mean weight"),
+    ),
+    named(
+        &["sampling/sampling_logp_difference/mean"],
+        "With rollouts or updates on a server: how far the trainer's log-probabilities lie from the sampler's, over \
+         the tokens of fresh rollouts",
+        Trl::Same,
+    ),
+    named(
+        &["kl"],
+        "Mean divergence from the reference, over the tokens that were computed; only with a weight",
+        Trl::Other("Over all tokens"),
+    ),
+    named(&["optimizer_steps"], "Of this update", Trl::None),
+    named(
+        &["alloc/sampled", "alloc/unscorable"],
+        "Rollouts of this step; how many of them could not be judged",
+        Trl::None,
+    ),
+    named(
+        &["budget/clipped"],
+        "Rollouts of this step that were asked for and not granted; missing where there are none",
+        Trl::None,
+    ),
+    named(
+        &["alloc/groups", "alloc/trained", "alloc/effective"],
+        "Groups and rollouts trained on; those with an advantage that is not 0",
+        Trl::None,
+    ),
+    named(
+        &["alloc/released", "alloc/flat", "alloc/stale", "alloc/held"],
+        "Rollouts let go; of these, those of groups with one reward; grown too old; kept",
+        Trl::None,
+    ),
+    named(&["alloc/age"], "Mean age of the rollouts trained on, in model updates", Trl::None),
+    named(
+        &["accuracy"],
+        "Held-out accuracy: that of the first set. In the steps after which the score was taken, at the start, and at \
+         the end",
+        Trl::None,
+    ),
+    named(
+        &["eval/SET/avg@K", "eval/SET/pass@K", "eval/SET/unjudged", "eval/SET/SOURCE"],
+        "What the score is made of: the share of right answers of K a problem; the share of problems that K answers \
+         solve, for each power of two up to that, too; the share of answers without a verdict; and the first for each \
+         source, where a set has several",
+        Trl::None,
+    ),
+    named(
+        &["policy/NAME"],
+        "A metric of the policy's own, by its name: the mean over the calls of the step whose plans gave it",
+        Trl::None,
+    ),
+];
+
+/// What a number is, by its name.
+pub fn of(name: &str) -> Option<&'static Named> {
+    ALL.iter().find(|one| one.names.iter().any(|pattern| fits(pattern, name)))
+}
+
+/// Whether a name is what a pattern stands for: capitals stand for any text.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.find(|c: char| c.is_ascii_uppercase()) {
+        None => pattern == name,
+        Some(at) => {
+            let rest = pattern[at..].trim_start_matches(|c: char| c.is_ascii_uppercase());
+            let Some(tail) = name.strip_prefix(&pattern[..at]) else { return false };
+            (1..=tail.len()).filter_map(|n| tail.get(n..)).any(|tail| fits(rest, tail))
+        }
+    }
+}
+
+/// The table of docs/training.md.
+pub fn table() -> String {
+    let line = |one: &Named| {
+        let names: Vec<String> = one.names.iter().map(|name| format!("`{name}`")).collect();
+        let trl = match one.trl {
+            Trl::Same => "The same",
+            Trl::Other(what) => what,
+            Trl::None => "–",
+        };
+        format!("| {} | {} | {trl} |\n", names.join(", "), one.what)
+    };
+    let head = "| Name | What | In TRL 1.16 |\n|---|---|---|\n".to_owned();
+    ALL.iter().fold(head, |table, one| table + &line(one))
+}

@@ -1,0 +1,48 @@
+//! What is held out is never trained on, wherever else it is found and however it is put there.
+
+use std::collections::HashSet;
+
+use allot_tasks::{Key, Problem, near};
+
+use super::{counted, examples, named};
+
+/// Takes what is held out away from what is trained on. Tells how many problems that were, and how many of those
+/// that stay are nearly held-out ones.
+pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let secret: HashSet<Key> = sets.iter().flat_map(|(_, p)| p).flat_map(Problem::keys).collect();
+    let before = train.len();
+    if !secret.is_empty() {
+        train.retain(|p| p.keys().iter().all(|key| !secret.contains(key)));
+    }
+    if train.len() < before {
+        let n = before - train.len();
+        notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
+    }
+    notes.extend(nearly(train, sets));
+    notes
+}
+
+/// Problems of files alone: those of a generator are nearly alike by their nature.
+fn nearly(train: &[Problem], sets: &[(String, Vec<Problem>)]) -> Option<String> {
+    fn read<'a>(problems: impl Iterator<Item = &'a Problem>) -> Vec<&'a Problem> {
+        problems.filter(|p| p.place.is_some()).collect()
+    }
+    fn asked<'a>(problems: &[&'a Problem]) -> Vec<&'a str> {
+        problems.iter().map(|p| p.question.as_str()).collect()
+    }
+    let (train, held_out) = (read(train.iter()), read(sets.iter().flat_map(|(_, p)| p)));
+    let found = near(&asked(&train), &asked(&held_out));
+    let pairs =
+        found.iter().map(|n| format!("{} (as {})", named(train[n.train]), named(held_out[n.held_out])));
+    (!found.is_empty()).then(|| {
+        format!(
+            "{} to train on {} at least half of the words of a held-out one in common, in runs of eight, and \
+             {} in training: {}",
+            counted(found.len(), "problem"),
+            if found.len() == 1 { "has" } else { "have" },
+            if found.len() == 1 { "stays" } else { "stay" },
+            examples(pairs)
+        )
+    })
+}

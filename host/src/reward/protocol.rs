@@ -1,0 +1,183 @@
+//! What judges that are processes are told, and what they say: a line of JSON each.
+//!
+//! `{"id":1,"gold":["5"],"answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
+//! `{"id":1,"reward":0.5}` or `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by
+//! `{"id":1,"error":"why not"}`. Before its first answer a judge may say who it is:
+//! `{"name":"my-judge","version":"1.2"}`.
+
+use std::collections::BTreeMap;
+
+use allot_allocation::shown;
+use serde::{Deserialize, Serialize};
+
+/// The most parts of a reward, and the most characters of a part's name.
+const PARTS: usize = 64;
+
+/// What a judge is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The answers that count as right.
+    pub gold: Vec<String>,
+    /// The answer to be judged.
+    pub answer: String,
+}
+
+impl Question {
+    /// The line that a judge gets.
+    pub fn line(&self, id: u64) -> String {
+        serde_json::json!({ "id": id, "gold": self.gold, "answer": self.answer }).to_string()
+    }
+}
+
+/// A named part of a reward.
+pub type Part = (String, f32);
+
+/// What a judge says of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// Whether it is right; none where the judge gives rewards alone.
+    pub correct: Option<bool>,
+    /// Its reward, if the judge gives one.
+    pub reward: Option<f32>,
+    /// Or the parts of its reward, in the order of their names.
+    pub parts: Vec<Part>,
+}
+
+impl From<bool> for Judgement {
+    fn from(correct: bool) -> Self {
+        Self { correct: Some(correct), ..Self::default() }
+    }
+}
+
+/// What a judge says of an answer, or why nobody can tell.
+pub type Opinion = Result<Judgement, String>;
+
+/// Who a judge says that it is, before its first answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its version, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+impl Hello {
+    /// What a line says, if it is one of these.
+    pub fn read(said: &[u8]) -> Option<Self> {
+        let Self { name, version } = serde_json::from_slice(said).ok()?;
+        let shown = |text: Option<String>| text.map(|text| words(text.as_bytes()));
+        (name.is_some() || version.is_some()).then(|| Self { name: shown(name), version: shown(version) })
+    }
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    id: u64,
+    correct: Option<bool>,
+    reward: Option<f64>,
+    rewards: Option<BTreeMap<String, f64>>,
+    error: Option<String>,
+}
+
+/// What a line says about the question of this number; none where it does not answer it.
+pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
+    let Reply { id, correct, reward, rewards, error } = serde_json::from_slice(said).ok()?;
+    if id != asked || (reward.is_some() && rewards.is_some()) {
+        return None;
+    }
+    let parts = rewards.unwrap_or_default();
+    if !parts.is_empty() && (parts.len() > PARTS || !parts.keys().all(|name| is_name(name))) {
+        return None;
+    }
+    let silent = correct.is_none() && reward.is_none() && parts.is_empty();
+    match error {
+        Some(why) if silent => return Some(Err(words(why.as_bytes()))),
+        Some(_) => return None,
+        None if silent => return None,
+        None => {}
+    }
+    // A reward is 32 bits wide, and nothing that is not finite goes on.
+    let number = |what: &str, x: f64| {
+        let reward = x as f32;
+        if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }
+    };
+    let judgement = || -> Opinion {
+        let reward = reward.map(|x| number("reward", x)).transpose()?;
+        let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
+        Ok(Judgement { correct, reward, parts: parts.into_iter().map(part).collect::<Result<_, _>>()? })
+    };
+    Some(judgement())
+}
+
+/// Whether a part of a reward may be called so. Names go into metrics and onto screens.
+pub fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    (1..=PARTS).contains(&name.len()) && name.chars().all(plain)
+}
+
+/// A process's words as they fit into a sentence.
+pub fn words(bytes: &[u8]) -> String {
+    shown::word(String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim(), 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_the_question_is_an_answer() {
+        let said = |line: &str| opinion(line.as_bytes(), 7);
+        let judged = |correct, reward, parts: &[(&str, f32)]| {
+            let parts = parts.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
+            Some(Ok(Judgement { correct, reward, parts }))
+        };
+        assert_eq!(said("{\"id\":7,\"correct\":true}\n"), Some(Ok(true.into())));
+        assert_eq!(said(r#"{"id":7,"correct":false,"error":null,"found":"5"}"#), Some(Ok(false.into())));
+        assert_eq!(said(r#"{"id":7,"error":"no gold"}"#), Some(Err("no gold".to_owned())));
+        assert_eq!(said(r#"{"id":7,"reward":-0.25}"#), judged(None, Some(-0.25), &[]));
+        assert_eq!(said(r#"{"id":7,"reward":2,"correct":true}"#), judged(Some(true), Some(2.0), &[]));
+        assert_eq!(
+            said(r#"{"id":7,"rewards":{"b":1,"a":0.5}}"#),
+            judged(None, None, &[("a", 0.5), ("b", 1.0)])
+        );
+        assert_eq!(said(r#"{"id":7,"reward":1e39}"#), Some(Err("its reward 1e39 is too large".to_owned())));
+        for garbage in [
+            "hello",
+            "",
+            r#"{"id":6,"correct":true}"#,
+            r#"{"id":7}"#,
+            r#"{"id":7,"correct":1}"#,
+            r#"{"id":7,"correct":true,"error":"both"}"#,
+            r#"{"id":7,"reward":1,"rewards":{"a":1}}"#,
+            r#"{"id":7,"rewards":{}}"#,
+            r#"{"id":7,"rewards":{"a b":1}}"#,
+            r#"{"id":7,"reward":NaN}"#,
+            r#"{"correct":true}"#,
+            "[7, true]\u{1b}[2J",
+        ] {
+            assert_eq!(said(garbage), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn a_judge_may_say_who_it_is() {
+        let hello = |name: Option<&str>, version: Option<&str>| {
+            Some(Hello { name: name.map(str::to_owned), version: version.map(str::to_owned) })
+        };
+        assert_eq!(Hello::read(b"{\"name\":\"x\",\"version\":\"1\"}\n"), hello(Some("x"), Some("1")));
+        assert_eq!(Hello::read(br#"{"version":"1"}"#), hello(None, Some("1")));
+        for other in ["{}", "[]", r#"{"id":1,"correct":true}"#, r#"{"id":1,"version":"1"}"#] {
+            assert_eq!(Hello::read(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn words_are_short_and_obey_no_one() {
+        assert_eq!(words(b" a\x1b[2Jb\tc \n"), r"a\u001b[2Jb\tc");
+        assert_eq!(words("ü".repeat(5000).as_bytes()), "ü".repeat(100) + "…");
+        assert_eq!(words(b"\xff"), "\u{fffd}");
+    }
+}

@@ -1,0 +1,69 @@
+//! When two questions are one: the same words, whatever their white space and case, whatever template, system
+//! message or chat they are put in.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Message;
+
+/// A question's name: equal for questions that are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(u128);
+
+impl Key {
+    /// The name of what these parts say, to the letter.
+    pub fn of(parts: &[&str]) -> Self {
+        let mut hash = Sha256::new_with_prefix("question");
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().iter().take(16).fold(0, |bits, byte| (bits << 8) | u128::from(*byte)))
+    }
+}
+
+/// A text without what makes no other question of it: each run of white space is one space, there is none at
+/// either end, and case is folded, letter by letter: first to upper case and then to lower, so that `ß` is `ss`.
+pub fn folded(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    let words = text.split(|c: char| c.is_whitespace() || is_blank(c)).filter(|word| !word.is_empty());
+    for (i, word) in words.enumerate() {
+        if i > 0 {
+            folded.push(' ');
+        }
+        folded.extend(word.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase));
+    }
+    folded
+}
+
+/// White space of no width, which Unicode does not count as such.
+fn is_blank(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}')
+}
+
+/// What is said in some messages, but for those of a system.
+pub(crate) fn spoken(messages: &[Message]) -> String {
+    let said = messages.iter().filter(|m| m.role != "system").map(|m| m.content.as_str());
+    said.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_and_case_make_no_other_question() {
+        assert_eq!(folded(" What\n is\u{a0}\u{3000}2 +\t2? \u{feff}"), "what is 2 + 2?");
+        assert_eq!(folded("STRASSE ΣΊΣΥΦΟΣ"), folded("straße σίσυφος"));
+        assert_eq!(folded(" \n"), "");
+        assert_ne!(folded("12 + 3"), folded("1 2 + 3"));
+        assert_ne!(Key::of(&["a", "b"]), Key::of(&["ab"]));
+    }
+
+    #[test]
+    fn a_system_says_nothing_of_the_question() {
+        let say = |role: &str, content: &str| Message { role: role.to_owned(), content: content.to_owned() };
+        let messages =
+            [say("system", "Be brief."), say("user", "a"), say("assistant", "b"), say("user", "c")];
+        assert_eq!(spoken(&messages), "a\nb\nc");
+    }
+}

