@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use allot::hub::{self, Hub};
 use allot::tokens::Tokens;
-use allot::trouble::Trouble;
 use allot_engine::model::Checkpoint;
+use allot_error::Trouble;
 use candle_core::Device;
 
 const TOKEN: &str = "hf_secretsecretsecret";

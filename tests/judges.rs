@@ -16,7 +16,7 @@ use allot::config::reward::JudgeConfig;
 use allot::config::train::TrainConfig;
 use allot::reward::pool::{Judge, Pool};
 use allot::reward::protocol::{Opinion, Question};
-use allot::trouble::Trouble;
+use allot_error::Trouble;
 use scratch::Scratch;
 use serde_json::Value;
 use skip::skip;

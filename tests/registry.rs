@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use allot::registry::{self, Reference, fetch, push};
-use allot::trouble::Trouble;
+use allot_error::Trouble;
 use allot_record::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

@@ -16,10 +16,10 @@ use allot::run::{Course, Every, Go, Rest, Scores};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::step::{Decide, Stop, Watch, World};
-use allot::trouble::Trouble;
 use allot::{build, made, run};
 use allot_allocation::{Plan, Run, View, seed};
 use allot_engine::{Coin, Sample};
+use allot_error::Trouble;
 use allot_record::StepEnd;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 

@@ -62,7 +62,7 @@ impl Engine for Fake {
 pub struct EveryThird;
 
 impl Reward<()> for EveryThird {
-    async fn score(&mut self, samples: &[Sample<()>]) -> Result<Vec<Verdict>, allot::trouble::Trouble> {
+    async fn score(&mut self, samples: &[Sample<()>]) -> Result<Vec<Verdict>, allot_error::Trouble> {
         let verdicts = samples
             .iter()
             .map(|s| {

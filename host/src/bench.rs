@@ -13,14 +13,13 @@ use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{OptimizerConfig, Sampling};
+use allot_error::Result;
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;
 use serde_json::json;
 
 pub use peer::Peer;
-
-use crate::trouble::Result;
 
 /// Between two turns.
 const REST: Duration = Duration::from_millis(50);

@@ -10,13 +10,13 @@ mod rust;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use allot_error::{Result, Trouble};
 use tempfile::TempDir;
 
 pub use rust::sources_hash;
 
 use crate::component::CONTRACT;
 use crate::language::Language;
-use crate::trouble::{Result, Trouble};
 
 /// A project that was built.
 pub struct Built {

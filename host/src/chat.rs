@@ -7,13 +7,12 @@
 use std::path::Path;
 
 use allot_allocation::shown;
+use allot_error::{Result, Trouble};
 use allot_tasks::template;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::{Map, Value};
-
-use crate::trouble::{Result, Trouble};
 
 /// A tokenizer's chat template.
 pub struct ChatTemplate {

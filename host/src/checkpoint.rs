@@ -14,7 +14,7 @@ use crate::meter::Measured;
 use crate::outputs::rollouts::Row;
 use crate::run::Scores;
 use crate::summary::Totals;
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 use allot_record::{Mark, hex};
 
 /// The version of this layout.

@@ -16,10 +16,10 @@ mod simulate;
 mod train;
 mod watch;
 
+use allot_error::{Result, Trouble};
 use clap::{Parser, Subcommand};
 
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble};
 
 /// Rollout allocation for group-based RL post-training, with policies as Wasm components.
 #[derive(Debug, Parser)]

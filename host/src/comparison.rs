@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
 use allot_engine::tensors::DeviceName;
+use allot_error::{Result, Trouble};
 use allot_report::Axis;
 use toml::Table;
 
@@ -16,7 +17,6 @@ use crate::config::{self, BudgetConfig, PolicyConfig};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::training::Prepared;
-use crate::trouble::{Result, Trouble};
 use crate::{folder, source};
 
 /// What kind of runs are compared.

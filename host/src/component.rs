@@ -1,11 +1,11 @@
 //! From a core Wasm module, of any compiler, to a component.
 
 use allot_allocation::shown;
+use allot_error::panics::caught;
+use allot_error::{Result, Trouble};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
-use crate::panics::caught;
 use crate::preview1;
-use crate::trouble::{Result, Trouble};
 
 /// The contract that components are made for.
 pub const CONTRACT: &str = include_str!("../../wit/allocation.wit");

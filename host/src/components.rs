@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_record::Reader;
 use allot_sandbox::sha256;
 
 use crate::checkpoint::{Checkpoints, lasting};
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble};
 use crate::{registry, source};
 
 /// Keeps a component in a run's folder.

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Ceilings, Limits, Order, Run, Spent, Value};
+use allot_error::{Result, Trouble, did_you_mean};
 use allot_sandbox::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
 
 use crate::meter::Measured;
 use crate::registry;
 use crate::run::Every;
-use crate::trouble::{Result, Trouble, did_you_mean};
 pub use tree::Tree;
 
 /// The run's constants.

@@ -8,6 +8,7 @@ use allot_allocation::{Compute, Grant, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use allot_error::{Result, Trouble};
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
 
@@ -15,7 +16,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::checkpoint::{self, State};
 use crate::tokens::Tokens;
-use crate::trouble::{Result, Trouble};
 use allot_record::hex;
 
 /// Where a checkpoint has what a server keeps.

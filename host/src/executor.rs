@@ -10,13 +10,13 @@ pub mod submission;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble, count};
 use clap::ValueEnum;
 
 use crate::executor::cluster::{Cluster, Queue as _};
 use crate::executor::local::Local;
 use crate::executor::ray::Ray;
 use crate::executor::slurm::Slurm;
-use crate::trouble::{Result, Trouble, count};
 
 /// Where runs can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

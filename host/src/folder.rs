@@ -5,11 +5,11 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, View, shown};
+use allot_error::{Result, Trouble};
 use serde::Serialize;
 
 use crate::checkpoint::lasting;
 use crate::step::Stop;
-use crate::trouble::{Result, Trouble};
 
 /// The folder for the record: the one asked for, or the next free one under `runs/`.
 pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_report::compare::{self, Question, Runs};
 use allot_report::history::{History, Rollout};
 use allot_report::{Report, follow, page, scores};
@@ -10,7 +11,6 @@ use allot_report::{Report, follow, page, scores};
 use crate::comparison;
 use crate::find;
 use crate::outputs::compared::Compared;
-use crate::trouble::{Result, Trouble};
 
 /// Runs that were found, and what is asked of them.
 pub struct Gathered {

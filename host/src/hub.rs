@@ -6,10 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble, listed};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, Repo, RepoType};
-
-use crate::trouble::{Result, Trouble, listed};
 
 /// A hub, and the folder that its files are kept in.
 pub struct Hub {

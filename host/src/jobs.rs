@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
@@ -15,7 +16,6 @@ use crate::executor::{Executor, Exit, News, Task};
 use crate::folder::{self, free};
 use crate::meter::Measured;
 use crate::resume;
-use crate::trouble::{Result, Trouble};
 
 /// How a run stands.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
-use crate::trouble::Result;
+use allot_error::Result;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times, hex};
 use allot_sandbox::Line as LogLine;
 

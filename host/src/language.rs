@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
-
-use crate::trouble::{Result, Trouble};
 
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

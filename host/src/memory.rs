@@ -2,8 +2,7 @@
 //! end of memory a process is killed, or gives up without a sentence.
 
 use allot_engine::cpu::Memory;
-
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// Bytes of memory that this machine has, swap included; none where that can't be found out.
 pub fn of_machine() -> Option<u64> {

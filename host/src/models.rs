@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use allot_engine::cpu::Arena;
 use allot_engine::model::{Gguf, Shape};
+use allot_error::{Result, Trouble, did_you_mean};
 use include_dir::{Dir, include_dir};
 
 use crate::config::looks_like_a_path;
 use crate::hub;
-use crate::trouble::{Result, Trouble, did_you_mean};
 
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
 

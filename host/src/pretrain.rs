@@ -17,6 +17,7 @@ use std::path::Path;
 use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{Family, ModelError, Rope, Shape};
 use allot_engine::{OptimizerConfig, Schedule};
+use allot_error::{Result, Trouble};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,6 @@ pub use training::{Progress, train};
 
 use crate::config::train::MOST_THREADS;
 use crate::config::{self, Tree};
-use crate::trouble::{Result, Trouble};
 
 /// What a model is made by: a TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::shown;
+use allot_error::{Result, Trouble};
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::generate;
 use allot_tasks::{Ask, Problem};
@@ -19,7 +20,6 @@ use crate::config::train::{TrainConfig, is_of_the_hub};
 use crate::evaluation::Set;
 use crate::hub;
 use crate::tokens::Tokens;
-use crate::trouble::{Result, Trouble};
 use allot_record::hex;
 
 /// Bytes for each token that a prompt may have. What has more is left out before it becomes tokens, which takes

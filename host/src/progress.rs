@@ -8,9 +8,9 @@ use crate::meter::Measured;
 use crate::reward::{Reward, Verdict};
 use crate::screen::Screen;
 use crate::summary::percent;
-use crate::trouble::Result;
 use allot_allocation::{Spent, View};
 use allot_engine::Sample;
+use allot_error::Result;
 use allot_record::StepEnd;
 
 /// The screen of a run.

@@ -14,14 +14,13 @@ mod reference;
 
 use std::path::Path;
 
+use allot_error::{Result, Trouble, count};
 use allot_sandbox::{LoadError, Sandbox, sha256};
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use oci_client::{Reference as Image, RegistryOperation};
 use serde_json::{Value, json};
 use wit_component::DecodedWasm;
-
-use crate::trouble::{Result, Trouble, count};
 
 use kept::{keep, kept};
 use line::{Line, online};

@@ -11,7 +11,7 @@ use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use crate::training::Prepared;
-use crate::trouble::{Result, Trouble, signals};
+use allot_error::{Result, Trouble, signals};
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
 /// A run that is over.

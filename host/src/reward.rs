@@ -8,8 +8,8 @@ pub mod process;
 pub mod protocol;
 
 use allot_engine::Sample;
+use allot_error::Result;
 
-use crate::trouble::Result;
 use protocol::Part;
 
 /// A rollout's verdict.

@@ -16,8 +16,8 @@ use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::step::Decide;
-use crate::trouble::{Result, Trouble, count, signals};
 use crate::{components, config, diff, shipped, source};
+use allot_error::{Result, Trouble, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
 /// Who decides, and who only looks on.

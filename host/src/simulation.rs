@@ -15,7 +15,7 @@ use crate::run::{Course, Go, Scores};
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::{Decide, Stop, World};
-use crate::trouble::{Result, Trouble, listed};
+use allot_error::{Result, Trouble, listed};
 use allot_record::{FORMAT, Head, Line, Record, StepEnd, hex};
 
 /// A run that is ready to start.

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use allot_error::{Result, Trouble, did_you_mean};
 use allot_sandbox::{Caps, LoadError, Policy, Sandbox, sha256};
 
 use crate::registry::{self, Reference};
 use crate::screen::Screen;
 use crate::shipped;
-use crate::trouble::{Result, Trouble, did_you_mean};
 
 /// Components of this many bytes and more are compiled with a word about it: the others take less than it
 /// takes to read.

@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::meter::{Left, Meter};
 use crate::reward::protocol::Part;
 use crate::reward::{Reward, UNSCORABLE};
-use crate::trouble::Trouble;
+use allot_error::Trouble;
 use allot_record::{Call, Line, Phase, Record, RecordError, Rollouts, Sampled, StepEnd};
 
 /// Whoever decides: a component in its sandbox, or a function in a test.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
 
@@ -16,7 +17,6 @@ use crate::config;
 use crate::config::train::TrainConfig;
 use crate::keeper::Keeper;
 use crate::training::{Prepared, Trained};
-use crate::trouble::{Result, Trouble};
 use crate::{folder, shipped};
 
 /// The config to be in force, until it is.

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use allot_allocation::shown;
 use allot_engine::model::{Gguf, SpecialIds, file};
+use allot_error::panics;
+use allot_error::{Result, Trouble};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};
 
 use crate::chat::ChatTemplate;
-use crate::panics;
-use crate::trouble::{Result, Trouble};
 
 /// What turns a model's text into tokens and back.
 pub struct Tokens {

@@ -33,7 +33,7 @@ use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::World;
 use crate::tokens::Tokens;
-use crate::trouble::{Result, Trouble, listed};
+use allot_error::{Result, Trouble, listed};
 use allot_record::{FORMAT, Head, Record, hex};
 
 /// A training run's world.

@@ -14,7 +14,7 @@ pub mod view;
 
 use std::path::PathBuf;
 
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 use look::Look;
 use style::Style;
 use view::Size;

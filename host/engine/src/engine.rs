@@ -1,6 +1,7 @@
 //! The engine's three verbs: sample, score, update.
 
 use allot_allocation::{Compute, Grant, PromptId};
+use allot_error::Trouble;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -154,6 +155,12 @@ pub enum EngineError {
         /// What to do.
         hint: String,
     },
+}
+
+impl From<EngineError> for Trouble {
+    fn from(error: EngineError) -> Self {
+        Self::told(error.to_string(), error.hint())
+    }
 }
 
 impl EngineError {

@@ -15,6 +15,7 @@ mod shape;
 
 use std::path::{Path, PathBuf};
 
+use allot_error::Trouble;
 use thiserror::Error;
 
 pub use checkpoint::{Checkpoint, Precision};
@@ -120,6 +121,12 @@ pub enum ModelError {
     /// The tensor library failed.
     #[error("{0}")]
     Tensor(#[from] candle_core::Error),
+}
+
+impl From<ModelError> for Trouble {
+    fn from(error: ModelError) -> Self {
+        Self::told(error.to_string(), error.hint())
+    }
 }
 
 impl ModelError {

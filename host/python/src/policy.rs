@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Plan, Run, Value, View};
+use allot_error::did_you_mean;
 use allot_record::{CapsStamp, PolicyStamp};
-use allot_sandbox::names::did_you_mean;
 use allot_sandbox::{Caps, Cost, Description, Level, Line, Sandbox, Setting};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_sandbox::names::did_you_mean;
+use allot_error::did_you_mean;
 use allot_sandbox::shipped::{component, names};
 use pyo3::prelude::*;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use allot_error::Trouble;
 use thiserror::Error;
 
 /// Why a record could not be written, read or believed.
@@ -74,6 +75,15 @@ pub enum RecordError {
         /// The round.
         round: u32,
     },
+}
+
+impl From<RecordError> for Trouble {
+    fn from(error: RecordError) -> Self {
+        match &error {
+            RecordError::File { verb, path, error } => Self::file(verb, path, error),
+            _ => Self::told(error.to_string(), error.hint()),
+        }
+    }
 }
 
 impl RecordError {

@@ -9,7 +9,6 @@
 mod fault;
 mod heft;
 mod look;
-pub mod names;
 mod policy;
 mod quiet;
 mod room;

@@ -4,9 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use allot_error::{Result, Trouble};
 use serde_json::{Value, json};
-
-use crate::trouble::{Result, Trouble};
 
 const SCRIPT: &str = include_str!("../../../benches/peers/peer.py");
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{Bench, Built, complaint, version};
 use crate::component;
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// Where Debian has what clang builds for Wasm with.
 const PACKAGES: &str =

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::{Bench, Built, complaint, version};
 use crate::component;
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// The first version that can export functions from Wasm.
 const OLDEST: (u32, u32) = (1, 24);

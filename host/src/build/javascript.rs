@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{Bench, Built, complaint, version};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// The component of a folder with a `policy.js`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {

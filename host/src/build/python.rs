@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Bench, Built, complaint, version};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// The version that this was tried with.
 const PACKAGE: &str = "componentize-py==0.25.1";

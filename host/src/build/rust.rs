@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use allot_error::{Result, Trouble};
 use sha2::{Digest, Sha256};
 
 use super::{Built, output, version};
 use crate::component::{self, CONTRACT};
-use crate::trouble::{Result, Trouble};
 use allot_record::hex;
 
 const TARGET: &str = "wasm32-unknown-unknown";

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
+use allot_error::{Result, Trouble};
 use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::bench::{self, Outcome, Peer, Place, Weights, Work};
 use crate::models;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble};
 
 /// Measure sampling and learning, here and in a peer, by turns
 #[derive(Debug, Args)]

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_sandbox::{Caps, Policy};
 use clap::Args;
 
 use super::Verdict;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
-use crate::trouble::{Result, Trouble};
 use crate::{build, component, source};
 
 /// Make a component of a policy's project, in any of its languages, or of a core Wasm module

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use allot_allocation::rules::{self, Bounds, Rule};
 use allot_allocation::{Run, Value};
 use allot_engine::Coin;
+use allot_error::{Result, Trouble};
 use allot_record::StepEnd;
 use allot_sandbox::{Fault, Other, Policy};
 use clap::Args;
@@ -18,7 +19,6 @@ use crate::run::{Course, Every, Go, Rest, Scores};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
-use crate::trouble::{Result, Trouble};
 use crate::{run, source};
 
 /// Put a policy to the test: rules, purity, limits, cost

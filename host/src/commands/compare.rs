@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use allot_allocation::Run;
+use allot_error::{Result, Trouble, count};
 use clap::Args;
 
 use super::{Verdict, report};
@@ -15,7 +16,6 @@ use crate::gather;
 use crate::interrupt;
 use crate::jobs::{Happened, Jobs, State};
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble, count};
 
 /// Compare policies over seeds, under one budget
 #[derive(Debug, Args)]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use allot_error::{Result, Trouble};
 use clap::Args;
 
 use super::Verdict;
 use crate::language::Language;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble};
 
 /// Start a policy of your own
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! `allot pack`: a policy as others would use it: what it is, its hash, and where it can be had.
 
+use allot_error::Result;
 use allot_sandbox::{CONTRACT, Caps};
 use clap::Args;
 
 use super::{Verdict, policies};
 use crate::screen::Screen;
-use crate::trouble::Result;
 use crate::{registry, source};
 
 /// What a policy's component is, and the lines by which a config demands that very one

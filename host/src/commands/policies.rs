@@ -1,12 +1,12 @@
 //! `allot policies`: what ships, and what can be set.
 
 use allot_allocation::shown;
+use allot_error::Result;
 use allot_sandbox::{Caps, Policy, Setting};
 use clap::Args;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::trouble::Result;
 use crate::{shipped, source};
 
 /// List the policies that ship, with their settings

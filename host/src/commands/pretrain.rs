@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use allot_error::Result;
 use clap::Args;
 
 use super::Verdict;
 use crate::pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
 use crate::screen::Screen;
-use crate::trouble::Result;
 use crate::{config, memory};
 
 /// Make a small model from nothing, by sloppy demonstrations, in minutes

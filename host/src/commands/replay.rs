@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use allot_allocation::{Plan, Run, Value, View, rules, shown};
+use allot_error::{Result, Trouble, signals};
 use allot_sandbox::{Cost, Policy};
 use clap::Args;
 use serde::Deserialize;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble, signals};
 use crate::{components, config, diff, shipped, source};
 use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 

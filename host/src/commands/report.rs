@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use allot_error::{Result, Trouble, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::{Axis, Report, number, tables};
@@ -10,7 +11,6 @@ use clap::Args;
 use super::Verdict;
 use crate::gather::{self, Gathered};
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble, did_you_mean};
 
 /// What runs came to: a page, figures and tables, from their records alone
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
+use allot_error::{Result, Trouble, count};
 use clap::Args;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
@@ -12,7 +13,6 @@ use parquet::record::Field;
 use super::Verdict;
 use crate::outputs::rollouts::parts;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble, count};
 
 /// Look at rollouts of a training run: question, answer, reward, and what became of each
 #[derive(Debug, Args)]

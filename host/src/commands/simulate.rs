@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use allot_engine::Coin;
+use allot_error::{Result, Trouble};
 use clap::Args;
 
 use super::Verdict;
@@ -16,7 +17,6 @@ use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
-use crate::trouble::{Result, Trouble};
 use crate::{components, folder, interrupt, run, shadow, source};
 use allot_allocation::{Plan, View};
 use allot_record::StepEnd;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
+use allot_error::{Result, Trouble, count};
 use allot_sandbox::sha256;
 use clap::Args;
 
@@ -21,7 +22,6 @@ use crate::run::{self, Rest};
 use crate::screen::Screen;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
-use crate::trouble::{Result, Trouble, count};
 use crate::{components, folder, interrupt, resume, shadow, source, swap};
 use allot_record::{Line, Record};
 

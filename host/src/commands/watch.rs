@@ -4,12 +4,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use allot_error::{Result, Trouble};
 use clap::Args;
 use ratatui::crossterm::terminal;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::trouble::{Result, Trouble};
 use crate::watch::{self, live};
 
 /// The picture's size where there is no terminal to ask.

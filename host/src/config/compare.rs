@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
+use allot_error::{Result, Trouble};
 use allot_report::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::looks_like_a_path;
 use crate::registry;
-use crate::trouble::{Result, Trouble};
 
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use super::tree::Tree;
 use super::typed::Fault;
 use crate::shipped;
-use crate::trouble::nearest;
+use allot_error::nearest;
 
 /// What other programs call our keys. Those of TRL 1.16, verl 0.6, transformers and PEFT, and what people say.
 const ALIASES: &[(&str, &[&str])] = &[

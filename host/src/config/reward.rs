@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::looks_like_a_path;
 use crate::reward::protocol::is_name;
-use crate::trouble::{Result, Trouble};
 
 /// How answers are judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 use allot_allocation::advantage::Scale;
 use allot_engine::CoinConfig;
+use allot_error::{Result, Trouble};
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 use crate::run::Every;
-use crate::trouble::{Result, Trouble};
 
 /// A simulated run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

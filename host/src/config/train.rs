@@ -7,6 +7,7 @@ use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
+use allot_error::{Result, Trouble};
 use allot_remote::RemoteConfig;
 use allot_remote::rollouts::RolloutsConfig;
 use allot_tasks::dataset::{DatasetConfig, Files};
@@ -17,7 +18,6 @@ use super::compare::CompareConfig;
 use super::reward::RewardConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig, Tree, looks_like_a_path};
 use crate::run::Every;
-use crate::trouble::{Result, Trouble};
 use crate::{hub, models};
 
 /// A training run.

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 
 use allot_allocation::shown;
+use allot_error::{Result, Trouble};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::hints;
 use super::typed::{Fault, Strict};
-use crate::trouble::{Result, Trouble};
 
 /// A config before it is one of a run, a comparison or a model.
 #[derive(Clone, Debug)]

@@ -72,7 +72,7 @@ impl serde::de::Error for Fault {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let known = allot_sandbox::names::listed(expected.iter().copied());
+        let known = allot_error::listed(expected.iter().copied());
         let one_of = if expected.len() == 1 { "" } else { "one of " };
         let field = &shown::name(field);
         let what = match expected {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::submission::{self, Submission};
 use super::{Executor, Exit, News, Task};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// A cluster's queue.
 pub trait Queue {

@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
 
 use super::{Executor, Exit, News, Task};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// Processes of this machine.
 pub struct Local {

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_error::{Result, Trouble};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Setup;
 use super::cluster::{Queue, Refusal, Standing};
 use super::submission::{Submission, quoted};
-use crate::trouble::{Result, Trouble};
 
 /// A Ray cluster.
 pub struct Ray {

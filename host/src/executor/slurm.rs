@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use super::Setup;
 use super::cluster::{Queue, Refusal, Standing};
 use super::submission::{Submission, quoted};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// Slurm's queue.
 pub struct Slurm {

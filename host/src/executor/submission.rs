@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use allot_error::{Result, Trouble};
 use allot_sandbox::sha256;
 use serde::{Deserialize, Serialize};
 
 use super::Task;
-use crate::trouble::{Result, Trouble};
 
 /// Some runs, handed to a cluster.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use allot_error::{Result, Trouble};
 use allot_record::Head;
 use allot_report::history::Rollout;
 
 use super::columns::{Column, Columns, Sheet, told};
-use crate::trouble::{Result, Trouble};
 
 /// A rollout, and the run that it belongs to.
 struct Line {

@@ -4,11 +4,10 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use allot_record::{Appended, Kept, Mark};
 use allot_sandbox::Line;
 use serde_json::json;
-
-use crate::trouble::{Result, Trouble};
 
 /// The file of a policy's words.
 #[derive(Debug)]

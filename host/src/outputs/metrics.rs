@@ -5,11 +5,10 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use serde_json::{Map, Value};
 
 use allot_record::{Appended, Kept, Mark};
-
-use crate::trouble::{Result, Trouble};
 
 /// The file of a run's numbers by step.
 #[derive(Debug)]

@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+use allot_error::{Result, Trouble};
 use allot_record::{Appended, Mark};
 use serde_json::{Map, Value};
 
 use super::columns::{Column, Columns, Sheet, told};
 use super::rollouts::{Purpose, Settled};
 use crate::reward::protocol;
-use crate::trouble::{Result, Trouble};
 
 /// The columns, in their order.
 fn columns() -> Columns<Settled> {

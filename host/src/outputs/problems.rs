@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use allot_tasks::{Ask, Problem};
 
 use super::columns::{Column, Columns, Sheet, told};
 use crate::problems::Problems;
-use crate::trouble::{Result, Trouble};
 
 /// A prompt.
 struct Line<'a> {

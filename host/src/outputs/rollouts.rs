@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allot_allocation::{PromptId, RolloutId};
+use allot_error::{Result, Trouble};
 use allot_record::Mark;
 use serde::{Deserialize, Serialize};
 
 use super::part::{self, Part};
 use crate::reward::protocol;
-use crate::trouble::{Result, Trouble};
 
 /// A rollout as it was sampled and judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

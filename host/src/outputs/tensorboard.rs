@@ -10,10 +10,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use allot_error::{Result, Trouble};
 use allot_record::{Appended, Kept, Mark};
 
 use crate::checkpoint::lasting;
-use crate::trouble::{Result, Trouble};
 
 /// Between what TensorBoard looks for in a file's name and the seconds since 1970.
 const PREFIX: &str = "events.out.tfevents.";

@@ -4,9 +4,8 @@
 use std::path::Path;
 
 use allot_engine::model::SpecialIds;
+use allot_error::{Result, Trouble};
 use serde_json::{Map, Value, json};
-
-use crate::trouble::{Result, Trouble};
 
 /// What ends an answer, as text. It fills up batches too, where somebody needs that.
 const END: &str = "<end>";

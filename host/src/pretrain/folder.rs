@@ -4,10 +4,10 @@ use std::path::Path;
 
 use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision};
+use allot_error::{Result, Trouble};
 use candle_core::{Device, Tensor, Var};
 
 use super::{Alphabet, told};
-use crate::trouble::{Result, Trouble};
 
 /// Whether a model can be written there: better asked before training than after it.
 pub fn is_free(folder: &Path) -> Result<()> {

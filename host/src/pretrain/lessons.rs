@@ -1,11 +1,11 @@
 //! Lessons: the problems to demonstrate, level by level, and those held out to measure by.
 
 use allot_allocation::seed::Stream;
+use allot_error::{Result, Trouble};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 
 use super::{Alphabet, Mistake, Recipe};
-use crate::trouble::{Result, Trouble};
 
 /// All that is demonstrated.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use allot_allocation::{PromptId, seed};
 use allot_engine::Sampling;
 use allot_engine::core::Core as _;
 use allot_engine::cpu::{Answered, Cpu, Request};
+use allot_error::Result;
 
 use super::{Alphabet, Lessons, SpreadConfig};
-use crate::trouble::Result;
 
 /// Answers at a time.
 pub(super) const ROWS: usize = 256;

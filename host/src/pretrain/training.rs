@@ -8,7 +8,7 @@ use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Thought};
 use allot_engine::model::Shape;
 
 use super::{Care, Lessons, Recipe, told};
-use crate::trouble::{Result, Trouble};
+use allot_error::{Result, Trouble};
 
 /// What chance is for: part of each stream's seed.
 const WEIGHTS: u64 = 0;

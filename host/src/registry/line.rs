@@ -3,6 +3,7 @@
 use std::io::{Cursor, Error as IoError, ErrorKind};
 use std::time::Duration;
 
+use allot_error::{Result, Trouble};
 use allot_sandbox::sha256;
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciErrorCode};
@@ -17,7 +18,6 @@ use rustls::crypto::{CryptoProvider, ring};
 use super::Layer;
 use super::login::Login;
 use super::reference::{self, Reference};
-use crate::trouble::{Result, Trouble};
 
 /// How long a registry may take to be reached, and then to say nothing.
 const CONNECT: Duration = Duration::from_secs(10);

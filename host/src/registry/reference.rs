@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use allot_error::{Result, Trouble};
 use oci_client::Reference as Image;
-
-use crate::trouble::{Result, Trouble};
 
 const SCHEME: &str = "oci:";
 const SUCH: &str = "such an address is `oci://REGISTRY/NAME@sha256:DIGEST`";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use allot_engine::{Answer, Sample};
+use allot_error::{Result, Trouble};
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
@@ -13,7 +14,6 @@ use super::protocol::{Judgement, Opinion, Part, Question};
 use super::{Reward, UNSCORABLE, Verdict};
 use crate::config::reward::{AnyGrader, Overlong, RewardConfig};
 use crate::tokens::Tokens;
-use crate::trouble::{Result, Trouble};
 
 /// Answers of a language model, judged as text.
 pub struct Graded {

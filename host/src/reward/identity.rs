@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
+use allot_error::{Result, Trouble};
 use allot_sandbox::sha256;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Hello;
-use crate::trouble::{Result, Trouble};
 
 /// Words that are longer than this are programs or texts of their own, and stand there as their hash.
 const LONG: usize = 128;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use allot_error::{Result, Trouble};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
@@ -15,7 +16,6 @@ use super::identity::Identity;
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
 use crate::config::reward::JudgeConfig;
-use crate::trouble::{Result, Trouble};
 
 /// The judge of grader `math-verify`.
 const MATH_VERIFY: &str = include_str!("math_verify.py");

@@ -5,10 +5,9 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, Value};
+use allot_error::{Result, Trouble};
 use allot_record::PolicyStamp;
 use serde::{Deserialize, Serialize};
-
-use crate::trouble::{Result, Trouble};
 
 /// A line of its file.
 #[derive(Debug, Serialize, Deserialize)]

@@ -4,9 +4,8 @@
 //! among those that it does not know is SmolLM2's. Here each is written out, and what is unknown is refused.
 
 use allot_engine::model::Gguf;
+use allot_error::{Result, Trouble};
 use serde_json::{Map, Value, json};
-
-use crate::trouble::{Result, Trouble};
 
 /// The `tokenizer.json` that a GGUF file was made from, as far as its metadata goes. `marked` are the
 /// tokens that it names as special.

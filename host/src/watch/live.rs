@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use allot_error::{Result, Trouble};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -12,7 +13,6 @@ use super::look::Look;
 use super::scene::Scene;
 use super::style::Style;
 use super::view::{self, Choice, Move};
-use crate::trouble::{Result, Trouble};
 
 /// How long a key may wait.
 const LISTEN: Duration = Duration::from_millis(50);

@@ -6,13 +6,13 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use allot_error::{Result, Trouble};
 use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
 
 use super::pace;
 use super::scene::{Empty, Facts, Row, Scene, State, plain};
 use crate::find;
-use crate::trouble::{Result, Trouble};
 
 /// How long folders are not searched again.
 const SEARCH: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use allot_error::count;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as Ink};
@@ -12,7 +13,6 @@ use super::chart::{Chart, Curve, Unit};
 use super::scene::{Row, Scene};
 use super::style::{Style, letter};
 use super::table;
-use crate::trouble::count;
 
 /// Columns and rows.
 pub type Size = (u16, u16);

@@ -5,10 +5,8 @@ use std::fmt;
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_engine::EngineError;
-use allot_engine::model::ModelError;
-use allot_record::RecordError;
-pub use allot_sandbox::names::{did_you_mean, listed, nearest};
+
+use crate::names::listed;
 
 /// The result of whatever can end a command.
 pub type Result<T> = std::result::Result<T, Trouble>;
@@ -90,27 +88,6 @@ fn fit(words: &str) -> String {
 }
 
 impl std::error::Error for Trouble {}
-
-impl From<ModelError> for Trouble {
-    fn from(error: ModelError) -> Self {
-        Self::told(error.to_string(), error.hint())
-    }
-}
-
-impl From<EngineError> for Trouble {
-    fn from(error: EngineError) -> Self {
-        Self::told(error.to_string(), error.hint())
-    }
-}
-
-impl From<RecordError> for Trouble {
-    fn from(error: RecordError) -> Self {
-        match &error {
-            RecordError::File { verb, path, error } => Self::file(verb, path, error),
-            _ => Self::told(error.to_string(), error.hint()),
-        }
-    }
-}
 
 /// A number of things.
 pub fn count(n: u64, what: &str) -> String {

@@ -1,0 +1,15 @@
+//! Errors as people read them: one sentence that says what went wrong and where, a hint where there is something to
+//! do, and notes that say where things are.
+//!
+//! Every crate of the program ends in a [`Trouble`]. A library's own error becomes one where that library is: it
+//! implements `From` there, so that nothing heavy is built for a sentence. What others' code panics on becomes a
+//! sentence in [`panics`]; a name that nobody knows gets the nearest known one by [`did_you_mean`]. Nothing is printed
+//! here, and no exit code is chosen.
+
+pub mod panics;
+
+mod names;
+mod trouble;
+
+pub use names::{did_you_mean, listed, nearest};
+pub use trouble::{Result, Trouble, count, signals};
