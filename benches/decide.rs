@@ -9,8 +9,9 @@ mod native;
 
 use std::hint::black_box;
 
-use allot::{made, shipped};
+use allot::shipped;
 use allot_allocation::{Run, View};
+use allot_authoring::made;
 use allot_sandbox::{Caps, Sandbox};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
@@ -54,7 +55,9 @@ fn copying(c: &mut Criterion) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("tests/guests");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
     let text = read("frame.wat").replace(";; DECIDE", &read("trains_on_nothing.wat"));
-    let guest = sandbox.load(&allot::component::of_module(text.as_bytes(), "guest").unwrap(), None).unwrap();
+    let guest = sandbox
+        .load(&allot_authoring::component::of_module(text.as_bytes(), "guest").unwrap(), None)
+        .unwrap();
     let mut group = c.benchmark_group("copying a view into a guest");
     for times in [1, 4, 16] {
         let view = made::scale(times, 0);

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use allot::{build, made};
 use allot_allocation::{Run, View};
+use allot_authoring::{build, made};
 use allot_sandbox::{Caps, Policy, Sandbox};
 
 /// Each policy in each language it is written in, as a folder below `policies`.

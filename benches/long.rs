@@ -19,16 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use allot::outputs::metrics::Metrics;
-use allot::outputs::rollouts::{Fate, Purpose, Row, Table};
-use allot::outputs::tensorboard::Events;
-use allot::reward::protocol::Part;
 use allot::shadow::Decider;
+use allot::shipped;
 use allot::step::{Ended, Learned, Stop, Watch, step};
 use allot::tally::Tally;
-use allot::{config, shipped};
 use allot_allocation::{Outcome, RolloutId, Run, Settled, View};
 use allot_engine::Sample;
+use allot_judges::protocol::Part;
+use allot_outputs::metrics::Metrics;
+use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::tensorboard::Events;
 use allot_record::{Line, Record, StepEnd, Time, Times};
 use allot_sandbox::{Caps, Sandbox};
 
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(shipped::component("pilot-commit").unwrap(), None).unwrap();
     let typed = [format!("pilot={}", rollouts / 4), format!("commit={}", rollouts - rollouts / 4)];
-    let settings = config::typed(&typed, "").unwrap();
-    let settings = config::settings(policy.description(), &settings).unwrap();
+    let settings = allot_config::typed(&typed, "").unwrap();
+    let settings = allot_config::settings(policy.description(), &settings).unwrap();
     let run = Run { settings, prompts: 4000, steps, groups, rollouts, pool: 12 * groups, max_age: 5 };
 
     let folder = tempfile::tempdir().unwrap();

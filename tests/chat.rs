@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use allot::chat::ChatTemplate;
+use allot_models::chat::ChatTemplate;
 use serde_json::{Map, Value};
 
 #[test]
 fn every_recorded_conversation_renders_as_in_transformers() {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/chat");
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/chat");
     let folder = std::env::var_os("ALLOT_CHAT").map_or(default, PathBuf::from);
     let mut rendered = 0;
     for line in std::fs::read_to_string(folder.join("cases.jsonl")).unwrap().lines() {

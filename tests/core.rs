@@ -23,7 +23,7 @@ use candle_core::{DType, Device, IndexOp as _, Tensor};
 const PLAIN: Manner = Manner { temperature: 1.0, recompute: false };
 
 fn folders() -> Vec<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/models");
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models");
     let folder = std::env::var_os("ALLOT_TINY_MODELS").map_or(default, PathBuf::from);
     let mut all: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap()

@@ -10,8 +10,8 @@ mod skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot::tokens::Tokens;
 use allot_engine::model::{Checkpoint, Decoder, Input, ModelError, Precision, Shape, token_log_probs};
+use allot_models::tokens::Tokens;
 use allot_tasks::{Ask, Message};
 use candle_core::quantized::gguf_file::{self, Value as Meta};
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -22,7 +22,7 @@ use skip::skip;
 const CPU: Device = Device::Cpu;
 
 fn cases(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases").join(name)
 }
 
 fn models() -> Vec<PathBuf> {

@@ -20,7 +20,7 @@ const COLUMNS: [(&str, Grader); 4] = [
 ];
 
 fn own(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/graders").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/graders").join(name)
 }
 
 /// The rows of a file, and whether it is the project's own.

@@ -41,7 +41,7 @@ fn run(guest: &str) -> String {
 /// What a run under a guest with this text ends with.
 fn run_text(text: &str) -> (Scratch, String) {
     let scratch = Scratch::new();
-    scratch.write("guest.wasm", allot::component::of_module(text.as_bytes(), "guest").unwrap());
+    scratch.write("guest.wasm", allot_authoring::component::of_module(text.as_bytes(), "guest").unwrap());
     scratch.write("run.toml", CONFIG);
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     (scratch, said)
@@ -180,7 +180,7 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     let quiet = || {
         let scratch = Scratch::new();
         let text = std::fs::read(scratch::root().join("tests/guests/prints.wat")).unwrap();
-        scratch.write("guest.wasm", allot::component::of_module(&text, "prints").unwrap());
+        scratch.write("guest.wasm", allot_authoring::component::of_module(&text, "prints").unwrap());
         scratch.write("run.toml", CONFIG);
         scratch.allot(&["simulate", "run.toml", "--out", "out"])
     };

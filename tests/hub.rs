@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use allot::hub::{self, Hub};
-use allot::tokens::Tokens;
 use allot_engine::model::Checkpoint;
 use allot_error::Trouble;
+use allot_models::hub::{self, Hub};
+use allot_models::tokens::Tokens;
 use candle_core::Device;
 
 const TOKEN: &str = "hf_secretsecretsecret";

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use allot::config::reward::JudgeConfig;
-use allot::config::train::TrainConfig;
-use allot::reward::pool::{Judge, Pool};
-use allot::reward::protocol::{Opinion, Question};
+use allot_config::train::TrainConfig;
 use allot_error::Trouble;
+use allot_judges::config::JudgeConfig;
+use allot_judges::pool::{Judge, Pool};
+use allot_judges::protocol::{Opinion, Question};
 use scratch::Scratch;
 use serde_json::Value;
 use skip::skip;

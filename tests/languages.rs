@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 /// A test of each of these functions for each language but Rust, by its name.
 macro_rules! in_each_language {
@@ -21,7 +21,7 @@ macro_rules! in_each_language {
         mod $module {
             $(#[test]
             fn $test() {
-                super::$test(allot::language::Language::$language);
+                super::$test(allot_authoring::language::Language::$language);
             })+
         }
     };

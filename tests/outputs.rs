@@ -10,10 +10,10 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use allot::outputs::metrics::Metrics;
-use allot::outputs::rollouts::{Fate, Purpose, Row, Table};
-use allot::outputs::tensorboard::Events;
 use allot_allocation::{PromptId, RolloutId};
+use allot_outputs::metrics::Metrics;
+use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::tensorboard::Events;
 use allot_record::{Appended, Kept, Mark};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;

@@ -15,7 +15,7 @@ use candle_core::{DType, Device, IndexOp as _, Tensor};
 type Reference = HashMap<String, Tensor>;
 
 fn folders() -> Vec<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/models");
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models");
     let folder = std::env::var_os("ALLOT_TINY_MODELS").map_or(default, PathBuf::from);
     let mut all: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))

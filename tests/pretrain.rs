@@ -7,11 +7,11 @@ mod scratch;
 
 use std::collections::HashSet;
 
-use allot::pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
-use allot::tokens::Tokens;
 use allot_allocation::seed::Stream;
 use allot_engine::cpu::{Manner, Sequence};
 use allot_engine::model::{Checkpoint, Decoder, Input, token_log_probs};
+use allot_models::tokens::Tokens;
+use allot_pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
 use allot_tasks::Ask;
 use candle_core::Device;
 use scratch::{Scratch, root};
@@ -221,7 +221,7 @@ fn the_core_s_model_is_the_decoder_s() {
 /// The quickstart lives from this: always right, never right, and much in between.
 #[test]
 fn the_shipped_model_s_difficulty_is_spread() {
-    let (recipe, folder) = (shipped(), root().join("host/models/tiny-sums"));
+    let (recipe, folder) = (shipped(), root().join("host/models/shipped/tiny-sums"));
     let lessons = lessons(&recipe);
     let core = folder::read(&folder, &alphabet(&recipe), 2).unwrap();
     assert_eq!(*core.shape(), recipe.shape(&alphabet(&recipe)), "it was made by this recipe");

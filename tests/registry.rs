@@ -13,9 +13,10 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot::registry::{self, Reference, fetch, push};
 use allot_error::Trouble;
+use allot_files::is_registry_address;
 use allot_record::hex;
+use allot_registry::{Reference, fetch, push};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -585,7 +586,7 @@ fn addresses_are_whole_or_refused() {
     assert!(
         wrong(&format!("oci://me:secret@ghcr.io/x@sha256:{hex}")).starts_with("an address in a registry")
     );
-    assert!(registry::is_address("oci:x") && !registry::is_address("./oci.wasm"));
+    assert!(is_registry_address("oci:x") && !is_registry_address("./oci.wasm"));
 
     let pushed = |text: &str| told(push(&uniform(), text));
     assert!(pushed(&format!("oci://ghcr.io/x@sha256:{hex}")).ends_with("has a digest already"));

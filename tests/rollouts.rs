@@ -567,7 +567,7 @@ fn wants_entropy(scratch: &Scratch) -> String {
     assert!(frame.contains(version) && frame.contains(described));
     let word = format!("{version} (data (i32.const 112) \"mean-entropy\")");
     let frame = frame.replacen(version, &word, 1).replacen(described, &format!("{described} {list}"), 1);
-    scratch.write("curious.wasm", allot::component::of_module(frame.as_bytes(), "guest").unwrap());
+    scratch.write("curious.wasm", allot_authoring::component::of_module(frame.as_bytes(), "guest").unwrap());
     "./curious.wasm".to_owned()
 }
 

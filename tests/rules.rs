@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use allot::config::simulate::SimulateConfig;
 use allot::run::{self, Course, Every, Go, Rest, Scores};
 use allot::simulation::Simulation;
 use allot::step::{Decide, Stop, Watch, World};
@@ -18,6 +17,7 @@ use allot_allocation::seed::Stream;
 use allot_allocation::{
     Action, Advantage, Batch, Compute, Grant, Pick, Plan, PromptId, Request, Run, Spent, View,
 };
+use allot_config::simulate::SimulateConfig;
 use allot_engine::{Capabilities, Coin, Cost, Engine, EngineError, Example, Report, Sample, Whole};
 use allot_record::{Line, Reader, Record, StepEnd, Views};
 use allot_sandbox::{Fault, Line as LogLine};
@@ -420,7 +420,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
 /// Each rule, by a plan that breaks it and nothing else.
 #[test]
 fn every_rule_has_its_own_sentence() {
-    let view = allot::made::views(0, 0).swap_remove(5).view;
+    let view = allot_authoring::made::views(0, 0).swap_remove(5).view;
     let (first, second, on_hand) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
     let n = view.groups[0].len();
     let nobody = PromptId(4_000_000_000);

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use allot::config::BudgetConfig;
 use allot::meter::Measured;
 use allot::progress::{Done, Progress};
 use allot::screen::Screen;
 use allot_allocation::Spent;
+use allot_config::BudgetConfig;
 use allot_record::{End, Line, Reader, StepEnd};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use scratch::Scratch;
@@ -320,7 +320,7 @@ fn what_a_policy_measures_and_says_lies_in_the_run_s_folder() {
 #[test]
 fn the_page_tells_each_number_of_a_step() {
     let page = fs::read_to_string(scratch::root().join("docs/training.md")).unwrap();
-    let table = allot::outputs::named::table();
+    let table = allot_outputs::named::table();
     assert!(page.contains(&table), "docs/training.md should have this table:\n{table}");
 
     // And each that is written is in it.
@@ -331,13 +331,13 @@ fn the_page_tells_each_number_of_a_step() {
         written.extend(line.as_object().unwrap().keys().filter(|name| *name != "step").cloned());
     }
     for name in &written {
-        assert!(allot::outputs::named::of(name).is_some(), "`{name}` is in no table");
+        assert!(allot_outputs::named::of(name).is_some(), "`{name}` is in no table");
     }
     // And all that is in it is written, but for what wants a server or several sources.
     let elsewhere =
         ["sampling/sampling_logp_difference/mean", "rewards/PART/mean", "eval/SET/SOURCE", "budget/clipped"];
-    for pattern in allot::outputs::named::ALL.iter().flat_map(|one| one.names) {
-        let is = |name: &String| allot::outputs::named::fits(pattern, name);
+    for pattern in allot_outputs::named::ALL.iter().flat_map(|one| one.names) {
+        let is = |name: &String| allot_outputs::named::fits(pattern, name);
         assert!(elsewhere.contains(pattern) || written.iter().any(is), "nothing is called `{pattern}`");
     }
 }
@@ -741,7 +741,7 @@ fn a_checkpoint_of_another_run_is_refused() {
 
 /// The model that ships, as a folder `mine`.
 fn model(scratch: &Scratch) {
-    copied(&scratch::root().join("host/models/tiny-sums"), &scratch.path().join("mine"));
+    copied(&scratch::root().join("host/models/shipped/tiny-sums"), &scratch.path().join("mine"));
 }
 
 #[test]
@@ -888,7 +888,8 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
         let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
         let (steps, _) = record(&whole);
         assert!(steps.iter().all(|s| s.updated), "{config}");
-        let before = fs::read(scratch::root().join("host/models/tiny-sums/model.safetensors")).unwrap();
+        let before =
+            fs::read(scratch::root().join("host/models/shipped/tiny-sums/model.safetensors")).unwrap();
         assert_ne!(fs::read(newest(&whole).join("model/model.safetensors")).unwrap(), before, "{config}");
         copied(&whole, &run);
         fs::remove_dir_all(newest(&run)).unwrap();

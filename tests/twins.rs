@@ -10,16 +10,17 @@ mod scratch;
 
 use std::path::PathBuf;
 
-use allot::config::simulate::SimulateConfig;
-use allot::reward::{Reward, UNSCORABLE, Verdict};
+use allot::run;
 use allot::run::{Course, Every, Go, Rest, Scores};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::step::{Decide, Stop, Watch, World};
-use allot::{build, made, run};
 use allot_allocation::{Plan, Run, View, seed};
+use allot_authoring::{build, made};
+use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
 use allot_error::Trouble;
+use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_record::StepEnd;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 

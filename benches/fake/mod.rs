@@ -2,12 +2,12 @@
 //! Neither takes time.
 
 use allot::meter::Meter;
-use allot::reward::{Reward, Verdict};
 use allot::step::{Decide, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Shelf};
 use allot_engine::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
+use allot_judges::{Reward, Verdict};
 use allot_record::Record;
 
 /// Samples and learns in no time.

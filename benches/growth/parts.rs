@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use allot::reward::protocol;
 use allot::step::{Decide, Learned, Stop, Watch, World};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
@@ -12,6 +11,7 @@ use allot_allocation::{
     Action, Batch, Books, Outcome, Plan, Pool, RolloutId, Run, Settled, Shelf, View, seed,
 };
 use allot_engine::Sample;
+use allot_judges::protocol;
 use allot_record::{Call, Line, Rollouts, Sampled};
 use allot_sandbox::{Fault, Line as LogLine, Policy};
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,6 @@ use std::process::ChildStdout;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use allot::models;
 use allot_allocation::{Books, Limits, PromptId, Request};
 use allot_engine::{Engine as _, NativeConfig, OptimizerConfig, Sampling, UpdateConfig};
 use allot_remote::Remote;
@@ -89,7 +88,7 @@ pub fn ask(asked: Asked) -> Served {
         updates: 1,
         signals: Vec::new(),
     };
-    let shape = models::shape(&models::find("tiny-sums").unwrap()).unwrap();
+    let shape = allot_models::shape(&allot_models::find("tiny-sums").unwrap()).unwrap();
     let prompts = samples.div_ceil(GROUP);
     let train = vec![vec![1; 100]; prompts as usize];
     let server = serde_json::from_value(server).unwrap();

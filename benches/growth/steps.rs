@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
+use allot::shipped;
 use allot::step::{Decide, Ended, Watch, World, step};
-use allot::{component, config, shipped};
 use allot_allocation::{Order, Plan, Pool, PromptId, Run, Shelf, View, Visit};
+use allot_authoring::component;
 use allot_record::Record;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 use serde::{Deserialize, Serialize};
@@ -105,8 +106,8 @@ pub fn parts(case: &Case) -> Vec<(Part, f64)> {
 impl Case {
     /// The run as a policy sees it.
     pub fn run(&self, policy: &Policy) -> Run {
-        let settings = config::typed(&self.settings(), "").unwrap();
-        let settings = config::settings(policy.description(), &settings).unwrap();
+        let settings = allot_config::typed(&self.settings(), "").unwrap();
+        let settings = allot_config::settings(policy.description(), &settings).unwrap();
         let Self { prompts, groups, rollouts, pool, .. } = *self;
         Run { settings, prompts, steps: u32::MAX, groups, rollouts, pool, max_age: 5 }
     }

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::meter::Measured;
-use crate::outputs::rollouts::Row;
 use crate::run::Scores;
 use crate::summary::Totals;
 use allot_error::{Result, Trouble};
+use allot_files::lasting;
+use allot_outputs::rollouts::Row;
 use allot_record::{Mark, hex};
 
 /// The version of this layout.
@@ -272,14 +273,6 @@ fn verified(folder: &Path) -> Result<Manifest> {
         }
     }
     Ok(manifest)
-}
-
-/// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
-pub fn lasting(folder: &Path) -> Result<()> {
-    if !cfg!(unix) {
-        return Ok(());
-    }
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Trouble::file("write", folder, &e))
 }
 
 /// All files below a folder, in order.

@@ -5,15 +5,15 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_config::compare::{CompareConfig, Seeds};
+use allot_config::simulate::SimulateConfig;
+use allot_config::train::TrainConfig;
+use allot_config::{BudgetConfig, PolicyConfig};
 use allot_engine::tensors::DeviceName;
 use allot_error::{Result, Trouble};
 use allot_report::Axis;
 use toml::Table;
 
-use crate::config::compare::{CompareConfig, Seeds};
-use crate::config::simulate::SimulateConfig;
-use crate::config::train::TrainConfig;
-use crate::config::{self, BudgetConfig, PolicyConfig};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::training::Prepared;
@@ -78,7 +78,7 @@ impl Comparison {
     /// Checks a config, every policy and every setting in it. `overrides` were typed on top of it; `threads` is what
     /// each run takes where the config does not say it; none where the config has to.
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
-        let tree = config::open(path, overrides)?;
+        let tree = allot_config::open(path, overrides)?;
         let (name, whole) = (tree.name().to_owned(), tree.table()?);
         let kind = if whole.contains_key("world") { Kind::Simulate } else { Kind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
@@ -225,7 +225,7 @@ impl Comparison {
         if !path.exists() {
             return Ok(None);
         }
-        let there = config::read(&path)?;
+        let there = allot_config::read(&path)?;
         if toml::from_str::<Table>(&there).ok() == toml::from_str(&self.text).ok() {
             return Ok(Some(0));
         }
@@ -246,7 +246,7 @@ impl Comparison {
             let Some(place) = self.runs.iter().position(|run| run.config == *config) else {
                 return Err(other(format!("it has the run of `{shown}`, which this one leaves out")));
             };
-            let then = anew(self.kind, &config::read(config)?, &shown.to_string())?;
+            let then = anew(self.kind, &allot_config::read(config)?, &shown.to_string())?;
             let now = &self.texts[place];
             if let Some((then, now)) = then.lines().zip(now.lines()).find(|(then, now)| then != now) {
                 return Err(other(format!("`{shown}` says `{then}`, and this one `{now}`")));
@@ -259,7 +259,7 @@ impl Comparison {
     pub fn keep(&self) -> Result<()> {
         let path = self.folder.join(CONFIG);
         let before = if path.exists() {
-            Before::of(&config::read(&path)?, &path, &self.folder)?.configs
+            Before::of(&allot_config::read(&path)?, &path, &self.folder)?.configs
         } else {
             Vec::new()
         };
@@ -292,7 +292,7 @@ impl Before {
     /// From the text of its config, which is at this path.
     fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let whole: Table = config::parse(text, &name)?;
+        let whole: Table = allot_config::parse(text, &name)?;
         let damaged = || Trouble::new(format!("`{name}` is no comparison's config any more"));
         let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
         let section: CompareConfig = section.ok_or_else(damaged)?;

@@ -6,12 +6,13 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_error::{Result, Trouble};
+use allot_files::{is_registry_address, lasting};
 use allot_record::Reader;
 use allot_sandbox::sha256;
 
-use crate::checkpoint::{Checkpoints, lasting};
+use crate::checkpoint::Checkpoints;
 use crate::screen::Screen;
-use crate::{registry, source};
+use crate::source;
 
 /// Keeps a component in a run's folder.
 pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
@@ -42,7 +43,7 @@ pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Ve
     };
     // A run of an older version kept none.
     let Some(bytes) = kept(run, &hash)? else { return source::bytes(named, screen) };
-    let by_now = (!registry::is_address(named)).then(|| source::bytes(named, screen).ok()).flatten();
+    let by_now = (!is_registry_address(named)).then(|| source::bytes(named, screen).ok()).flatten();
     if by_now.is_some_and(|by_now| sha256(&by_now) != hash) {
         let own = &hash[..12];
         screen.tell(format_args!(

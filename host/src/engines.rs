@@ -9,14 +9,14 @@ use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
 use allot_error::{Result, Trouble};
+use allot_models::tokens::Tokens;
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
 
+use allot_record::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::checkpoint::{self, State};
-use crate::tokens::Tokens;
-use allot_record::hex;
 
 /// Where a checkpoint has what a server keeps.
 const SERVER: &str = "server.json";
@@ -141,7 +141,7 @@ pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> 
         let told = |t: Trouble| EngineError::Remote { what: t.what, hint: t.hint.unwrap_or_default() };
         core.checkpoint()?.export(folder, precision, tokens.special())?;
         tokens.write(folder).map_err(told)?;
-        checkpoint::lasting(folder).map_err(told)?;
+        allot_files::lasting(folder).map_err(told)?;
         checkpoint::sha256(&folder.join("model.safetensors")).map_err(told)
     };
     let there = rollouts.weights_there.clone().unwrap_or_else(|| rollouts.weights.clone());

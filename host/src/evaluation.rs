@@ -8,12 +8,12 @@ use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
 use allot_engine::{Engine, Sample};
 use allot_tasks::{Problem, mean_pass_at_k};
 
-use crate::config::train::Unjudged;
-use crate::outputs::rollouts::{Purpose, Row};
-use crate::reward::Reward;
-use crate::reward::protocol::Part;
 use crate::run::Scores;
 use crate::step::Stop;
+use allot_config::train::Unjudged;
+use allot_judges::Reward;
+use allot_judges::protocol::Part;
+use allot_outputs::rollouts::{Purpose, Row};
 
 /// A held-out set: a run of the engine's prompts.
 #[derive(Clone, Debug, PartialEq)]

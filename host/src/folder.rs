@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, View, shown};
 use allot_error::{Result, Trouble};
+use allot_files::lasting;
 use serde::Serialize;
 
-use crate::checkpoint::lasting;
 use crate::step::Stop;
 
 /// The folder for the record: the one asked for, or the next free one under `runs/`.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use allot_error::{Result, Trouble};
+use allot_files::find;
+use allot_outputs::compared::Compared;
 use allot_report::compare::{self, Question, Runs};
 use allot_report::history::{History, Rollout};
 use allot_report::{Report, follow, page, scores};
 
 use crate::comparison;
-use crate::find;
-use crate::outputs::compared::Compared;
 
 /// Runs that were found, and what is asked of them.
 pub struct Gathered {

@@ -6,15 +6,14 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble};
+use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
 use crate::comparison::{Comparison, Kind, Planned};
-use crate::config::train::TrainConfig;
-use crate::executor::{Executor, Exit, News, Task};
 use crate::folder::{self, free};
-use crate::meter::Measured;
 use crate::resume;
 
 /// How a run stands.
@@ -139,9 +138,9 @@ impl<'c> Jobs<'c> {
             job.accuracy = history.scores.last().map(|s| s.accuracy).or(job.accuracy);
             if let Some(step) = history.steps.last() {
                 let costs = step.costs;
-                let mut measured = Measured { compute: costs.compute, ..Measured::default() };
-                measured.seconds.sampling = costs.seconds.unwrap_or(0.0);
-                job.share = (history.steps.len() as f64 / steps).max(budget.share(costs.spent, measured));
+                let (flops, seconds) = (costs.compute.flops.total(), costs.seconds.unwrap_or(0.0));
+                let done = history.steps.len() as f64 / steps;
+                job.share = done.max(budget.share(costs.spent, flops, seconds));
             }
         }
     }

@@ -10,17 +10,9 @@ use allot_allocation::{Outcome, Plan, PromptId, RolloutId, Settled, View};
 use allot_engine::{Answer, Engine as _, Sample};
 
 use crate::checkpoint::{self, Checkpoints, Manifest, State};
-use crate::config::train::EngineConfig;
 use crate::engines::AnyEngine;
 use crate::evaluation::Evaluation;
-use crate::outputs::log::Log;
-use crate::outputs::metrics::Metrics;
-use crate::outputs::problems;
-use crate::outputs::rollouts::{Fate, Purpose, Row, Table};
-use crate::outputs::tensorboard::Events;
 use crate::progress::{Clips, Progress, Scoring};
-use crate::reward::graded::Graded;
-use crate::reward::protocol::Part;
 use crate::run::{Course, Go, Scores};
 use crate::screen::Screen;
 use crate::shadow::Decider;
@@ -28,7 +20,15 @@ use crate::step::{Learned, Stop, Watch};
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
+use allot_config::train::EngineConfig;
 use allot_error::Result;
+use allot_judges::graded::Graded;
+use allot_judges::protocol::Part;
+use allot_outputs::log::Log;
+use allot_outputs::metrics::Metrics;
+use allot_outputs::problems;
+use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::tensorboard::Events;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times, hex};
 use allot_sandbox::Line as LogLine;
 
@@ -96,9 +96,8 @@ impl<'a, 's> Keeper<'a, 's> {
         stop: Arc<AtomicBool>,
     ) -> Result<Self> {
         let folder = place.folder;
-        problems::write(&folder.join("problems.parquet"), &prepared.problems, |ids| {
-            prepared.tokens.decode(ids)
-        })?;
+        let (asked, set) = (prepared.problems.asked(), |prompt| prepared.problems.set_of(prompt));
+        problems::write(&folder.join("problems.parquet"), asked, set, |ids| prepared.tokens.decode(ids))?;
         let table = Table::create(&folder.join("rollouts"), &name(folder))?;
         let times = Times::create(&folder.join("times.jsonl"))?;
         let metrics = Metrics::create(&folder.join("metrics.jsonl"))?;

@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::shown;
+use allot_config::train::{TrainConfig, is_of_the_hub};
 use allot_error::{Result, Trouble};
+use allot_models::hub;
+use allot_models::tokens::Tokens;
+use allot_record::hex;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::generate;
 use allot_tasks::{Ask, Problem};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::train::{TrainConfig, is_of_the_hub};
 use crate::evaluation::Set;
-use crate::hub;
-use crate::tokens::Tokens;
-use allot_record::hex;
 
 /// Bytes for each token that a prompt may have. What has more is left out before it becomes tokens, which takes
 /// hundreds of bytes for each of its own. Words have some 4, and the longest runs of white space 128.
@@ -103,6 +103,16 @@ impl Found {
 }
 
 impl Problems {
+    /// All of them with the tokens that ask each, in their order.
+    pub fn asked(&self) -> impl ExactSizeIterator<Item = (&Problem, &[u32])> {
+        self.all.iter().zip(self.prompts.iter().map(Vec::as_slice))
+    }
+
+    /// The held-out set that a prompt is in, if it is in one.
+    pub fn set_of(&self, prompt: u32) -> Option<&str> {
+        self.sets.iter().find(|set| set.prompts.contains(&prompt)).map(|set| set.name.as_str())
+    }
+
     /// Turns them into what the model is asked. Prompts longer than `longest` tokens are left out.
     pub fn of(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
         let Found { train, sets, notes } = found;

@@ -3,14 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::BudgetConfig;
 use crate::meter::Measured;
-use crate::reward::{Reward, Verdict};
 use crate::screen::Screen;
 use crate::summary::percent;
 use allot_allocation::{Spent, View};
+use allot_config::BudgetConfig;
 use allot_engine::Sample;
 use allot_error::Result;
+use allot_judges::{Reward, Verdict};
 use allot_record::StepEnd;
 
 /// The screen of a run.
@@ -141,7 +141,8 @@ impl<'a, 's> Progress<'a, 's> {
         // What ends first, the steps or the budget.
         let share = |done: &Done| {
             let steps = f64::from(done.steps) / f64::from(self.steps);
-            steps.max(self.budget.share(done.spent, done.measured))
+            let Measured { compute, seconds, .. } = &done.measured;
+            steps.max(self.budget.share(done.spent, compute.flops.total(), seconds.of_steps()))
         };
         let before = share(&self.before);
         let now = share(&Done { steps: step.step + 1, spent: step.spent, measured });
@@ -196,8 +197,8 @@ fn minutes(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reward::RightOrWrong;
     use allot_allocation::PromptId;
+    use allot_judges::RightOrWrong;
 
     /// What stands on the screen after a score of which one answer is whole.
     fn scored(live: bool, waited: Duration) -> String {

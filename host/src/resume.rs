@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
-use crate::config::train::TrainConfig;
 use crate::keeper::{self, Place};
-use crate::reward::identity::Identity;
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use crate::training::Prepared;
+use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble, signals};
+use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
 /// A run that is over.

@@ -1,11 +1,12 @@
 //! A run: steps until the last one or the end of the budget, with the score taken now and then.
 
+pub use allot_allocation::Every;
 use allot_allocation::{Run, Spent};
 use allot_engine::Engine;
 use serde::{Deserialize, Serialize};
 
-use crate::reward::Reward;
 use crate::step::{Decide, Ended, Stop, Watch, World, step};
+use allot_judges::Reward;
 use allot_record::{End, Line, StepEnd};
 
 /// What goes along with a run: it takes the score, keeps what is to be kept, and may pause it.
@@ -26,28 +27,6 @@ pub struct Scores {
     pub parts: Vec<(String, f64)>,
     /// What evaluation has spent so far, in a book of its own; none where it costs nothing.
     pub spent: Option<Spent>,
-}
-
-/// When the score is taken, beside the start and the end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Every {
-    /// After every so many steps.
-    Steps(u32),
-    /// After each step in which the run's rollouts pass a multiple of this.
-    Rollouts(u64),
-    /// After each step in which the run's generated tokens pass a multiple of this.
-    Tokens(u64),
-}
-
-impl Every {
-    /// Whether it is due after so many steps, between these two states of the books.
-    fn due(self, steps: u32, before: Spent, after: Spent) -> bool {
-        match self {
-            Self::Steps(n) => steps.is_multiple_of(n),
-            Self::Rollouts(n) => before.run_rollouts / n < after.run_rollouts / n,
-            Self::Tokens(n) => before.run_tokens / n < after.run_tokens / n,
-        }
-    }
 }
 
 /// Whether a run goes on.

@@ -16,7 +16,7 @@ use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::step::Decide;
-use crate::{components, config, diff, shipped, source};
+use crate::{components, diff, shipped, source};
 use allot_error::{Result, Trouble, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
@@ -180,7 +180,7 @@ impl Shadow {
             let what = format!("shadow `{name}` wants {}; the run shows {}", signals(theirs), signals(ours));
             return Err(Trouble::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
         }
-        let settings = config::settings(description, &config::typed(&typed, &before)?)?;
+        let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = Run { settings, ..run.clone() };
         let begun = policy.begin(&run);
         let (state, _) = begun.map_err(|f| Trouble::told(format!("shadow `{name}` {f}"), f.hint()))?;

@@ -7,15 +7,15 @@ use allot_allocation::{Books, Pool, Run, Shelf};
 use allot_engine::{Coin, Engine as _};
 use allot_sandbox::{Line as LogLine, Policy};
 
-use crate::config::settings;
-use crate::config::simulate::SimulateConfig;
 use crate::meter::Meter;
-use crate::reward::RightOrWrong;
 use crate::run::{Course, Go, Scores};
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::{Decide, Stop, World};
+use allot_config::settings;
+use allot_config::simulate::SimulateConfig;
 use allot_error::{Result, Trouble, listed};
+use allot_judges::RightOrWrong;
 use allot_record::{FORMAT, Head, Line, Record, StepEnd, hex};
 
 /// A run that is ready to start.

@@ -2,14 +2,15 @@
 //! component, or an address in a registry.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use allot_error::{Result, Trouble, did_you_mean};
+use allot_files::{cache, is_registry_address};
+use allot_registry::Reference;
 use allot_sandbox::{Caps, LoadError, Policy, Sandbox, sha256};
 
-use crate::registry::{self, Reference};
 use crate::screen::Screen;
 use crate::shipped;
 
@@ -48,10 +49,10 @@ pub fn of_bytes(
 
 /// A component's bytes.
 pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
-    if registry::is_address(source) {
+    if is_registry_address(source) {
         let reference = Reference::parse(source)?;
         screen.draw(format_args!("fetching {source}"));
-        let fetched = registry::fetch(&reference, cache("policies").as_deref());
+        let fetched = allot_registry::fetch(&reference, cache("policies").as_deref());
         screen.draw("");
         return fetched;
     }
@@ -128,14 +129,4 @@ fn turn(bytes: &[u8]) -> Option<File> {
     let held = File::create(folder.join(sha256(bytes))).ok()?;
     held.lock().ok()?;
     Some(held)
-}
-
-/// The folder in which this user's copies of a kind are kept, if there is one.
-pub fn cache(kind: &str) -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    if let Some(own) = set("ALLOT_CACHE") {
-        return std::path::absolute(own.join(kind)).ok();
-    }
-    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
-    base.is_absolute().then(|| base.join("allot").join(kind))
 }

@@ -15,9 +15,9 @@ use allot_sandbox::{Fault, Line as LogLine};
 use thiserror::Error;
 
 use crate::meter::{Left, Meter};
-use crate::reward::protocol::Part;
-use crate::reward::{Reward, UNSCORABLE};
 use allot_error::Trouble;
+use allot_judges::protocol::Part;
+use allot_judges::{Reward, UNSCORABLE};
 use allot_record::{Call, Line, Phase, Record, RecordError, Rollouts, Sampled, StepEnd};
 
 /// Whoever decides: a component in its sandbox, or a function in a test.

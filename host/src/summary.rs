@@ -1,9 +1,9 @@
 //! What a run's steps add up to, and the table at its end.
 
+use allot_record::{End, StepEnd};
 use serde::{Deserialize, Serialize};
 
 use crate::screen::Screen;
-use allot_record::{End, StepEnd};
 
 /// What the steps add up to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

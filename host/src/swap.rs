@@ -8,13 +8,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble};
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
 
 use crate::checkpoint::{Checkpoints, State};
-use crate::config;
-use crate::config::train::TrainConfig;
 use crate::keeper::Keeper;
 use crate::training::{Prepared, Trained};
 use crate::{folder, shipped};
@@ -84,7 +83,7 @@ pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Res
         other.settle()?;
         config.policy.become_other(&other.source);
     }
-    config.policy.settings.extend(config::typed(typed, "--set ")?);
+    config.policy.settings.extend(allot_config::typed(typed, "--set ")?);
     Ok(config)
 }
 

@@ -1,4 +1,4 @@
-//! What a step adds up to, under the names that [`crate::outputs::named`] explains.
+//! What a step adds up to, under the names that [`allot_outputs::named`] explains.
 
 use std::collections::BTreeMap;
 

@@ -17,23 +17,22 @@ use allot_sandbox::{Line as LogLine, Policy};
 use candle_core::Device;
 
 use crate::checkpoint::State;
-use crate::config::reward::RewardConfig;
-use crate::config::settings;
-use crate::config::train::TrainConfig;
 use crate::engines::{self, AnyEngine};
 use crate::evaluation::Evaluation;
 use crate::folder;
 use crate::memory;
 use crate::meter::Meter;
-use crate::models;
 use crate::problems::{Found, Problems};
-use crate::reward::graded::{self, Graded};
-use crate::reward::pool::Greeted as Met;
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::step::World;
-use crate::tokens::Tokens;
+use allot_config::settings;
+use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble, listed};
+use allot_judges::config::RewardConfig;
+use allot_judges::graded::{self, Graded};
+use allot_judges::pool::Greeted as Met;
+use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};
 
 /// A training run's world.
@@ -96,8 +95,8 @@ impl<'a> Prepared<'a> {
             engines::has_room("engine.connections", u64::from(server.connections))?;
             greet(server)?;
         }
-        let path = models::find(&config.model.source)?;
-        let shape = models::shape(&path)?;
+        let path = allot_models::find(&config.model.source)?;
+        let shape = allot_models::shape(&path)?;
         let rollouts = config.rollouts.as_ref();
         if rollouts.is_some() {
             // Each rollout is asked for by itself.
@@ -216,13 +215,13 @@ impl<'a> Prepared<'a> {
                 let fingerprint = {
                     let weights = core.weights()?;
                     self.finite(&weights)?;
-                    models::fingerprint(core.arena(), &weights)
+                    allot_models::fingerprint(core.arena(), &weights)
                 };
                 (self.here(Native::new(core, native, train, held_out))?, fingerprint)
             }
             Some(server) => {
                 let remote = Remote::new(server, native, self.shape.clone(), train, held_out, folder::note)?;
-                (AnyEngine::Remote(Box::new(remote)), models::fingerprint_of_name(&server.base_model))
+                (AnyEngine::Remote(Box::new(remote)), allot_models::fingerprint_of_name(&server.base_model))
             }
         };
 

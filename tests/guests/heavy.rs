@@ -71,7 +71,7 @@ fn a_default_that_is_no_line_is_refused_by_every_command() {
     let scratch = Scratch::new();
     let write = |bytes, byte| {
         let text = described(bytes, byte);
-        scratch.write("guest.wasm", allot::component::of_module(text.as_bytes(), "guest").unwrap());
+        scratch.write("guest.wasm", allot_authoring::component::of_module(text.as_bytes(), "guest").unwrap());
     };
     for (bytes, byte) in [(66_000, b'a'), (3, 0x1b)] {
         write(bytes, byte);
@@ -102,7 +102,7 @@ fn nested(locals: usize, loops: usize) -> Vec<u8> {
     );
     let text = scratch::guest_text("trains_on_nothing");
     let text = text.trim_end().strip_suffix(')').unwrap().to_owned() + &function + ")";
-    allot::component::of_module(text.as_bytes(), "guest").unwrap()
+    allot_authoring::component::of_module(text.as_bytes(), "guest").unwrap()
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn local_variables_count_once_for_each_block() {
         let function = format!("(func (param i32) (local{}) {})", " i32".repeat(locals), one.repeat(loops));
         let text = scratch::guest_text("trains_on_nothing");
         let text = text.trim_end().strip_suffix(')').unwrap().to_owned() + &function + ")";
-        let component = allot::component::of_module(text.as_bytes(), "guest").unwrap();
+        let component = allot_authoring::component::of_module(text.as_bytes(), "guest").unwrap();
         Sandbox::new(Caps::default(), None).unwrap().load(&component, None).map(|_| ())
     };
     assert!(side_by_side(100, 1000).is_ok());
@@ -160,7 +160,7 @@ fn a_module_that_the_tools_give_up_on_is_a_sentence() {
         for change in [0xff, 0x01] {
             let mut changed = module.clone();
             changed[at] ^= change;
-            if let Err(trouble) = allot::component::of_module(&changed, "changed") {
+            if let Err(trouble) = allot_authoring::component::of_module(&changed, "changed") {
                 let said = trouble.to_string();
                 assert!(said.starts_with("`changed` "), "byte {at}: {said}");
             }

@@ -74,7 +74,7 @@ fn a_description() {
     ] {
         let changed = text.replace(from, to);
         assert_ne!(changed, text);
-        let component = allot::component::of_module(changed.as_bytes(), "guest").unwrap();
+        let component = allot_authoring::component::of_module(changed.as_bytes(), "guest").unwrap();
         let said = check(place, &component);
         assert!(said.contains("its description is unusable"), "{place}: {said}");
     }
@@ -203,10 +203,11 @@ fn configs_and_names_of_files() {
 #[test]
 fn words_of_libraries_and_templates() {
     let template = "{{ raise_exception('\u{1b}[2J\u{202e}\\nerror: forged') }}".to_owned();
-    let chat = allot::chat::ChatTemplate::parse(template, serde_json::Map::new(), "a template").unwrap();
+    let chat =
+        allot_models::chat::ChatTemplate::parse(template, serde_json::Map::new(), "a template").unwrap();
     let trouble = chat.render(&[], &serde_json::Map::new()).unwrap_err();
     steers_nothing("raise_exception", &trouble.report());
     let module = "(module (func (export \"\\1b[2J\\0aerror: forged\\c2\\9b\")) (import \"\\1b\" \"\\0aerror: forged\" (func)))";
-    let trouble = allot::component::of_module(module.as_bytes(), EVIL).unwrap_err();
+    let trouble = allot_authoring::component::of_module(module.as_bytes(), EVIL).unwrap_err();
     steers_nothing("a module", &trouble.report());
 }

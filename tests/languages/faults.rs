@@ -1,7 +1,7 @@
 //! Policies that go wrong while they run: each is told in the words of its language, with file and line where it
 //! has them; what it was shown is kept, and shows the same again.
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 use crate::scratch::Scratch;
 use crate::tools;

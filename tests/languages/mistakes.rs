@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 use crate::scratch::Scratch;
 use crate::tools;

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 use crate::{scratch, tools};
 

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};

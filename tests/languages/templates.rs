@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 
 use crate::scratch::Scratch;
 use crate::tools::{self, runs};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use allot::language::Language;
+use allot_authoring::language::Language;
 use allot_record::hex;
 use sha2::{Digest, Sha256};
 
@@ -124,8 +124,16 @@ fn sources(folder: &Path, language: Language) -> String {
     let root = scratch::root();
     let sdk = root.join("policies/sdk").join(name(language));
     let own = if language == Language::Js { "javascript" } else { name(language) };
-    let own = format!("host/src/build/{own}.rs");
-    let builds = ["wit", "host/src/build.rs", "host/src/component.rs", "host/src/preview1.wat", &own];
+    let own = format!("host/authoring/src/build/{own}.rs");
+    let builds = [
+        "wit",
+        "host/authoring/src/build.rs",
+        "host/authoring/src/build/bench.rs",
+        "host/authoring/src/build/tool.rs",
+        "host/authoring/src/component.rs",
+        "host/authoring/src/preview1.wat",
+        &own,
+    ];
     let mut hash = Sha256::new();
     for part in [folder.to_owned(), sdk].into_iter().chain(builds.map(|part| root.join(part))) {
         let mut files = Vec::new();

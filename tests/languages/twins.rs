@@ -1,14 +1,15 @@
 //! A policy that ships and the same in another language: the same plans, metrics included, each with its own
 //! state. What a state looks like in bytes is a language's own affair.
 
-use allot::config::simulate::SimulateConfig;
-use allot::language::Language;
 use allot::run::{Every, Rest};
 use allot::simulation::Simulation;
 use allot::step::Decide;
-use allot::{made, run, shipped};
+use allot::{run, shipped};
 use allot_allocation::seed::Stream;
 use allot_allocation::{Action, Budget, Group, Plan, Prompt, PromptId, Run, Value, View};
+use allot_authoring::language::Language;
+use allot_authoring::made;
+use allot_config::simulate::SimulateConfig;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
 use crate::scratch::{self, Scratch};

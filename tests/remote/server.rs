@@ -128,7 +128,7 @@ impl Server {
         let world = World {
             mean,
             folder: tempfile::tempdir().unwrap(),
-            base: allot::models::find("tiny-sums").unwrap(),
+            base: allot_models::find("tiny-sums").unwrap(),
             locked: false,
             newer: false,
             seeds: loopback::seeds(),

@@ -139,7 +139,7 @@ impl Server {
     }
 
     pub fn started(kind: Kind, start: Start) -> Self {
-        let base = allot::models::find("tiny-sums").unwrap();
+        let base = allot_models::find("tiny-sums").unwrap();
         let world = World {
             kind,
             start,

@@ -78,7 +78,7 @@ pub fn root() -> &'static Path {
 
 /// The component of a guest in `tests/guests`: the frame with the guest's `decide` in it.
 pub fn guest(name: &str) -> Vec<u8> {
-    allot::component::of_module(guest_text(name).as_bytes(), name).unwrap()
+    allot_authoring::component::of_module(guest_text(name).as_bytes(), name).unwrap()
 }
 
 /// The text of its module.

@@ -27,7 +27,7 @@ fn framed(guest: &str, changes: &[(&str, &str)]) -> Vec<u8> {
         assert!(frame.contains(from), "{from}");
         frame = frame.replacen(from, to, 1);
     }
-    allot::component::of_module(frame.as_bytes(), "guest").unwrap()
+    allot_authoring::component::of_module(frame.as_bytes(), "guest").unwrap()
 }
 
 /// A guest that wants a signal.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use allot::config::simulate::SimulateConfig;
+use allot_config::simulate::SimulateConfig;
 
 use super::{CONFIG, cut, model, told, with};
 use crate::scratch::Scratch;

@@ -10,6 +10,8 @@
 pub mod advantage;
 mod books;
 mod compute;
+mod every;
+pub mod log;
 mod plan;
 mod pool;
 pub mod rules;
@@ -21,6 +23,7 @@ mod view;
 
 pub use books::{Books, Fault, Grant, Limits, Line, Spent};
 pub use compute::{Ceilings, Compute, Flops};
+pub use every::Every;
 pub use plan::{Action, Advantage, Batch, Pick, Plan, Request};
 pub use pool::{Order, Pool};
 pub use run::{Run, Value};

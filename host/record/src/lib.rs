@@ -19,7 +19,8 @@ use allot_allocation::shown;
 pub use appended::{Appended, Kept, Mark};
 pub use error::RecordError;
 pub use line::{
-    Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, unhex,
+    Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, sha256,
+    unhex,
 };
 pub use times::{Machine, Phase, Seconds, Time, Times};
 pub use views::{Asked, Views};

@@ -9,6 +9,7 @@ use allot_allocation::{
     Value, View,
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// The version of this format.
 pub const FORMAT: u32 = 1;
@@ -370,6 +371,11 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// The sha256 of bytes, in hexadecimal.
+pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 /// The bytes of hexadecimal text.

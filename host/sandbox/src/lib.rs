@@ -16,10 +16,11 @@ mod sandbox;
 pub mod shipped;
 mod v0_1;
 
+pub use allot_allocation::log::{Level, Line};
 pub use fault::{Fault, LoadError};
 pub use policy::{Cost, Description, Policy, Setting};
 pub use quiet::Other;
-pub use room::{Caps, Level, Line};
+pub use room::Caps;
 pub use sandbox::{Sandbox, sha256};
 
 /// The contract's package, without its version.

@@ -1,5 +1,6 @@
 //! A loaded policy and its three calls.
 
+use allot_allocation::log::{Level, Line};
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Plan, Run, Value, View, shown};
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -8,7 +9,7 @@ use wasmtime::{Store, Trap, WasmBacktrace};
 use crate::fault::Fault;
 use crate::look::Look;
 use crate::quiet::{Other, Quiet};
-use crate::room::{Level, Line, Room};
+use crate::room::Room;
 use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use allot_allocation::log::{Level, Line};
 use allot_allocation::shown;
 use wasmtime::{Engine, ResourceLimiter, Store};
 
@@ -23,28 +24,6 @@ impl Default for Caps {
     fn default() -> Self {
         Self { fuel: 50_000_000_000, time: Duration::from_mins(10), memory: 1 << 30 }
     }
-}
-
-/// How much a line of a guest's log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// For the author.
-    Debug,
-    /// For anyone.
-    Info,
-    /// Something looks wrong.
-    Warn,
-    /// Something is wrong.
-    Error,
-}
-
-/// A line of a guest's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// How much it matters.
-    pub level: Level,
-    /// The words.
-    pub text: String,
 }
 
 /// Bytes of log and of standard output that are kept of one call.

@@ -3,11 +3,12 @@
 //! Lists are lent to the guest, not copied first.
 
 use allot_allocation as ours;
+use allot_allocation::log::Level;
 use allot_allocation::{PromptId, shown};
 
 use self::rollout::allocation::{log, types};
 use crate::fault::Refusal;
-use crate::room::{Level, Room};
+use crate::room::Room;
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({

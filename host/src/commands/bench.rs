@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
+use allot_bench::{Outcome, Peer, Place, Weights, Work};
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Result, Trouble};
 use clap::{Args, Subcommand};
 
 use super::Verdict;
-use crate::bench::{self, Outcome, Peer, Place, Weights, Work};
-use crate::models;
 use crate::screen::Screen;
 
 /// Measure sampling and learning, here and in a peer, by turns
@@ -79,8 +78,8 @@ struct Common {
 /// Measures.
 pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
-    let path = models::find(&common.model)?;
-    let shape = models::shape(&path)?;
+    let path = allot_models::find(&common.model)?;
+    let shape = allot_models::shape(&path)?;
     let works = works(&command.what, shape.context);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = common.threads.map_or(cores, usize::from);
@@ -95,7 +94,7 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
     let place = Place { device: common.device, precision, threads };
-    let mut model = bench::Bench::load(weights, place, longest)?;
+    let mut model = allot_bench::Bench::load(weights, place, longest)?;
     let folder = tempfile::tempdir().map_err(|e| Trouble::file("make", &std::env::temp_dir(), &e))?;
     let mut peer = match &common.peer {
         None => None,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_authoring::{build, component};
 use allot_error::{Result, Trouble};
 use allot_sandbox::{Caps, Policy};
 use clap::Args;
@@ -9,7 +10,7 @@ use clap::Args;
 use super::Verdict;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
-use crate::{build, component, source};
+use crate::source;
 
 /// Make a component of a policy's project, in any of its languages, or of a core Wasm module
 #[derive(Debug, Args)]

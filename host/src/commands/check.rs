@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::rules::{self, Bounds, Rule};
 use allot_allocation::{Run, Value};
+use allot_authoring::made::{self, Made};
+use allot_config::CapsConfig;
+use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_error::{Result, Trouble};
 use allot_record::StepEnd;
@@ -12,9 +15,6 @@ use allot_sandbox::{Fault, Other, Policy};
 use clap::Args;
 
 use super::{Verdict, policies};
-use crate::config::simulate::SimulateConfig;
-use crate::config::{self, CapsConfig};
-use crate::made::{self, Made};
 use crate::run::{Course, Every, Go, Rest, Scores};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
@@ -127,8 +127,8 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     let policy = source::load(&sandbox, &command.policy, None, screen)?;
     // Compiling an interpreter is no part of it.
     let until = Instant::now() + within;
-    let typed = config::typed(&command.set, "--set ")?;
-    let settings = config::settings(policy.description(), &typed)?;
+    let typed = allot_config::typed(&command.set, "--set ")?;
+    let settings = allot_config::settings(policy.description(), &typed)?;
 
     let mut card = Card::default();
     let run = a_run(settings);

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use allot_allocation::Run;
+use allot_config::compare::Seeds;
 use allot_error::{Result, Trouble, count};
+use allot_executor::{Setup, Where};
 use clap::Args;
 
 use super::{Verdict, report};
 use crate::comparison::Comparison;
-use crate::config::compare::Seeds;
-use crate::executor::{Setup, Where};
 use crate::folder;
 use crate::gather;
 use crate::interrupt;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use allot_authoring::language::Language;
 use allot_error::{Result, Trouble};
 use clap::Args;
 
 use super::Verdict;
-use crate::language::Language;
 use crate::screen::Screen;
 
 /// Start a policy of your own

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Verdict, policies};
 use crate::screen::Screen;
-use crate::{registry, source};
+use crate::source;
 
 /// What a policy's component is, and the lines by which a config demands that very one
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
         None => None,
         Some(address) => {
             screen.draw(format_args!("pushing to {address}"));
-            let pushed = registry::push(&bytes, address);
+            let pushed = allot_registry::push(&bytes, address);
             screen.draw("");
             Some(pushed?.to_string())
         }

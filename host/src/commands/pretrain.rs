@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use allot_error::Result;
+use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
 use clap::Args;
 
 use super::Verdict;
-use crate::pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
+use crate::memory;
 use crate::screen::Screen;
-use crate::{config, memory};
 
 /// Make a small model from nothing, by sloppy demonstrations, in minutes
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub struct Pretrain {
 
 /// Makes it, and tells how often it is right.
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let mut recipe = Recipe::of(&config::open(&command.recipe, &command.overrides)?)?;
+    let mut recipe = Recipe::of(&allot_config::open(&command.recipe, &command.overrides)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     if !command.measure_only {

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use allot_allocation::{Plan, Run, Value, View, rules, shown};
 use allot_error::{Result, Trouble, signals};
+use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 use allot_sandbox::{Cost, Policy};
 use clap::Args;
 use serde::Deserialize;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::{components, config, diff, shipped, source};
-use allot_record::{Asked, Head, Line, Reader, Views, unhex};
+use crate::{components, diff, shipped, source};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
 #[derive(Debug, Args)]
@@ -301,8 +301,8 @@ fn settings(
     screen: Option<&mut Screen<'_>>,
 ) -> Result<Vec<(String, Value)>> {
     let description = policy.description();
-    let typed = config::typed(&command.set, "--set ")?;
-    let mut settings = config::settings(description, &typed)?;
+    let typed = allot_config::typed(&command.set, "--set ")?;
+    let mut settings = allot_config::settings(description, &typed)?;
     let mut defaults = Vec::new();
     for (name, value) in &mut settings {
         if typed.contains_key(name) {

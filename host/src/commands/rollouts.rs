@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_error::{Result, Trouble, count};
+use allot_outputs::rollouts::parts;
 use clap::Args;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
 use super::Verdict;
-use crate::outputs::rollouts::parts;
 use crate::screen::Screen;
 
 /// Look at rollouts of a training run: question, answer, reward, and what became of each

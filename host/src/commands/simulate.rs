@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
+use allot_allocation::{Plan, View};
+use allot_config::BudgetConfig;
+use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_error::{Result, Trouble};
+use allot_outputs::log::Log;
+use allot_record::StepEnd;
+use allot_sandbox::Line as LogLine;
 use clap::Args;
 
 use super::Verdict;
-use crate::config;
-use crate::config::BudgetConfig;
-use crate::config::simulate::SimulateConfig;
-use crate::outputs::log::Log;
 use crate::progress::Clips;
 use crate::run::{Course, Go, Rest, Scores};
 use crate::screen::Screen;
@@ -18,9 +20,6 @@ use crate::simulation::Simulation;
 use crate::step::{Stop, Watch, World};
 use crate::summary::{Totals, percent};
 use crate::{components, folder, interrupt, run, shadow, source};
-use allot_allocation::{Plan, View};
-use allot_record::StepEnd;
-use allot_sandbox::Line as LogLine;
 
 /// Run a policy in the coin-flip world, in seconds
 #[derive(Debug, Args)]
@@ -170,13 +169,13 @@ impl<R, P> Course<Coin, R, P> for Shown<'_, '_> {
 
 /// The config with what was typed on top of it.
 fn resolve(command: &Simulate) -> Result<SimulateConfig> {
-    let mut config = SimulateConfig::of(&config::open(&command.config, &command.overrides)?)?;
+    let mut config = SimulateConfig::of(&allot_config::open(&command.config, &command.overrides)?)?;
     if let Some(policy) = &command.policy {
         config.policy.become_other(policy);
     }
     if let Some(seed) = command.seed {
         config.run.seed = seed;
     }
-    config.policy.settings.extend(config::typed(&command.set, "--set ")?);
+    config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
     Ok(config)
 }

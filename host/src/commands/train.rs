@@ -4,26 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use allot_config::train::TrainConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Result, Trouble, count};
+use allot_outputs::rollouts;
+use allot_record::{Line, Record};
 use allot_sandbox::sha256;
 use clap::Args;
 
 use super::Verdict;
 use crate::checkpoint;
-use crate::config;
-use crate::config::train::TrainConfig;
 use crate::keeper::{Keeper, Place};
 use crate::memory::size;
-use crate::outputs::rollouts;
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::{components, folder, interrupt, resume, shadow, source, swap};
-use allot_record::{Line, Record};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -274,7 +273,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
         return Ok(Resolved { text: folder::text(&config)?, config, change: None });
     };
     let path = run.join("resolved.toml");
-    let text = config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
+    let text = allot_config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
     let kept = TrainConfig::parse(&text, &path.display().to_string())?;
     if let Some(path) = &command.config {
         let mut given = given(command, path)?;
@@ -294,14 +293,14 @@ fn resolve(command: &Train) -> Result<Resolved> {
 
 /// A config with what was typed on top of it.
 fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
-    let mut config = TrainConfig::of(&config::open(path, &command.overrides)?)?;
+    let mut config = TrainConfig::of(&allot_config::open(path, &command.overrides)?)?;
     if let Some(policy) = &command.policy {
         config.policy.become_other(policy);
     }
     if let Some(seed) = command.seed {
         config.run.seed = seed;
     }
-    config.policy.settings.extend(config::typed(&command.set, "--set ")?);
+    config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
     config.settle()?;
     Ok(config)
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use allot_error::{Result, Trouble};
+use allot_watch::live;
 use clap::Args;
 use ratatui::crossterm::terminal;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::watch::{self, live};
 
 /// The picture's size where there is no terminal to ask.
 const SIZE: (u16, u16) = (80, 24);
@@ -39,7 +39,7 @@ pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Verdict> {
     let on_terminal = std::io::stdout().is_terminal() && !dumb;
     if command.once || !on_terminal {
         let size = if on_terminal { terminal::size().unwrap_or(SIZE) } else { SIZE };
-        screen.say(watch::once(&command.runs, size)?);
+        screen.say(allot_watch::once(&command.runs, size)?);
     } else {
         live::show(&command.runs, Duration::from_secs_f64(every))?;
     }

@@ -1,11 +1,11 @@
 //! Gold answers that the run's grader can't read, found before the run starts.
 
 use allot_error::{Result, Trouble};
+use allot_judges::config::{RewardConfig, Unreadable};
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
 use super::{counted, examples, named};
-use crate::config::reward::{RewardConfig, Unreadable};
 
 /// Looks at all gold answers. One that can't be read is told of and passed over; a problem that has no other is
 /// refused or left out, as the config says. Judges that are processes read for themselves.

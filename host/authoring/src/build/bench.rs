@@ -1,0 +1,62 @@
+//! Where a project is built, and what comes out.
+
+use std::path::{Path, PathBuf};
+
+use allot_error::{Result, Trouble};
+use tempfile::TempDir;
+
+use crate::component::CONTRACT;
+use crate::language::Language;
+
+/// A project that was built.
+pub struct Built {
+    /// Its component.
+    pub component: Vec<u8>,
+    /// What built it.
+    pub toolchain: String,
+}
+
+/// Where a project is built: its own folder, what it is written over, the contract, and a place for what comes
+/// out.
+pub(super) struct Bench {
+    pub(super) folder: PathBuf,
+    /// The project's own copy, or else this program's.
+    pub(super) sdk: PathBuf,
+    pub(super) scratch: TempDir,
+}
+
+impl Bench {
+    pub(super) fn new(folder: &Path, language: Language) -> Result<Self> {
+        let folder = std::path::absolute(folder).map_err(|e| Trouble::file("find", folder, &e))?;
+        let scratch =
+            TempDir::new().map_err(|e| Trouble::file("make", &std::env::temp_dir().join("a folder"), &e))?;
+        let own = folder.join("sdk");
+        let sdk = if own.is_dir() {
+            own
+        } else {
+            let ours = scratch.path().join("sdk");
+            language.sdk(&ours)?;
+            ours
+        };
+        let wit = scratch.path().join("wit");
+        std::fs::create_dir_all(&wit)
+            .and_then(|()| std::fs::write(wit.join("allocation.wit"), CONTRACT))
+            .map_err(|e| Trouble::file("write", &wit, &e))?;
+        Ok(Self { folder, sdk, scratch })
+    }
+
+    /// The folder with the contract.
+    pub(super) fn wit(&self) -> PathBuf {
+        self.scratch.path().join("wit")
+    }
+
+    /// Where what comes out is to be written.
+    pub(super) fn out(&self) -> PathBuf {
+        self.scratch.path().join("out.wasm")
+    }
+
+    /// What came out.
+    pub(super) fn built(&self) -> Result<Vec<u8>> {
+        std::fs::read(self.out()).map_err(|e| Trouble::file("read", &self.out(), &e))
+    }
+}

@@ -1,0 +1,84 @@
+//! A C policy, by clang or zig.
+
+use std::path::Path;
+use std::process::Command;
+
+use allot_error::{Result, Trouble};
+
+use super::bench::{Bench, Built};
+use super::tool::{complaint, version};
+use crate::component;
+
+/// Where Debian has what clang builds for Wasm with.
+const PACKAGES: &str =
+    "apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
+
+/// The component of a folder with a `policy.c`.
+pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
+    let Compiler { mut command, toolchain, own } = Compiler::find()?;
+    tell(&format!("building {} with {toolchain}", bench.folder.display()));
+    command.args(["-mexec-model=reactor", "-std=c11", "-O2", "-flto", "-Wall", "-Wextra"]).args(own);
+    // An assertion of a policy is a check that is meant, whatever is optimized.
+    command.arg("-UNDEBUG");
+    // No path of this machine in what is built, and files as their author calls them.
+    command.arg(format!("-ffile-prefix-map={}=.", bench.folder.display()));
+    command.arg(format!("-ffile-prefix-map={}=sdk", bench.sdk.display()));
+    command.arg("-Wl,-z,stack-size=1048576").arg("-I").arg(&bench.sdk).arg("policy.c");
+    command.args([bench.sdk.join("allot.c"), bench.sdk.join("gen/policy.c")]);
+    command.arg("-o").arg(bench.out()).current_dir(&bench.folder);
+    if let Some(said) = complaint(&mut command)? {
+        let what = format!("`{}` does not compile", bench.folder.join("policy.c").display());
+        return Err(Trouble::new(what).hint(format!("the compiler says:\n{}", said.trim())));
+    }
+    let name = bench.folder.join("policy.c").display().to_string();
+    Ok(Built { component: component::of_module(&bench.built()?, &name)?, toolchain })
+}
+
+/// A compiler that can build for Wasm.
+struct Compiler {
+    command: Command,
+    toolchain: String,
+    /// What this one needs beside.
+    own: &'static [&'static str],
+}
+
+impl Compiler {
+    /// The first of: the clang of a WASI SDK, the one at hand if it has a library and a linker, zig as a Python
+    /// package, zig.
+    fn find() -> Result<Self> {
+        let sdk = std::env::var_os("WASI_SDK_PATH").map(|path| Path::new(&path).join("bin/clang"));
+        let clang = sdk.into_iter().chain(["clang".into()]).find_map(|program| {
+            let toolchain = version(Command::new(&program).arg("--version"))?;
+            whole(&program).then_some((program, toolchain))
+        });
+        if let Some((program, toolchain)) = clang {
+            let mut command = Command::new(program);
+            command.arg("--target=wasm32-wasi");
+            // The stack below the data, so that its end is the end of memory. Lines, for what goes wrong.
+            let own = &["-Wl,--stack-first", "-gline-tables-only"];
+            return Ok(Self { command, toolchain, own });
+        }
+        let zigs: [(&str, &[&str]); 2] = [("python3", &["-m", "ziglang"]), ("zig", &[])];
+        let zig = zigs.into_iter().find_map(|(program, args)| {
+            let version = version(Command::new(program).args(args).arg("version"))?;
+            Some((program, args, format!("zig {version}")))
+        });
+        let Some((program, args, toolchain)) = zig else {
+            let trouble = Trouble::new("there is no C compiler for Wasm");
+            return Err(trouble.hint(format!("{PACKAGES}\nhint: or: pip install ziglang")));
+        };
+        let mut command = Command::new(program);
+        command.args(args).args(["cc", "-target", "wasm32-wasi"]);
+        Ok(Self { command, toolchain, own: &["-s"] })
+    }
+}
+
+/// Whether a clang has all that it takes.
+fn whole(clang: &Path) -> bool {
+    ["-print-prog-name=wasm-ld", "-print-file-name=crt1-reactor.o", "-print-libgcc-file-name"]
+        .into_iter()
+        .all(|part| {
+            let mut ask = Command::new(clang);
+            version(ask.args(["--target=wasm32-wasi", part])).is_some_and(|path| Path::new(&path).is_file())
+        })
+}

@@ -1,0 +1,54 @@
+//! A Python policy, by componentize-py: an interpreter, the policy and what it imports, in one component.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use allot_error::{Result, Trouble};
+
+use super::bench::{Bench, Built};
+use super::tool::{complaint, version};
+
+/// The version that this was tried with.
+const PACKAGE: &str = "componentize-py==0.25.1";
+
+/// The component of a folder with a `policy.py`.
+pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
+    let (tool, toolchain) = tool(bench)?;
+    tell(&format!("building {} with {toolchain}; this takes half a minute", bench.folder.display()));
+    let left = bench.folder.join("__pycache__");
+    let was_there = left.exists();
+    let mut command = Command::new(&tool);
+    command.arg("-q").arg("-d").arg(bench.wit()).args(["-w", "policy", "componentize"]);
+    command.arg("-p").arg(&bench.folder).arg("-p").arg(&bench.sdk);
+    command.args(["allot_policy.component", "-o"]).arg(bench.out()).env("RUST_BACKTRACE", "0");
+    let built = complaint(&mut command);
+    if !was_there {
+        // Bytecode of another Python than the author's.
+        let _ = std::fs::remove_dir_all(&left);
+    }
+    if let Some(said) = built? {
+        let what = format!("`{}` does not become a component", bench.folder.display());
+        return Err(Trouble::new(what).hint(format!("componentize-py says:\n{}", of_policy(&said))));
+    }
+    Ok(Built { component: bench.built()?, toolchain })
+}
+
+/// What is said of the policy: the rest is about what runs it.
+fn of_policy(said: &str) -> &str {
+    let from = said.split_once("AssertionError: ").map_or(said, |(_, rest)| rest);
+    from.split_once("\n\nCaused by:").map_or(from, |(words, _)| words).trim()
+}
+
+/// componentize-py: of the project's own virtual environment, or of the one at hand.
+fn tool(bench: &Bench) -> Result<(PathBuf, String)> {
+    let own = [".venv", "venv"].map(|env| bench.folder.join(env).join("bin/componentize-py"));
+    let all = own.into_iter().chain([PathBuf::from("componentize-py")]);
+    let found = all.into_iter().find_map(|tool| {
+        let version = version(Command::new(&tool).arg("--version"))?;
+        Some((tool, version))
+    });
+    found.ok_or_else(|| {
+        Trouble::new("there is no `componentize-py`, which makes components of Python")
+            .hint(format!("pip install {PACKAGE}"))
+    })
+}

@@ -1,0 +1,33 @@
+//! The tools of a language, called: what they say of their version, what they print, and what they complain of.
+
+use std::process::{Command, Stdio};
+
+use allot_error::{Result, Trouble};
+
+/// Whether a program is there, by what it says of its version; its first line.
+pub(super) fn version(command: &mut Command) -> Option<String> {
+    let said = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().trim().to_owned();
+    said.status.success().then_some(text)
+}
+
+/// Runs a program; gives what it says where it fails.
+pub(super) fn complaint(command: &mut Command) -> Result<Option<String>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let done = command.stdin(Stdio::null()).output();
+    let done = done.map_err(|e| Trouble::new(format!("could not run `{program}`: {e}")))?;
+    let said = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    Ok((!done.status.success()).then_some(said))
+}
+
+/// Runs a program and gives what it prints; what it complains of goes to the screen.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let args: Vec<String> = command.get_args().take(2).map(|a| a.to_string_lossy().into_owned()).collect();
+    let done = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let done = done.map_err(|e| Trouble::new(format!("could not run `{program}`: {e}")))?;
+    if !done.status.success() {
+        return Err(Trouble::new(format!("`{program} {}` failed ({})", args.join(" "), done.status)));
+    }
+    String::from_utf8(done.stdout).map_err(|_| Trouble::new(format!("`{program}` printed no UTF-8")))
+}

@@ -1,0 +1,82 @@
+//! From a core Wasm module, of any compiler, to a component.
+
+use allot_allocation::shown;
+use allot_error::panics::caught;
+use allot_error::{Result, Trouble};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+
+use crate::preview1;
+
+/// The contract that components are made for.
+pub const CONTRACT: &str = include_str!("../../../wit/allocation.wit");
+
+/// A component of a core module's bytes or text; a component comes back as it is.
+pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).is_ok_and(|t| t.contains("(module") || t.contains("(component"));
+    if !bytes.starts_with(b"\0asm") && !text {
+        return Err(Trouble::new(format!("`{name}` is neither a Wasm module nor its text")));
+    }
+    let module = wat::parse_bytes(bytes)
+        .map_err(|e| Trouble::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
+    if wasmparser::Parser::is_component(&module) {
+        return Ok(module.into_owned());
+    }
+    // The tools that make a component are careful with modules of compilers, and not with others.
+    let made = caught(|| encode(module.into_owned()).map_err(|e| one_line(&format!("{e:#}"))));
+    made.and_then(|made| made).map_err(|why| {
+        let trouble = Trouble::new(format!("`{name}` does not become a component: {why}"));
+        trouble.hint(
+            "a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does",
+        )
+    })
+}
+
+/// The message of an error in Wasm text, and where it is: "message (line 3)".
+fn wat_error(text: &str) -> String {
+    let message = text.lines().next().unwrap_or_default().trim();
+    let place = text.split("<anon>:").nth(1).and_then(|rest| rest.split(':').next());
+    place.map_or_else(|| message.to_owned(), |line| format!("{message} (line {line})"))
+}
+
+fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let sections: Vec<String> = custom_sections(&module);
+    // A module that no binding generator has touched carries no types; it is taken to follow the
+    // canonical ABI of the contract.
+    if !sections.iter().any(|name| name.starts_with("component-type")) {
+        let mut resolve = wit_parser::Resolve::default();
+        let package = resolve.push_str("allocation.wit", CONTRACT)?;
+        let world = resolve.select_world(&[package], Some("policy"))?;
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    }
+    let mut encoder = ComponentEncoder::default().validate(true).module(&module)?;
+    if imports(&module).iter().any(|from| from == preview1::NAME) {
+        encoder = encoder.adapter(preview1::NAME, &preview1::adapter()?)?;
+    }
+    encoder.encode()
+}
+
+fn custom_sections(module: &[u8]) -> Vec<String> {
+    let payloads = wasmparser::Parser::new(0).parse_all(module).filter_map(std::result::Result::ok);
+    payloads
+        .filter_map(|p| match p {
+            wasmparser::Payload::CustomSection(section) => Some(section.name().to_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn imports(module: &[u8]) -> Vec<String> {
+    let payloads = wasmparser::Parser::new(0).parse_all(module).filter_map(std::result::Result::ok);
+    let mut modules = Vec::new();
+    for payload in payloads {
+        if let wasmparser::Payload::ImportSection(section) = payload {
+            modules.extend(section.into_imports().filter_map(|i| Some(i.ok()?.module.to_owned())));
+        }
+    }
+    modules
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
+    shown::line(&line, shown::LINE)
+}

@@ -1,0 +1,251 @@
+//! The same work here and in a peer, in one run and by turns: machines are shared, and what else goes on there
+//! is then a trouble of both.
+//!
+//! A [`Bench`] does a [`Work`] on this program's cores, a [`Peer`] in PyTorch. What is made of the times is for
+//! `allot bench` to say.
+
+mod peer;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use allot_allocation::seed::{self, Stream};
+use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
+use allot_engine::cpu::{Cpu, Setup};
+use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
+use allot_engine::tensors::{DeviceName, Tensors};
+use allot_engine::{OptimizerConfig, Sampling};
+use allot_error::Result;
+use allot_report::statistics::percentile;
+use candle_core::{DType, Device, Tensor, Var};
+use serde::Serialize;
+use serde_json::json;
+
+pub use peer::Peer;
+
+/// Between two turns.
+const REST: Duration = Duration::from_millis(50);
+/// A turn does the work again and again for at least so long: in a run it follows on itself, too, and what takes a
+/// few milliseconds would else be measured with the waking of threads and cold caches.
+const TURN: Duration = Duration::from_millis(250);
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "work")]
+pub enum Work {
+    /// Answers to one prompt, sampled together at temperature 1.
+    Decode {
+        /// Answers.
+        batch: usize,
+        /// The prompt's tokens.
+        prompt: usize,
+        /// Each answer's tokens.
+        tokens: usize,
+    },
+    /// One update: forward, backward, a step of AdamW.
+    Train {
+        /// Sequences.
+        batch: usize,
+        /// Each sequence's tokens.
+        tokens: usize,
+    },
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was done.
+    #[serde(flatten)]
+    pub work: Work,
+    /// Tokens of one round.
+    pub tokens_a_round: usize,
+    /// Seconds that the work took in each round, here: the mean of a turn.
+    pub here: Vec<f64>,
+    /// And in the peer, if there was one.
+    pub peer: Vec<f64>,
+}
+
+/// Where work is done, and in what kind of number.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The device.
+    pub device: DeviceName,
+    /// What a GPU computes in.
+    pub precision: Precision,
+    /// Threads of the CPU.
+    pub threads: usize,
+}
+
+/// Where its weights are from.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// A folder or a GGUF file.
+    Of(&'a Path),
+    /// Chance, for a model of this shape: as good as any others where only time is measured.
+    Random(&'a Shape),
+}
+
+/// A model that work is done with.
+pub struct Bench {
+    model: Box<dyn Core>,
+    shape: Shape,
+    device: DeviceName,
+}
+
+impl Bench {
+    /// A model somewhere, for sequences of at most so many tokens.
+    pub fn load(weights: Weights<'_>, place: Place, longest: usize) -> Result<Self> {
+        let checkpoint = match weights {
+            Weights::Of(path) => Checkpoint::load(path, &Device::Cpu)?,
+            Weights::Random(shape) => random(shape)?,
+        };
+        let shape = checkpoint.shape.clone();
+        let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
+        let model: Box<dyn Core> = match place.device {
+            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, setup)?),
+            DeviceName::Cuda(_) => {
+                Box::new(Tensors::new(&checkpoint, setup, &place.device.open()?, place.precision)?)
+            }
+        };
+        Ok(Self { model, shape, device: place.device })
+    }
+
+    /// Writes it down as a peer can read it.
+    pub fn export(&self, folder: &Path) -> Result<()> {
+        let special = SpecialIds { bos: None, eos: Vec::new(), pad: None };
+        Ok(self.model.checkpoint()?.export(folder, Precision::F32, &special)?)
+    }
+
+    /// Does the work by turns, here and in the peer; one round more than asked for, of which the first counts
+    /// for neither.
+    pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Outcome> {
+        let mut outcome = Outcome { work, tokens_a_round: work.tokens(), here: Vec::new(), peer: Vec::new() };
+        for round in 0..=rounds as u64 {
+            // A peer's threads, and ours, look out for more work for a while after their last.
+            std::thread::sleep(REST);
+            let mut chance = Stream::new(round);
+            let mut any = |n: usize| -> Vec<u32> {
+                (0..n).map(|_| chance.below(self.shape.vocabulary) as u32).collect()
+            };
+            let (ours, theirs) = match work {
+                Work::Decode { batch, prompt, tokens } => {
+                    let prompt = any(prompt);
+                    let ours = turn(|| self.decode(&prompt, batch, tokens, round))?;
+                    (ours, json!({ "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens }))
+                }
+                Work::Train { batch, tokens } => {
+                    let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
+                    let ours = turn(|| self.train(&sequences))?;
+                    (ours, json!({ "work": "train", "sequences": sequences }))
+                }
+            };
+            std::thread::sleep(REST);
+            let theirs = json!({ "least": TURN.as_secs_f64(), "of": theirs });
+            let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
+            if round > 0 {
+                outcome.here.push(ours.as_secs_f64());
+                outcome.peer.extend(theirs);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn decode(&self, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Result<Duration> {
+        let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
+        let seed = |i: usize| round << 32 | i as u64;
+        let requests: Vec<Request<'_>> =
+            (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
+        let start = Instant::now();
+        let answers = self.model.answers(&requests, &[], batch)?;
+        let took = start.elapsed();
+        debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
+        Ok(took)
+    }
+
+    fn train(&mut self, sequences: &[Vec<u32>]) -> Result<Duration> {
+        let batch: Vec<Sequence<'_>> =
+            sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
+        let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
+        let manner = Manner { temperature: 1.0, recompute: false };
+        let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
+        let start = Instant::now();
+        self.model.learn(&batch, manner, &|_, thoughts: &[Thought]| vec![-1.0 / all; thoughts.len()])?;
+        self.model.step(&optimizer, 1e-6)?;
+        // A GPU may still be at it: this waits for a number that comes of it all.
+        if self.device != DeviceName::Cpu {
+            self.model.finite()?;
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// The mean of a turn's times.
+fn turn(mut once: impl FnMut() -> Result<Duration>) -> Result<Duration> {
+    let (mut all, mut times) = (Duration::ZERO, 0);
+    while all < TURN {
+        all += once()?;
+        times += 1;
+    }
+    Ok(all / times)
+}
+
+/// Weights by chance: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
+fn random(shape: &Shape) -> Result<Checkpoint> {
+    let mut weights = BTreeMap::new();
+    for (index, (name, dims)) in shape.tensors().into_iter().enumerate() {
+        let tensor = if name.ends_with("norm.weight") {
+            Tensor::ones(dims, DType::F32, &Device::Cpu)
+        } else {
+            let mut chance = Stream::new(seed::world(1, 0, index as u64));
+            let one = |_| ((chance.unit() * 2.0 - 1.0) * 0.02 * 3.0_f64.sqrt()) as f32;
+            let numbers: Vec<f32> = (0..dims.iter().product()).map(one).collect();
+            Tensor::from_vec(numbers, dims, &Device::Cpu)
+        };
+        let weight = tensor.and_then(|tensor| Var::from_tensor(&tensor)).map_err(ModelError::from)?;
+        weights.insert(name, weight);
+    }
+    Ok(Checkpoint { shape: shape.clone(), weights })
+}
+
+impl Work {
+    /// The longest sequence, in tokens.
+    pub fn longest(self) -> usize {
+        match self {
+            Self::Decode { prompt, tokens, .. } => prompt + tokens,
+            Self::Train { tokens, .. } => tokens,
+        }
+    }
+
+    /// Tokens that are made or learned from.
+    fn tokens(self) -> usize {
+        match self {
+            Self::Decode { batch, tokens, .. } => batch * tokens,
+            Self::Train { batch, tokens } => batch * (tokens - 1),
+        }
+    }
+}
+
+impl Outcome {
+    /// Tokens a second here: the median of the rounds.
+    pub fn here(&self) -> f64 {
+        self.tokens_a_round as f64 / median(&self.here)
+    }
+
+    /// And in the peer.
+    pub fn peer(&self) -> Option<f64> {
+        (!self.peer.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.peer))
+    }
+
+    /// How many times as fast it is here: the median of the rounds, the lowest and the highest.
+    pub fn ratio(&self) -> Option<(f64, f64, f64)> {
+        let ratios: Vec<f64> = self.here.iter().zip(&self.peer).map(|(here, peer)| peer / here).collect();
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        (!ratios.is_empty()).then(|| (median(&ratios), low, high))
+    }
+}
+
+fn median(numbers: &[f64]) -> f64 {
+    percentile(numbers, 0.5).unwrap_or(f64::NAN)
+}

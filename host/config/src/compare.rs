@@ -1,0 +1,378 @@
+//! The section `[compare]` of a config: which policies are compared with the config's own, over which seeds.
+//!
+//! The rest of the config is what each of the runs has. `[policy]` is the baseline, and `run.seed` the first
+//! seed, so that such a config is a run's config, too.
+
+use std::collections::BTreeMap;
+
+use allot_allocation::shown;
+use allot_error::{Result, Trouble};
+use allot_files::{is_registry_address, looks_like_a_path};
+use allot_report::Axis;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompareConfig {
+    /// How many seeds, from the run's own on; or which.
+    pub seeds: Seeds,
+    /// Accuracies whose cost is told. To be set before anybody sees a run.
+    #[serde(default)]
+    pub targets: Vec<f64>,
+    /// The axis that costs are told in; by default that of the budget.
+    pub axis: Option<Axis>,
+    /// A difference in accuracy that does not matter.
+    #[serde(default = "point")]
+    pub margin: f64,
+    /// The policies beside the config's own.
+    #[serde(default)]
+    pub policies: Vec<ArmConfig>,
+}
+
+/// Seeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Seeds {
+    /// So many, from the run's own on.
+    Count(u32),
+    /// These.
+    List(Vec<u64>),
+}
+
+impl Seeds {
+    /// As a config has them.
+    pub fn value(&self) -> Value {
+        // TOML's whole numbers are signed; `check` refuses what is past their end.
+        let whole = |seed: &u64| Value::Integer(i64::try_from(*seed).unwrap_or(i64::MAX));
+        match self {
+            Self::Count(n) => Value::Integer(i64::from(*n)),
+            Self::List(list) => Value::Array(list.iter().map(whole).collect()),
+        }
+    }
+}
+
+impl std::str::FromStr for Seeds {
+    type Err = String;
+
+    /// `20` is how many, `3,5,8` are which.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
+        if !text.contains(',') {
+            return text.trim().parse().map(Self::Count).map_err(wrong);
+        }
+        let list = text.split(',').map(str::trim).filter(|seed| !seed.is_empty());
+        list.map(|seed| seed.parse().map_err(wrong)).collect::<std::result::Result<_, _>>().map(Self::List)
+    }
+}
+
+/// A policy to be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmConfig {
+    /// What it is called; by default as the policy.
+    pub name: Option<String>,
+    /// A built-in policy's name, or the path of a component.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// The hash that the component must have.
+    pub sha256: Option<String>,
+    /// Its settings.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
+    /// Whatever else of the config is different for it, as sections. A report warns of it.
+    #[serde(default)]
+    pub with: Table,
+}
+
+/// A name is a folder's, too.
+const LONGEST_NAME: usize = 100;
+
+/// More seeds are a slip of the hand.
+const MOST_SEEDS: u32 = 10_000;
+
+fn point() -> f64 {
+    allot_report::compare::MARGIN
+}
+
+/// An arm of a comparison: a run's config, but for its seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// What it is called.
+    pub shown: String,
+    /// The same, as a folder's name.
+    pub name: String,
+    /// The config.
+    pub config: Table,
+}
+
+impl CompareConfig {
+    /// Checks what can be checked without the rest. `name` is what the config is called in an error.
+    pub fn check(&self, name: &str) -> Result<()> {
+        let wrong = |what: String| Err(Trouble::new(format!("`{name}`: {what}")));
+        match &self.seeds {
+            Seeds::Count(0) => return wrong("`compare.seeds` is 0; it is at least 1".to_owned()),
+            Seeds::List(list) if list.is_empty() => {
+                return wrong("`compare.seeds` is empty; it has at least one seed".to_owned());
+            }
+            Seeds::List(list) if list.len() > MOST_SEEDS as usize => {
+                let many = list.len();
+                return wrong(format!("`compare.seeds` has {many} seeds; it has at most {MOST_SEEDS}"));
+            }
+            Seeds::List(list) => {
+                let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
+                if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
+                    return wrong(format!("`compare.seeds` has {seed}; a seed is less than 2^63 here"));
+                }
+                if let Some((_, seed)) = twice {
+                    return wrong(format!("`compare.seeds` has {seed} twice"));
+                }
+            }
+            Seeds::Count(n) if *n > MOST_SEEDS => {
+                return wrong(format!("`compare.seeds` is {n}; it is at most {MOST_SEEDS}"));
+            }
+            Seeds::Count(_) => {}
+        }
+        if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
+            return wrong(format!(
+                "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
+            ));
+        }
+        for arm in &self.policies {
+            let own = |section: &str, key: &str| arm.with.get(section).is_some_and(|s| s.get(key).is_some());
+            let name = arm.name.as_deref().unwrap_or(&arm.source);
+            let taken = [
+                (arm.with.contains_key("policy"), "`policy`: say it in `use` and `settings`"),
+                (arm.with.contains_key("compare"), "`compare`: there is one comparison"),
+                (own("run", "seed"), "`run.seed`: all policies have the same seeds"),
+                (own("run", "name"), "`run.name`: say it in `name`"),
+            ];
+            let name_of = arm
+                .name
+                .as_deref()
+                .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(shown::steers));
+            if let Some(bad) = name_of {
+                return wrong(format!(
+                    "{bad:?} is no name: it has from 1 to {LONGEST_NAME} bytes, in one line"
+                ));
+            }
+            if let Some((_, what)) = taken.iter().find(|(is, _)| *is) {
+                return wrong(format!("`with` of `{name}` has {what}"));
+            }
+        }
+        if !(self.margin >= 0.0 && self.margin < 1.0) {
+            return wrong(format!(
+                "`compare.margin` is {}; it is from 0 to 1, as accuracies are",
+                self.margin
+            ));
+        }
+        Ok(())
+    }
+
+    /// The seeds, after the run's own.
+    pub fn seeds(&self, first: u64) -> Vec<u64> {
+        match &self.seeds {
+            Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.saturating_add(i)).collect(),
+            Seeds::List(list) => list.clone(),
+        }
+    }
+
+    /// The arms, the config's own policy first. `whole` is the config that this is a section of, and `name`
+    /// what it is called in an error.
+    pub fn arms(&self, whole: &Table, name: &str) -> Result<Vec<Arm>> {
+        let mut base = whole.clone();
+        base.remove("compare");
+        name_of_a_path(&mut base);
+        let own = base.get("run").and_then(|run| run.get("name")).and_then(Value::as_str);
+        let source = base.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
+        let shown = own.or(source).unwrap_or_default();
+        let mut arms = vec![Arm { shown: shown.to_owned(), name: called(shown), config: base.clone() }];
+        for arm in &self.policies {
+            arms.push(arm.over(&base));
+        }
+        for (i, arm) in arms.iter().enumerate() {
+            // Some file systems know no capitals.
+            let same = |other: &&Arm| other.name.to_lowercase() == arm.name.to_lowercase();
+            if let Some(other) = arms[..i].iter().find(same) {
+                let (a, b) = (&other.shown, &arm.shown);
+                let what = if a == b {
+                    format!("`{name}`: two policies of the comparison are called `{a}`")
+                } else {
+                    format!("`{name}`: no two folders can be called after `{a}` and `{b}`")
+                };
+                return Err(Trouble::new(what).hint("give one of them a `name`"));
+            }
+        }
+        Ok(arms)
+    }
+}
+
+impl ArmConfig {
+    /// The config of this arm.
+    fn over(&self, base: &Table) -> Arm {
+        let mut config = base.clone();
+        let mut policy = Table::new();
+        // What a call may use is the run's, not the policy's.
+        if let Some(caps) = base.get("policy").and_then(|p| p.get("caps")) {
+            policy.insert("caps".to_owned(), caps.clone());
+        }
+        policy.insert("use".to_owned(), Value::String(self.source.clone()));
+        if let Some(sha256) = &self.sha256 {
+            policy.insert("sha256".to_owned(), Value::String(sha256.clone()));
+        }
+        let settings = self.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        policy.insert("settings".to_owned(), Value::Table(settings));
+        config.insert("policy".to_owned(), Value::Table(policy));
+        merge(&mut config, &self.with);
+        if let Some(Value::Table(run)) = config.get_mut("run") {
+            run.remove("name");
+            if let Some(name) = &self.name {
+                run.insert("name".to_owned(), Value::String(name.clone()));
+            }
+        }
+        name_of_a_path(&mut config);
+        let named = config.get("run").and_then(|r| r.get("name")).and_then(Value::as_str);
+        let shown = named.unwrap_or(&self.source).to_owned();
+        Arm { name: called(&shown), shown, config }
+    }
+}
+
+impl Arm {
+    /// The config of the run with this seed.
+    pub fn with_seed(&self, seed: u64) -> Table {
+        let mut config = self.config.clone();
+        if let Some(Value::Table(run)) = config.get_mut("run") {
+            // TOML's whole numbers are signed: no config has a seed past their end.
+            run.insert("seed".to_owned(), Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX)));
+        }
+        config
+    }
+}
+
+/// A component of one's own is called by its file, or by its name in a registry, where its runs have no name.
+fn name_of_a_path(config: &mut Table) {
+    let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
+    let Some(name) = source.filter(|s| looks_like_a_path(s) || is_registry_address(s)).map(called) else {
+        return;
+    };
+    if let Some(Value::Table(run)) = config.get_mut("run") {
+        run.entry("name").or_insert(Value::String(name));
+    }
+}
+
+/// Puts one table over another, section by section.
+fn merge(under: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
+            _ => _ = under.insert(key.clone(), value.clone()),
+        }
+    }
+}
+
+/// A name that can be a folder's: of a component's path its stem, of an address its last part, and no character
+/// that folders don't like.
+fn called(name: &str) -> String {
+    let address = is_registry_address(name).then(|| name.split('@').next().unwrap_or(name));
+    let name = address.and_then(|address| address.rsplit('/').next()).unwrap_or(name);
+    let path = std::path::Path::new(name);
+    let component = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("wasm"));
+    let stem = path.file_stem().filter(|_| component).map_or(name.into(), |stem| stem.to_string_lossy());
+    let plain = |c: char| if c.is_alphanumeric() || "-_.+".contains(c) { c } else { '-' };
+    let name: String = stem.chars().map(plain).collect();
+    if name.trim_matches('.').is_empty() { "policy".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arms(text: &str) -> Result<Vec<Arm>> {
+        let whole: Table = toml::from_str(text).expect("the test's own config");
+        let compare: CompareConfig = whole["compare"].clone().try_into().expect("the test's own section");
+        compare.arms(&whole, "test")
+    }
+
+    const CONFIG: &str = r#"
+        [run]
+        seed = 7
+        name = "even"
+        [policy]
+        use = "first"
+        [policy.caps]
+        fuel = 5
+        [policy.settings]
+        rollouts = 3
+        [compare]
+        seeds = 2
+        [[compare.policies]]
+        use = "./my.policy.wasm"
+        [[compare.policies]]
+        name = "4 + 12"
+        use = "other"
+        settings = { pilot = 4 }
+        with = { run = { groups = 3 }, update = { mini_batch = 8 } }
+    "#;
+
+    #[test]
+    fn components_are_called_by_their_files_and_names() {
+        for (source, name) in [
+            ("../a b/mine.wasm", "mine"),
+            ("oci://127.0.0.1:5000/me/rookie@sha256:00", "rookie"),
+            ("a name", "a-name"),
+            ("..", "policy"),
+        ] {
+            assert_eq!(called(source), name);
+        }
+    }
+
+    #[test]
+    fn an_arm_has_the_config_with_its_own_policy() {
+        let arms = arms(CONFIG).expect("the names are apart");
+        let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["even", "my.policy", "4-+-12"]);
+        assert_eq!(arms[2].shown, "4 + 12");
+        let third = arms[2].with_seed(9);
+        assert_eq!(third["run"]["seed"].as_integer(), Some(9));
+        assert_eq!(third["run"]["groups"].as_integer(), Some(3));
+        assert_eq!(third["run"]["name"].as_str(), Some("4 + 12"));
+        assert_eq!(third["update"]["mini_batch"].as_integer(), Some(8));
+        assert_eq!(third["policy"]["settings"].as_table().map(Table::len), Some(1));
+        assert_eq!(third["policy"]["caps"]["fuel"].as_integer(), Some(5));
+        assert!(!third.contains_key("compare"));
+        assert_eq!(arms[1].config["run"]["name"].as_str(), Some("my.policy"));
+    }
+
+    #[test]
+    fn two_arms_of_one_name_are_refused() {
+        let text = format!("{CONFIG}[[compare.policies]]\nuse = \"other\"\nname = \"even\"\n");
+        let trouble = arms(&text).expect_err("the name is taken");
+        assert_eq!(trouble.what, "`test`: two policies of the comparison are called `even`");
+    }
+
+    #[test]
+    fn seeds_are_typed_as_how_many_or_which() {
+        assert_eq!("20".parse(), Ok(Seeds::Count(20)));
+        assert_eq!("3, 5,8".parse(), Ok(Seeds::List(vec![3, 5, 8])));
+        assert_eq!("7,".parse(), Ok(Seeds::List(vec![7])), "one seed, and not seven of them");
+        for wrong in ["", "-1", "1,x", "1.5"] {
+            assert!(wrong.parse::<Seeds>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_counted_from_the_runs_own() {
+        let config = |seeds| CompareConfig {
+            seeds,
+            targets: Vec::new(),
+            axis: None,
+            margin: 0.01,
+            policies: Vec::new(),
+        };
+        assert_eq!(config(Seeds::Count(3)).seeds(5), [5, 6, 7]);
+        assert_eq!(config(Seeds::List(vec![9, 2])).seeds(5), [9, 2]);
+        assert!(config(Seeds::Count(0)).check("x").is_err());
+        assert!(config(Seeds::List(vec![1, 2, 1])).check("x").is_err());
+    }
+}

@@ -1,0 +1,405 @@
+//! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
+//! simulated run and a training run have of their own is in [`simulate`] and [`train`].
+
+pub mod compare;
+mod hints;
+mod node;
+pub mod simulate;
+pub mod train;
+mod tree;
+mod typed;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use allot_allocation::advantage::Scale;
+use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
+use allot_error::{Result, Trouble, did_you_mean};
+use allot_files::looks_like_a_path;
+use allot_sandbox::{Caps, Description, sha256};
+use serde::{Deserialize, Serialize};
+
+pub use tree::Tree;
+
+/// The run's constants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// What the run is called in a comparison. By default a report calls it by its policy, and by the
+    /// settings that tell it from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// From this all chance grows.
+    pub seed: u64,
+    /// Steps at most; the budget may end the run before.
+    pub steps: u32,
+    /// Groups to train on in each update.
+    pub groups: u32,
+    /// Rollouts in each group, as a uniform policy would.
+    pub rollouts: u32,
+    /// Prompts on offer in each view. By default four times the groups.
+    pub pool: Option<u32>,
+    /// The oldest age at which a held rollout is kept, in model updates.
+    #[serde(default = "five")]
+    pub max_age: u32,
+    /// The order of the prompts.
+    #[serde(default = "shuffled")]
+    pub order: Order,
+}
+
+/// What a run may spend, by one measure at the least. It ends by the one that is reached first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Rollouts in the run. Never passed.
+    pub rollouts: Option<u64>,
+    /// Generated tokens in the run. Never passed.
+    pub tokens: Option<u64>,
+    /// Floating-point operations in the run: of reading prompts, of generating, of learning. Never passed.
+    pub flops: Option<f64>,
+    /// Seconds of the run's steps, kept by the rate so far: the last sampling or update may pass it.
+    pub seconds: Option<f64>,
+    /// Rollouts in a step: a bound on what one request can take of the run, and of this machine. By default
+    /// [`Limits::rollouts_of_step`].
+    pub step_rollouts: Option<u32>,
+    /// Rounds of sampling in a step.
+    #[serde(default = "ten")]
+    pub rounds: u32,
+}
+
+/// Who decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// A built-in policy's name, or the path of a component.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// The hash that the component must have.
+    pub sha256: Option<String>,
+    /// Its settings; what is not given has the policy's default.
+    #[serde(default)]
+    pub settings: BTreeMap<String, toml::Value>,
+    /// What one call of it may use.
+    #[serde(default)]
+    pub caps: CapsConfig,
+}
+
+/// What one call of a policy may use; see [`Caps`] for the defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapsConfig {
+    /// Wasm instructions.
+    pub fuel: Option<u64>,
+    /// Seconds on the clock.
+    pub seconds: Option<f64>,
+    /// Bytes of memory.
+    pub memory: Option<usize>,
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn ten() -> u32 {
+    10
+}
+
+fn shuffled() -> Order {
+    Order::Shuffled
+}
+
+/// When the score is taken: one of these at most, every ten steps if none is given.
+pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Option<u64>) -> Result<Every> {
+    let given = [
+        steps.map(|n| ("every", Every::Steps(n), n == 0)),
+        rollouts.map(|n| ("every_rollouts", Every::Rollouts(n), n == 0)),
+        tokens.map(|n| ("every_tokens", Every::Tokens(n), n == 0)),
+    ];
+    let given: Vec<_> = given.into_iter().flatten().collect();
+    if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
+        return Err(Trouble::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+    }
+    match given[..] {
+        [] => Ok(Every::Steps(10)),
+        [(_, every, _)] => Ok(every),
+        [(one, ..), (other, ..), ..] => {
+            let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
+            Err(Trouble::new(what).hint("the score is taken by one measure"))
+        }
+    }
+}
+
+/// The largest config, in bytes: far more than anybody writes. Whatever has no end is no config.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads a config file's text.
+pub fn read(path: &Path) -> Result<String> {
+    let bytes = File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let bytes = bytes.map_err(|e| Trouble::file("read", path, &e))?;
+    if bytes.len() as u64 > LARGEST {
+        let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
+        return Err(Trouble::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
+        let line = 1 + before.matches('\n').count();
+        Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
+    })
+}
+
+/// Reads a config file, with what was typed on top of it, each as KEY=VALUE.
+pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
+    Tree::parse(&read(path)?, &path.display().to_string(), overrides)
+}
+
+/// A config of a text; `name` is what it is called in an error.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
+    Tree::parse(text, name, &[])?.config()
+}
+
+/// Groups, and rollouts of one, at most: what one view can show.
+const MOST_GROUPS: u64 = 1 << 20;
+
+/// A key, its value, and the most that it may be. Each is at least 1.
+type Bounded<'a> = (&'a str, u64, u64);
+
+/// Refuses a number that is out of bounds.
+pub fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
+    for (key, value, most) in numbers {
+        if *value == 0 {
+            return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+        }
+        if value > most {
+            return Err(Trouble::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what every run has. `more` are further numbers with bounds.
+fn check(
+    name: &str,
+    run: &RunConfig,
+    budget: &BudgetConfig,
+    policy: &PolicyConfig,
+    advantage: Scale,
+    more: &[Bounded<'_>],
+) -> Result<()> {
+    let (any, any_long) = (u64::from(u32::MAX), u64::MAX);
+    bounded(
+        name,
+        &[
+            ("run.steps", u64::from(run.steps), any),
+            ("run.groups", u64::from(run.groups), MOST_GROUPS),
+            ("run.rollouts", u64::from(run.rollouts), MOST_GROUPS),
+            ("run.pool", run.pool.map_or(1, u64::from), any),
+            ("budget.rollouts", budget.rollouts.unwrap_or(1), any_long),
+            ("budget.tokens", budget.tokens.unwrap_or(1), any_long),
+            ("budget.step_rollouts", budget.step_rollouts.map_or(1, u64::from), any),
+            ("budget.rounds", u64::from(budget.rounds), any),
+        ],
+    )?;
+    bounded(name, more)?;
+    budget.check(name)?;
+    policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
+    if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
+        let epsilon = advantage.epsilon;
+        return Err(Trouble::new(format!(
+            "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
+        )));
+    }
+    Ok(())
+}
+
+impl BudgetConfig {
+    fn check(&self, name: &str) -> Result<()> {
+        for (key, value) in [("flops", self.flops), ("seconds", self.seconds)] {
+            if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
+                let what = format!("`{name}`: `budget.{key}` is {value}; it is finite and more than 0");
+                return Err(Trouble::new(what));
+            }
+        }
+        let limits = [self.rollouts.is_some(), self.tokens.is_some(), !self.ceilings().are_none()];
+        if limits.contains(&true) {
+            return Ok(());
+        }
+        let trouble = Trouble::new(format!("`{name}`: [budget] limits nothing"));
+        Err(trouble.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
+    }
+
+    /// Settles what follows from the run.
+    fn settle(&mut self, run: &RunConfig) {
+        let default = Limits::rollouts_of_step(self.rounds, run.groups, run.rollouts);
+        self.step_rollouts.get_or_insert(default);
+    }
+
+    /// What the books do not know.
+    pub fn ceilings(&self) -> Ceilings {
+        Ceilings { flops: self.flops, seconds: self.seconds }
+    }
+
+    /// The share of it that is spent, by the measure that is nearest to its end: from 0 to 1. What the books do not know
+    /// is what the run has computed, in operations, and the seconds of its steps.
+    pub fn share(&self, spent: Spent, flops: f64, seconds: f64) -> f64 {
+        let of = |done: f64, most: Option<f64>| most.map_or(0.0, |most| (done / most).min(1.0));
+        [
+            of(spent.run_rollouts as f64, self.rollouts.map(|n| n as f64)),
+            of(spent.run_tokens as f64, self.tokens.map(|n| n as f64)),
+            of(flops, self.flops),
+            of(seconds, self.seconds),
+        ]
+        .into_iter()
+        .fold(0.0, f64::max)
+    }
+
+    /// The budget in words, one for each measure.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.rollouts.map(|n| format!("{n} rollouts")));
+        words.extend(self.tokens.map(|n| format!("{n} generated tokens")));
+        words.extend(self.flops.map(|n| format!("{n:e} FLOPs")));
+        words.extend(self.seconds.map(|n| format!("{n} seconds")));
+        words
+    }
+
+    /// What the books take as limits, for answers of at most this many tokens.
+    pub fn limits(&self, longest: u32) -> Limits {
+        Limits {
+            rounds: self.rounds,
+            step_rollouts: self.step_rollouts,
+            run_rollouts: self.rollouts,
+            run_tokens: self.tokens,
+            longest,
+        }
+    }
+}
+
+impl RunConfig {
+    /// The run as the policy sees it, over this many prompts.
+    pub fn run(&self, prompts: u32, settings: Vec<(String, Value)>) -> Run {
+        Run {
+            settings,
+            prompts,
+            steps: self.steps,
+            groups: self.groups,
+            rollouts: self.rollouts,
+            pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
+            max_age: self.max_age,
+        }
+    }
+}
+
+impl PolicyConfig {
+    /// Makes a component's path whole.
+    pub fn settle(&mut self) -> Result<()> {
+        if looks_like_a_path(&self.source) {
+            let path = Path::new(&self.source);
+            let whole = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
+            self.source = whole.display().to_string();
+        }
+        Ok(())
+    }
+
+    /// Demands the very component that lies there now, where it is one of the user's own.
+    pub fn pin(&mut self) {
+        if self.sha256.is_none()
+            && looks_like_a_path(&self.source)
+            && let Ok(bytes) = std::fs::read(&self.source)
+        {
+            self.sha256 = Some(sha256(&bytes));
+        }
+    }
+
+    /// Takes another policy, which has other settings and another hash.
+    pub fn become_other(&mut self, source: &str) {
+        if source != self.source {
+            self.settings.clear();
+            self.sha256 = None;
+        }
+        source.clone_into(&mut self.source);
+    }
+}
+
+impl CapsConfig {
+    /// Whether they make sense; `place` is where they stand.
+    pub fn check(&self, place: &str) -> Result<()> {
+        match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
+            Some(s) => Err(Trouble::new(format!(
+                "{place}: `seconds` is {s}; it is more than 0 and at most a day, 86400"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The limits in force.
+    pub fn caps(&self) -> Caps {
+        let default = Caps::default();
+        Caps {
+            fuel: self.fuel.unwrap_or(default.fuel),
+            time: self.seconds.map_or(default.time, Duration::from_secs_f64),
+            memory: self.memory.unwrap_or(default.memory),
+        }
+    }
+}
+
+/// Every setting that a policy described, with the value given or else the default. A setting that
+/// the policy does not have, or a value of another type, is an error.
+pub fn settings(
+    description: &Description,
+    given: &BTreeMap<String, toml::Value>,
+) -> Result<Vec<(String, Value)>> {
+    let policy = &description.name;
+    let names = description.settings.iter().map(|s| s.name.as_str());
+    if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
+        let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
+        return Err(trouble.hint(did_you_mean(unknown, names)));
+    }
+    let value = |setting: &allot_sandbox::Setting| match given.get(&setting.name) {
+        None => Ok(setting.default.clone()),
+        Some(given) => fit(given, &setting.default).ok_or_else(|| {
+            let (name, kind) = (&setting.name, setting.default.kind());
+            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
+        }),
+    };
+    description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
+}
+
+/// The settings typed on the command line, each once. `before` is what stands before one there.
+pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Value>> {
+    let mut settings = BTreeMap::new();
+    for one in all {
+        let form = || Trouble::new(format!("`{before}{one}` is not of the form NAME=VALUE"));
+        let (name, value) = setting(one).ok_or_else(form)?;
+        if settings.insert(name.clone(), value).is_some() {
+            return Err(Trouble::new(format!("`{before}{name}=…` is given twice")));
+        }
+    }
+    Ok(settings)
+}
+
+/// A setting as typed on the command line: NAME=VALUE, the value as in TOML, and text where TOML
+/// knows no such value.
+fn setting(typed: &str) -> Option<(String, toml::Value)> {
+    let (name, value) = typed.split_once('=')?;
+    let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };
+    let parsed = toml::from_str(&format!("v = {value}")).ok().and_then(one);
+    Some((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
+}
+
+/// A TOML value as a setting of the default's type. A whole number serves as a number.
+fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
+    match (default, given) {
+        (Value::Flag(_), toml::Value::Boolean(v)) => Some(Value::Flag(*v)),
+        (Value::Integer(_), toml::Value::Integer(v)) => i32::try_from(*v).ok().map(Value::Integer),
+        (Value::Number(_), toml::Value::Integer(v)) => Some(Value::Number(*v as f64)),
+        (Value::Number(_), toml::Value::Float(v)) if v.is_finite() => Some(Value::Number(*v)),
+        (Value::Text(_), toml::Value::String(v)) => Some(Value::Text(v.clone())),
+        _ => None,
+    }
+}

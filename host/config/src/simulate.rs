@@ -1,0 +1,79 @@
+//! The config of a simulated run.
+
+use allot_allocation::Every;
+use allot_allocation::advantage::Scale;
+use allot_engine::CoinConfig;
+use allot_error::{Result, Trouble};
+use serde::{Deserialize, Serialize};
+
+use super::compare::CompareConfig;
+use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
+
+/// A simulated run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimulateConfig {
+    /// The run's constants.
+    pub run: RunConfig,
+    /// What it may spend.
+    pub budget: BudgetConfig,
+    /// Who decides.
+    pub policy: PolicyConfig,
+    /// How rewards become advantages.
+    #[serde(default)]
+    pub advantage: Scale,
+    /// When the score is taken.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+    /// The coin-flip world.
+    #[serde(default)]
+    pub world: CoinConfig,
+    /// What it is compared with, for `allot compare`; a single run passes over it.
+    #[serde(default, skip_serializing)]
+    pub compare: Option<CompareConfig>,
+}
+
+/// When the score is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationConfig {
+    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u32>,
+    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
+    /// whose steps differ in size are scored equally often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_rollouts: Option<u64>,
+    /// Instead: the same of generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_tokens: Option<u64>,
+}
+
+impl EvaluationConfig {
+    /// When the score is taken. `name` is what the config is called in an error.
+    pub fn when(&self, name: &str) -> Result<Every> {
+        super::every(name, self.every, self.every_rollouts, self.every_tokens)
+    }
+}
+
+impl SimulateConfig {
+    /// Reads and checks a config; `name` is what it is called in an error.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// The config that a tree is, checked.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let (mut config, name): (Self, _) = (tree.config()?, tree.name());
+        config.budget.settle(&config.run);
+        super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
+        if config.budget.flops.is_some() {
+            let trouble =
+                Trouble::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+            return Err(trouble.hint("set `rollouts` or `tokens`"));
+        }
+        config.evaluation.when(name)?;
+        config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
+        Ok(config)
+    }
+}

@@ -1,0 +1,447 @@
+//! The config of a training run.
+
+use std::path::{Path, PathBuf};
+
+use allot_allocation::Every;
+use allot_allocation::advantage::Scale;
+use allot_engine::cpu::LoraConfig;
+use allot_engine::model::Precision;
+use allot_engine::tensors::DeviceName;
+use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
+use allot_error::{Result, Trouble};
+use allot_files::looks_like_a_path;
+use allot_judges::config::RewardConfig;
+use allot_models::hub;
+use allot_remote::RemoteConfig;
+use allot_remote::rollouts::RolloutsConfig;
+use allot_tasks::dataset::{DatasetConfig, Files};
+use allot_tasks::generate::TaskConfig;
+use serde::{Deserialize, Serialize};
+
+use super::compare::CompareConfig;
+use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
+
+/// A training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// The run's constants.
+    pub run: RunConfig,
+    /// What it may spend.
+    pub budget: BudgetConfig,
+    /// Who decides.
+    pub policy: PolicyConfig,
+    /// How rewards become advantages.
+    #[serde(default)]
+    pub advantage: Scale,
+    /// Where it is trained, if not by this program.
+    #[serde(default, skip_serializing_if = "EngineConfig::is_native")]
+    pub engine: EngineConfig,
+    /// Where rollouts are sampled, if not by this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollouts: Option<RolloutsConfig>,
+    /// What is trained.
+    pub model: ModelConfig,
+    /// How rollouts are sampled.
+    #[serde(default)]
+    pub rollout: Sampling,
+    /// How updates are made.
+    #[serde(default)]
+    pub update: UpdateConfig,
+    /// The optimizer.
+    #[serde(default)]
+    pub optimizer: OptimizerConfig,
+    /// How answers are judged.
+    pub reward: RewardConfig,
+    /// When and how the score is taken.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+    /// When the run is saved.
+    #[serde(default)]
+    pub checkpoint: CheckpointConfig,
+    /// Problems from files.
+    #[serde(default)]
+    pub data: Vec<DatasetConfig>,
+    /// Problems from generators.
+    #[serde(default)]
+    pub tasks: Vec<TaskConfig>,
+    /// What it is compared with, for `allot compare`; a single run passes over it.
+    #[serde(default, skip_serializing)]
+    pub compare: Option<CompareConfig>,
+}
+
+/// What samples and learns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "use", rename_all = "lowercase", deny_unknown_fields)]
+pub enum EngineConfig {
+    /// This program, on this machine.
+    #[default]
+    Native,
+    /// A server that speaks the Tinker protocol. `[model]` is then what prompts are put in tokens with: its
+    /// weights are the server's.
+    Tinker(RemoteConfig),
+}
+
+impl EngineConfig {
+    /// Whether this program trains.
+    pub fn is_native(&self) -> bool {
+        *self == Self::Native
+    }
+
+    /// The server, if one trains.
+    pub fn server(&self) -> Option<&RemoteConfig> {
+        match self {
+            Self::Native => None,
+            Self::Tinker(server) => Some(server),
+        }
+    }
+}
+
+/// What is trained, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The name of a model that ships, the path of a folder in Hugging Face layout or of a GGUF file,
+    /// or a hub id, as in `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
+    #[serde(rename = "use")]
+    pub source: String,
+    /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// What a GPU computes in: `f32`, or `bf16` with weights and moments kept in float32.
+    #[serde(default)]
+    pub dtype: Precision,
+    /// Low-rank adapters to train, in place of all weights.
+    pub lora: Option<LoraConfig>,
+    /// Threads; by default one a core. Results are the same to the last bit for one number of
+    /// threads, so it is written down when a run starts.
+    pub threads: Option<usize>,
+    /// Answers that are sampled at a time; on a server, requests to it.
+    #[serde(default = "rows")]
+    pub rows: usize,
+    /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Longest prompt, in tokens; longer ones are left out and reported. By default what the model's
+    /// context leaves beside an answer.
+    pub max_prompt_tokens: Option<usize>,
+}
+
+/// When and how the score is taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationConfig {
+    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u32>,
+    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
+    /// whose steps differ in size are scored equally often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_rollouts: Option<u64>,
+    /// Instead: the same of generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_tokens: Option<u64>,
+    /// Rollouts of each held-out problem.
+    pub rollouts: u32,
+    /// Held-out problems of each set, at most.
+    pub problems: usize,
+    /// How they are sampled, where that is not as the run's rollouts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<EvaluationSampling>,
+    /// What an answer without a verdict counts as.
+    pub unjudged: Unjudged,
+    /// Further sets, all of whose problems are held out.
+    pub sets: Vec<DatasetConfig>,
+}
+
+/// What a held-out answer without a verdict counts as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unjudged {
+    /// Not solved. So no judge that fails can raise a score.
+    #[default]
+    Wrong,
+    /// Nothing: scores are of the answers that have a verdict, and problems without one are left out.
+    LeaveOut,
+}
+
+/// How held-out problems are answered: what is not given is as in `[rollout]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationSampling {
+    /// What logits are divided by. At 0 the likeliest token is taken.
+    pub temperature: Option<f32>,
+    /// Only this many of the likeliest tokens; 0 for all.
+    pub top_k: Option<usize>,
+    /// Only the likeliest tokens that together have this probability; 1 for all.
+    pub top_p: Option<f32>,
+    /// Longest answer, in tokens.
+    pub max_tokens: Option<u32>,
+}
+
+impl EvaluationConfig {
+    /// When the score is taken. `name` is what the config is called in an error.
+    pub fn when(&self, name: &str) -> Result<Every> {
+        super::every(name, self.every, self.every_rollouts, self.every_tokens)
+    }
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self {
+            every: None,
+            every_rollouts: None,
+            every_tokens: None,
+            rollouts: 1,
+            problems: 500,
+            sampling: None,
+            unjudged: Unjudged::default(),
+            sets: Vec::new(),
+        }
+    }
+}
+
+/// When the run is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointConfig {
+    /// Every so many steps. The end is always saved.
+    pub every: u32,
+    /// How many of them are kept.
+    pub keep: u32,
+    /// Whether the table of rollouts has their text.
+    pub text: bool,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: 20, keep: 2, text: true }
+    }
+}
+
+/// Threads that any machine may start; far more of them would take it down.
+pub const MOST_THREADS: u64 = 1024;
+
+/// Answers of one problem, or sampled at a time.
+const MOST_ANSWERS: u64 = 1 << 16;
+
+/// The rank of adapters: as wide as any model is.
+const MOST_RANK: u64 = 1 << 14;
+
+/// Passes over a batch.
+const MOST_EPOCHS: u64 = 10_000;
+
+/// Tokens of a micro-batch.
+const MOST_TOKENS: u64 = 1 << 24;
+
+fn rows() -> usize {
+    64
+}
+
+/// Whether a data set's file is a name such as the hub has, and nothing that lies here.
+pub fn is_of_the_hub(path: &Path) -> bool {
+    path.to_str().is_some_and(allot_models::is_hub_name) && path.extension().is_none() && !path.exists()
+}
+
+impl TrainConfig {
+    /// Reads and checks a config; `name` is what it is called in an error.
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// The config that a tree is, checked.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let (mut config, name): (Self, _) = (tree.config()?, tree.name());
+        config.budget.settle(&config.run);
+        let any = u64::from(u32::MAX);
+        let more = [
+            ("evaluation.rollouts", u64::from(config.evaluation.rollouts), MOST_ANSWERS),
+            ("checkpoint.every", u64::from(config.checkpoint.every), any),
+            ("checkpoint.keep", u64::from(config.checkpoint.keep), any),
+            ("model.rows", config.model.rows as u64, MOST_ANSWERS),
+            ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
+            ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
+            ("rollout.max_tokens", u64::from(config.rollout.max_tokens), any),
+            ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
+            ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
+            ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
+            ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64, MOST_TOKENS),
+        ];
+        super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
+        config.evaluation.when(name)?;
+        config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
+        config.check(name)?;
+        Ok(config)
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        if self.data.is_empty() && self.tasks.is_empty() {
+            let trouble = Trouble::new(format!("`{name}` has no problems to train on"));
+            return Err(trouble.hint("add a [[tasks]] or a [[data]] section"));
+        }
+        let wrong = |key: String, value: f64, rule: &str| {
+            Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {rule}")))
+        };
+        if let Some((key, value, rule)) = self.optimizer.wrong() {
+            return wrong(format!("optimizer.{key}"), value, rule);
+        }
+        if let Some((key, value, rule)) = self.update.loss.wrong() {
+            return wrong(format!("update.loss.{key}"), value, rule);
+        }
+        if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
+            return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
+        }
+        let evaluation = self.evaluation_sampling();
+        for (section, s) in [("rollout", self.rollout), ("evaluation.sampling", evaluation)] {
+            // As it was written: 0.1 in 32 bits has a long tail in 64.
+            let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
+            let (t, p): (f64, f64) = (plain(s.temperature), plain(s.top_p));
+            if !(t.is_finite() && t >= 0.0) {
+                return wrong(format!("{section}.temperature"), t, "it is 0 or more");
+            }
+            if !(p > 0.0 && p <= 1.0) {
+                return wrong(format!("{section}.top_p"), p, "it is more than 0 and at most 1");
+            }
+            if s.max_tokens > self.rollout.max_tokens {
+                let rule = "it is at most `rollout.max_tokens`";
+                return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
+            }
+        }
+        self.reward.check(name, self.rollout.max_tokens)?;
+        self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
+        self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
+        if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
+            let trouble = Trouble::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
+            return Err(trouble.hint("leave it out, or set `model.device` to \"cuda\""));
+        }
+        if self.model.device != DeviceName::Cpu && self.model.lora.is_some() {
+            let device = self.model.device;
+            let what =
+                format!("`{name}`: `model.device` is `{device}`; adapters are trained on the CPU alone");
+            return Err(Trouble::new(what).hint("leave out `model.lora` or `model.device`"));
+        }
+        if let Some(lora) = self.model.lora
+            && !(lora.alpha.is_finite() && lora.alpha > 0.0)
+        {
+            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+        }
+        Ok(())
+    }
+
+    /// What a server is asked for has to be what it can do.
+    fn check_server(&self, name: &str, server: &RemoteConfig) -> Result<()> {
+        if let Some((key, value, rule)) = server.wrong() {
+            return Err(Trouble::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
+        }
+        let here = [
+            ("lora", self.model.lora.is_some(), "the rank of the server's adapters is `engine.lora_rank`"),
+            ("device", self.model.device != DeviceName::Cpu, "leave it out"),
+            ("dtype", self.model.dtype != Precision::F32, "leave it out"),
+            ("threads", self.model.threads.is_some(), "leave it out"),
+        ];
+        if let Some((key, _, hint)) = here.into_iter().find(|(_, given, _)| *given) {
+            let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
+            return Err(Trouble::new(what).hint(hint));
+        }
+        match server.server.cannot(&self.update, &self.optimizer, &self.rollout) {
+            Some((key, value, why, hint)) => {
+                Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What a server that samples is asked for has to be what it can do.
+    fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
+        if !self.engine.is_native() {
+            let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
+            return Err(Trouble::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
+        }
+        if let Some((key, value, rule)) = rollouts.wrong() {
+            return Err(Trouble::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
+        }
+        match rollouts.cannot(&self.rollout) {
+            Some(why) => {
+                let temperature = self.rollout.temperature;
+                Err(Trouble::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Names the commits of all that is on the hub, so that a run goes on with what it began with.
+    pub fn pin(&mut self) -> Result<()> {
+        self.model.source = hub::pinned_model(&self.model.source)?;
+        for file in self.files() {
+            *file = hub::pinned_files(file)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the commits of a config that was pinned, where they are of the same names.
+    pub fn pin_as(&mut self, kept: &Self) {
+        if hub::is_pinned_model(&kept.model.source, &self.model.source) {
+            self.model.source.clone_from(&kept.model.source);
+        }
+        let mut kept = kept.clone();
+        for (file, kept) in self.files().into_iter().zip(kept.files()) {
+            if hub::are_pinned_files(kept, file) {
+                file.clone_from(kept);
+            }
+        }
+    }
+
+    /// The files of its data sets.
+    fn files(&mut self) -> Vec<&mut PathBuf> {
+        let all = self.data.iter_mut().chain(&mut self.evaluation.sets);
+        all.flat_map(|data| match &mut data.files {
+            Files::One(file) => std::slice::from_mut(file),
+            Files::Many(files) => files,
+        })
+        .collect()
+    }
+
+    /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
+    /// the same from anywhere.
+    pub fn settle(&mut self) -> Result<()> {
+        let whole = |path: &Path| {
+            if hub::is_address(path) || is_of_the_hub(path) {
+                return Ok(path.to_owned());
+            }
+            std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))
+        };
+        for data in self.data.iter_mut().chain(&mut self.evaluation.sets) {
+            data.files = Files::Many(match &data.files {
+                Files::One(file) => vec![whole(file)?],
+                Files::Many(files) => files.iter().map(|f| whole(f)).collect::<Result<Vec<PathBuf>>>()?,
+            });
+        }
+        // A name of the hub that is no path here is told as it was written.
+        let missing =
+            allot_models::is_hub_name(&self.model.source) && !Path::new(&self.model.source).exists();
+        if looks_like_a_path(&self.model.source) && !missing {
+            self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
+        }
+        if let Some(rollouts) = &mut self.rollouts {
+            rollouts.weights = whole(Path::new(&rollouts.weights))?.display().to_string();
+        }
+        self.policy.settle()?;
+        self.reward.settle()?;
+        if self.engine.is_native() {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            self.model.threads.get_or_insert(cores);
+        }
+        Ok(())
+    }
+
+    /// How held-out problems are answered.
+    pub fn evaluation_sampling(&self) -> Sampling {
+        let (own, run) = (self.evaluation.sampling.unwrap_or_default(), self.rollout);
+        Sampling {
+            temperature: own.temperature.unwrap_or(run.temperature),
+            top_k: own.top_k.unwrap_or(run.top_k),
+            top_p: own.top_p.unwrap_or(run.top_p),
+            max_tokens: own.max_tokens.unwrap_or(run.max_tokens),
+        }
+    }
+}

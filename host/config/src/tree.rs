@@ -1,0 +1,217 @@
+//! A config as a tree: every value with the place where it was written, a line of the file or an option on the
+//! command line. From here a config becomes a type ([`Tree::config`]) or a table ([`Tree::table`]).
+
+#![expect(clippy::result_large_err, reason = "a config has one fault, and is read once")]
+
+use std::borrow::Cow;
+
+use allot_allocation::shown;
+use allot_error::{Result, Trouble};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use crate::hints;
+use crate::node::{Key, Node, Place, Value};
+use crate::typed::{Fault, Strict};
+
+/// A config before it is one of a run, a comparison or a model.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// What it is called in an error.
+    name: String,
+    text: String,
+    /// The options that were typed on top of it, each as KEY=VALUE.
+    overrides: Vec<String>,
+    root: Node,
+}
+
+/// Bytes of a line that an error shows.
+const SHOWN: usize = 200;
+
+impl Tree {
+    /// A config's text. `name` is what it is called in an error; `overrides` were typed on top of it, as
+    /// KEY=VALUE, with dots in the key.
+    pub fn parse(text: &str, name: &str, overrides: &[String]) -> Result<Self> {
+        let mut tree = Self {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            overrides: overrides.to_vec(),
+            root: Node { value: Value::Table(Vec::new()), place: Place::File(0) },
+        };
+        let table = DeTable::parse(text).map_err(|e| tree.told(&Fault::of_toml(&e, Place::File)))?;
+        let place = Place::File(table.span().start);
+        let value = entries(table.into_inner(), &Place::File).map_err(|fault| tree.told(&fault))?;
+        tree.root = Node { value, place };
+        for (i, typed) in overrides.iter().enumerate() {
+            let over = option(typed, i)?.map_err(|fault| tree.told(&fault))?;
+            merge(&mut tree.root, over, "").map_err(|fault| tree.told(&fault))?;
+        }
+        Ok(tree)
+    }
+
+    /// The config that it is.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(Strict::of(&self.root)).map_err(|fault| self.told(&fault))
+    }
+
+    /// It as a table of TOML.
+    pub fn table(&self) -> Result<toml::Table> {
+        self.config()
+    }
+
+    /// Its text: the file's where nothing was typed on top of it.
+    pub fn text(&self) -> Result<Cow<'_, str>> {
+        if self.overrides.is_empty() {
+            return Ok(Cow::Borrowed(&self.text));
+        }
+        let text = toml::to_string(&self.table()?);
+        text.map(Cow::Owned).map_err(|e| Trouble::new(format!("could not write the config: {e}")))
+    }
+
+    /// What it is called in an error.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has this section.
+    pub fn has(&self, section: &str) -> bool {
+        self.sections().any(|name| name == section)
+    }
+
+    /// The names of its sections.
+    pub fn sections(&self) -> impl Iterator<Item = &str> {
+        let keys = match &self.root.value {
+            Value::Table(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        keys.iter().map(|(key, _)| key.name.as_str())
+    }
+
+    /// A fault in one sentence: where, what, and what to do.
+    fn told(&self, fault: &Fault) -> Trouble {
+        let name = &self.name;
+        let place = match fault.place {
+            None => format!("`{name}`"),
+            Some(Place::Option(i)) => format!("`-o {}`", cut(&self.overrides[i])),
+            Some(Place::File(at)) => {
+                let before = self.text.get(..at).unwrap_or(&self.text);
+                let line = before.matches('\n').count();
+                let source = self.text.lines().nth(line).unwrap_or_default().trim();
+                format!("`{name}` line {}, `{}`", line + 1, cut(source))
+            }
+        };
+        let trouble = Trouble::new(format!("{place}: {}", fault.what));
+        match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>()) {
+            Some(hint) => trouble.hint(hint),
+            None => trouble,
+        }
+    }
+}
+
+/// A line as an error shows it.
+fn cut(line: &str) -> String {
+    shown::word(line, SHOWN)
+}
+
+/// A table's entries. `place` makes a place of a byte.
+fn entries(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> std::result::Result<Value, Fault> {
+    let mut entries = Vec::with_capacity(table.len());
+    for (key, value) in table {
+        let at = place(key.span().start);
+        let start = place(value.span().start);
+        let node = Node { value: self::value(value, place)?, place: start };
+        entries.push((Key { name: key.into_inner().into_owned(), place: at }, node));
+    }
+    Ok(Value::Table(entries))
+}
+
+fn value(
+    value: toml::Spanned<DeValue<'_>>,
+    place: &dyn Fn(usize) -> Place,
+) -> std::result::Result<Value, Fault> {
+    let at = place(value.span().start);
+    let number = |value| ValueDeserializer::from(value);
+    let wrong = |e: toml::de::Error| Fault::of_toml(&e, |_| at);
+    Ok(match value.as_ref() {
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Integer(_) => Value::Integer(i128::deserialize(number(value)).map_err(wrong)?),
+        DeValue::Float(_) => Value::Number(f64::deserialize(number(value)).map_err(wrong)?),
+        DeValue::String(_) => Value::Text(String::deserialize(number(value)).map_err(wrong)?),
+        DeValue::Datetime(_) => return Err(Fault::new("a date, which no key takes", Some(at))),
+        DeValue::Array(_) => {
+            let DeValue::Array(items) = value.into_inner() else { unreachable!("it was one") };
+            let item = |item: toml::Spanned<DeValue<'_>>| {
+                let start = place(item.span().start);
+                Ok(Node { value: self::value(item, place)?, place: start })
+            };
+            Value::List(items.into_iter().map(item).collect::<std::result::Result<_, Fault>>()?)
+        }
+        DeValue::Table(_) => {
+            let DeValue::Table(table) = value.into_inner() else { unreachable!("it was one") };
+            entries(table, place)?
+        }
+    })
+}
+
+/// An option as a tree of its own: KEY=VALUE, the value as in TOML, and text where TOML knows no such value.
+fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>> {
+    let form = || {
+        let what = format!("`-o {}` is not of the form KEY=VALUE", cut(typed));
+        Trouble::new(what).hint("as in -o optimizer.learning_rate=3e-5")
+    };
+    let (key, text) = typed.split_once('=').ok_or_else(form)?;
+    let place = |_| Place::Option(index);
+    let read = |line: &str| {
+        let table = DeTable::parse(line).ok().filter(|table| table.as_ref().len() == 1)?;
+        Some(entries(table.into_inner(), &place).map(|value| Node { value, place: Place::Option(index) }))
+    };
+    // Several lines would be several keys.
+    let one_line = !typed.contains(['\n', '\r']);
+    if let Some(node) = read(typed).filter(|_| one_line) {
+        return Ok(node);
+    }
+    let quoted = toml::Value::String(text.trim().to_owned());
+    read(&format!("{key}={quoted}")).filter(|_| !key.contains(['\n', '\r'])).ok_or_else(form)
+}
+
+/// Puts a typed tree over another: tables key by key, items of a list by their number from 0, and all else in
+/// the place of what was there.
+fn merge(under: &mut Node, over: Node, path: &str) -> std::result::Result<(), Fault> {
+    let Node { value, place } = over;
+    match (&mut under.value, value) {
+        (Value::Table(known), Value::Table(entries)) => {
+            for (key, node) in entries {
+                let path = format!("{path}{}.", key.name);
+                match known.iter_mut().find(|(k, _)| k.name == key.name) {
+                    Some((_, old)) => merge(old, node, &path)?,
+                    None => known.push((key, node)),
+                }
+            }
+        }
+        (Value::List(items), Value::Table(entries)) => {
+            let many = items.len();
+            for (key, node) in entries {
+                let path = format!("{path}{}.", key.name);
+                let item = key.name.parse().ok().and_then(|i: usize| items.get_mut(i));
+                let item = item.ok_or_else(|| {
+                    let list = path.trim_end_matches(&format!(".{}.", key.name)).to_owned();
+                    let what = format!(
+                        "`{list}` is a list of {many}, and `{}` is none of its items, which are numbered from 0",
+                        key.name
+                    );
+                    Fault::new(what, Some(place))
+                })?;
+                merge(item, node, &path)?;
+            }
+        }
+        (_, value) => {
+            if matches!(under.place, Place::Option(_)) {
+                let what = format!("`{}` is given twice", path.trim_end_matches('.'));
+                return Err(Fault::new(what, Some(place)));
+            }
+            *under = Node { value, place };
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! From a config's tree to a type: the one door that every config goes through.
+//!
+//! serde's derive takes a list for a struct, its fields in their order, and so `optimizer = [1]` for a learning
+//! rate of 1. Here a section is a table, whatever type asks for it.
+
+use std::fmt;
+
+use allot_allocation::shown;
+use serde::de::value::{StrDeserializer, StringDeserializer};
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
+
+use crate::node::{Key, Node, Place, Value};
+
+/// Why a tree is not what was asked for.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// What is wrong.
+    pub what: String,
+    /// Where, if that is known yet.
+    pub place: Option<Place>,
+    /// The sections around it, the innermost first.
+    pub path: Vec<String>,
+    /// A name that nobody knows, and those that are known.
+    pub unknown: Option<(String, Vec<String>)>,
+    /// A key that is not there.
+    pub missing: Option<&'static str>,
+}
+
+impl Fault {
+    pub fn new(what: impl Into<String>, place: Option<Place>) -> Self {
+        Self { what: what.into(), place, path: Vec::new(), unknown: None, missing: None }
+    }
+
+    /// What TOML's parser says. `place` makes a place of a byte.
+    pub fn of_toml(error: &toml::de::Error, place: impl Fn(usize) -> Place) -> Self {
+        let what = shown::line(error.message(), shown::LINE);
+        Self::new(what, error.span().map(|span| place(span.start)))
+    }
+
+    /// The same, at a place, if it has none yet.
+    fn at(mut self, place: Place) -> Self {
+        self.place.get_or_insert(place);
+        self
+    }
+
+    /// The same, within a section.
+    fn within(mut self, key: &str) -> Self {
+        self.path.push(key.to_owned());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl serde::de::Error for Fault {
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        let what = in_words(what.to_string());
+        // serde names an unknown variant first and then all that it expected, each in backticks.
+        let mut names = what.split('`').skip(1).step_by(2).map(str::to_owned);
+        let unknown = what.starts_with("unknown variant").then(|| names.next()).flatten();
+        let unknown = unknown.map(|name| (name, names.collect()));
+        Self { unknown, ..Self::new(what, None) }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let known = allot_error::listed(expected.iter().copied());
+        let one_of = if expected.len() == 1 { "" } else { "one of " };
+        let field = &shown::name(field);
+        let what = match expected {
+            [] => format!("unknown field `{field}`, there are no fields"),
+            _ => format!("unknown field `{field}`, expected {one_of}{known}"),
+        };
+        let known = expected.iter().map(|name| (*name).to_owned()).collect();
+        Self { unknown: Some((field.to_owned(), known)), ..Self::new(what, None) }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self { missing: Some(field), ..Self::new(format!("missing field `{field}`"), None) }
+    }
+}
+
+/// serde's message, with Rust's types in words.
+fn in_words(mut message: String) -> String {
+    for (rust, words) in [
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected f32", "expected a number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("invalid type: sequence,", "invalid type: list,"),
+        ("invalid type: map,", "invalid type: table,"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected a table"),
+        (
+            "data did not match any variant of untagged enum Seeds",
+            "expected a number of seeds, or a list of them",
+        ),
+    ] {
+        message = message.replace(rust, words);
+    }
+    shown::line(&message, shown::LINE)
+}
+
+/// A tree as serde reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Strict<'t> {
+    node: &'t Node,
+}
+
+impl<'t> Strict<'t> {
+    pub fn of(node: &'t Node) -> Self {
+        Self { node }
+    }
+
+    /// That a table was expected.
+    fn no_table(self) -> Fault {
+        let found = match &self.node.value {
+            Value::Flag(flag) => format!("boolean `{flag}`"),
+            Value::Integer(n) => format!("integer `{n}`"),
+            Value::Number(x) => format!("floating point `{x}`"),
+            Value::Text(text) => format!("string {}", shown::word(&format!("{text:?}"), shown::NAME)),
+            Value::List(_) => "list".to_owned(),
+            Value::Table(_) => "table".to_owned(),
+        };
+        let what = format!("invalid type: {found}, expected a section, whose values are given by key");
+        Fault::new(what, Some(self.node.place))
+    }
+}
+
+/// What serde's derive calls the visitor of an enum with a tag. It would take a list, too.
+const TAGGED: &str = "internally tagged enum";
+
+impl<'de> Deserializer<'de> for Strict<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let read = match &self.node.value {
+            Value::Flag(flag) => visitor.visit_bool(*flag),
+            Value::Integer(n) => match (i64::try_from(*n), u64::try_from(*n)) {
+                (Ok(n), _) => visitor.visit_i64(n),
+                (_, Ok(n)) => visitor.visit_u64(n),
+                _ => visitor.visit_i128(*n),
+            },
+            Value::Number(x) => visitor.visit_f64(*x),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(_) if (&visitor as &dyn Expected).to_string().starts_with(TAGGED) => {
+                return Err(self.no_table());
+            }
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter(), at: 0 }),
+            Value::Table(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None }),
+        };
+        read.map_err(|fault| fault.at(self.node.place))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.node.value {
+            Value::Table(_) => self.deserialize_any(visitor),
+            _ => Err(self.no_table()),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let place = self.node.place;
+        let read = match &self.node.value {
+            Value::Text(text) => visitor.visit_enum(StringDeserializer::new(text.clone())),
+            Value::Table(entries) => match entries.as_slice() {
+                [(key, node)] => visitor.visit_enum(Variant { key, node }),
+                _ => Err(Fault::new("wanted exactly one key", None)),
+            },
+            _ => Err(Fault::new("wanted a text", None)),
+        };
+        read.map_err(|fault| fault.at(place))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 char str string seq
+        bytes byte_buf map unit
+        ignored_any unit_struct tuple_struct tuple identifier
+    }
+}
+
+/// The items of a list.
+struct Items<'t> {
+    items: std::slice::Iter<'t, Node>,
+    at: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = Fault;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
+        let Some(node) = self.items.next() else { return Ok(None) };
+        let at = self.at;
+        self.at += 1;
+        seed.deserialize(Strict { node })
+            .map(Some)
+            .map_err(|fault| fault.at(node.place).within(&at.to_string()))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+/// The entries of a table.
+struct Entries<'t> {
+    entries: std::slice::Iter<'t, (Key, Node)>,
+    value: Option<&'t (Key, Node)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = Fault;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        self.value = Some(entry);
+        let key: StrDeserializer<'_, Fault> = entry.0.name.as_str().into_deserializer();
+        seed.deserialize(key).map(Some).map_err(|fault| fault.at(entry.0.place))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
+        let Some((key, node)) = self.value.take() else {
+            return Err(Fault::new("a value was asked for before its key", None));
+        };
+        seed.deserialize(Strict { node }).map_err(|fault| fault.at(node.place).within(&key.name))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.entries.len())
+    }
+}
+
+/// A variant of an enum that holds something.
+struct Variant<'t> {
+    key: &'t Key,
+    node: &'t Node,
+}
+
+impl<'de> EnumAccess<'de> for Variant<'_> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Fault> {
+        let key: StrDeserializer<'_, Fault> = self.key.name.as_str().into_deserializer();
+        let name = seed.deserialize(key).map_err(|fault| fault.at(self.key.place))?;
+        Ok((name, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Err(Fault::new("it takes no value: give its name alone, as a text", Some(self.node.place)))
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Fault> {
+        seed.deserialize(Strict { node: self.node })
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+        Strict { node: self.node }.deserialize_any(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        Strict { node: self.node }.deserialize_struct("", fields, visitor)
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs as jobs of a cluster that has a queue: what is the same for each kind of queue. A task's exit code is
+//! in a file that its script leaves, so that the queue is asked seldom: whether a run has begun, and what
+//! became of one that left no code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use allot_error::{Result, Trouble};
+
+use crate::executor::{Executor, Exit, News, Task};
+use crate::submission::{self, Submission};
+
+/// A cluster's queue.
+pub trait Queue {
+    /// What it is called in a command.
+    const KEY: &'static str;
+    /// What it is called.
+    const NAME: &'static str;
+
+    /// How many runs it takes now, where so many are with it.
+    fn room(&self, with_it: usize) -> usize;
+
+    /// Hands runs over.
+    fn submit(&mut self, submission: &Submission) -> std::result::Result<(), Refusal>;
+
+    /// How its tasks stand. One that is left out is gone.
+    fn standing(&mut self, submission: &Submission) -> Result<BTreeMap<usize, Standing>>;
+
+    /// Asks tasks under way to stop, and takes the others out of the queue. Does not wait for it.
+    fn cancel(&mut self, submission: &Submission) -> Result<()>;
+}
+
+/// How a task stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits; why, where somebody should know.
+    Queued(Option<String>),
+    /// It is under way.
+    Running,
+    /// It ended by itself, well or not.
+    Ended,
+    /// The cluster ended it, for this reason.
+    Cut(String),
+}
+
+/// Why runs were not handed over.
+pub enum Refusal {
+    /// The cluster does not want them.
+    No(Trouble),
+    /// It can't be told whether the cluster has them.
+    Unknown(Trouble),
+}
+
+/// A cluster as an executor.
+pub struct Cluster<Q> {
+    folder: PathBuf,
+    queue: Q,
+    out: Vec<Out>,
+    /// When the queue is asked next, and how long it is left alone after that.
+    next: Instant,
+    rest: Duration,
+    /// When the files of tasks were looked at.
+    looked: Option<Instant>,
+    /// Since when the queue gives no answer.
+    silent: Option<Instant>,
+    /// Why runs wait, as far as that was told.
+    told: BTreeSet<String>,
+    stopping: bool,
+}
+
+/// A submission with tasks that are not over.
+struct Out {
+    submission: Submission,
+    left: BTreeMap<usize, Seen>,
+}
+
+/// What was seen of a task.
+#[derive(Default)]
+struct Seen {
+    began: bool,
+    /// The queue's last word.
+    word: Option<Standing>,
+    /// Since when it is known to have ended, by its exit code or the queue.
+    over: Option<Instant>,
+}
+
+impl Seen {
+    /// Whether it has ended, or shall not begin.
+    fn ends(&self, code: Option<i32>, stopping: bool) -> bool {
+        match &self.word {
+            _ if code.is_some() => true,
+            Some(Standing::Ended | Standing::Cut(_)) => true,
+            // What was not under way when all were stopped has nothing to save.
+            Some(Standing::Queued(_)) => stopping && !self.began,
+            _ => false,
+        }
+    }
+
+    /// How it ended, once its exit code and the queue's word are there, or the other half is late.
+    fn exit(&self, code: Option<i32>, stopping: bool, unseen: impl FnOnce() -> String) -> Option<Exit> {
+        let late = self.over?.elapsed() > HALF;
+        Some(match (code, &self.word) {
+            (Some(0), _) => Exit::Over,
+            (Some(1), Some(Standing::Cut(why))) => Exit::Cut(format!("{why}; what it had done is saved")),
+            (Some(_), Some(Standing::Cut(why))) => Exit::Cut(why.clone()),
+            (Some(code), word) if late || *word == Some(Standing::Ended) => {
+                // A shell tells of a signal so.
+                let signal = code.checked_sub(128).filter(|signal| *signal > 0);
+                let by = signal.map_or(format!("with exit status: {code}"), |s| format!("by signal {s}"));
+                let code = Some(code).filter(|_| signal.is_none());
+                Exit::of(code, format!("its process ended {by}"))
+            }
+            (None, Some(Standing::Cut(why))) if late || (stopping && !self.began) => Exit::Cut(why.clone()),
+            (None, Some(Standing::Queued(_))) if stopping => {
+                Exit::Cut("it was taken back before it began".to_owned())
+            }
+            (None, Some(Standing::Ended)) if late => Exit::Cut(unseen()),
+            _ => return None,
+        })
+    }
+}
+
+/// How often files are looked at, on a file system that is everybody's.
+const GLANCE: Duration = Duration::from_millis(300);
+
+/// How often a queue is asked: its controller is everybody's, too.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// How long is waited for the other half of what a task leaves: its exit code in a file, the queue's word.
+const HALF: Duration = Duration::from_secs(10);
+
+/// How long a queue that gives no answer is waited for.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+impl<Q: Queue> Cluster<Q> {
+    /// For the comparison in a folder.
+    pub fn new(folder: &Path, queue: Q) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            queue,
+            out: Vec::new(),
+            next: Instant::now(),
+            rest: SHORTEST,
+            looked: None,
+            silent: None,
+            told: BTreeSet::new(),
+            stopping: false,
+        }
+    }
+
+    /// Asks the queue about all that is left, if it is time to. A queue that does not answer is asked again.
+    fn asked(&mut self, news: &mut Vec<News>) -> Result<Option<Vec<BTreeMap<usize, Standing>>>> {
+        if Instant::now() < self.next || self.out.is_empty() {
+            return Ok(None);
+        }
+        let answers: Result<Vec<_>> =
+            self.out.iter().map(|out| self.queue.standing(&out.submission)).collect();
+        self.rest = (self.rest * 3 / 2).min(LONGEST);
+        self.next = Instant::now() + self.rest;
+        match answers {
+            Ok(answers) => {
+                if self.silent.take().is_some() {
+                    news.push(News::Word(format!("{} answers again", Q::NAME)));
+                }
+                Ok(Some(answers))
+            }
+            Err(trouble) => match self.silent {
+                Some(since) if since.elapsed() > PATIENCE => {
+                    let go_on = self.go_on();
+                    let hint = trouble.hint.into_iter().chain([go_on]).collect::<Vec<_>>().join("\nhint: ");
+                    Err(Trouble::new(trouble.what).hint(hint))
+                }
+                Some(_) => Ok(None),
+                None => {
+                    self.silent = Some(Instant::now());
+                    news.push(News::Word(format!("{}; it is asked again", trouble.what)));
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn go_on(&self) -> String {
+        let (folder, key) = (self.folder.display(), Q::KEY);
+        let again = format!("allot compare --resume {folder} --executor {key}");
+        format!("runs under way go on without this command; to take them up: {again}")
+    }
+}
+
+impl<Q: Queue> Executor for Cluster<Q> {
+    fn adopt(&mut self) -> Result<Vec<usize>> {
+        let mut runs = Vec::new();
+        for submission in submission::open(&self.folder, Q::KEY)? {
+            let standing = self.queue.standing(&submission)?;
+            // What is still queued there ends as soon as it begins.
+            let stopped = submission.folder.join("stop").exists();
+            let alive = |task: &usize| match standing.get(task) {
+                Some(Standing::Running) => true,
+                Some(Standing::Queued(_)) => !stopped,
+                _ => false,
+            };
+            let tasks = (0..submission.runs.len()).filter(|task| submission.exit(*task).is_none());
+            let left: BTreeMap<usize, Seen> =
+                tasks.filter(alive).map(|task| (task, Seen::default())).collect();
+            if left.is_empty() {
+                submission.close()?;
+                continue;
+            }
+            runs.extend(left.keys().map(|task| submission.runs[*task]));
+            self.out.push(Out { submission, left });
+        }
+        Ok(runs)
+    }
+
+    fn room(&self) -> usize {
+        self.queue.room(self.out.iter().map(|out| out.left.len()).sum())
+    }
+
+    fn start(&mut self, tasks: &[Task]) -> Result<()> {
+        let submission = Submission::new(&self.folder, Q::KEY, tasks)?;
+        match self.queue.submit(&submission) {
+            Ok(()) => {}
+            Err(Refusal::No(trouble)) => {
+                submission.close()?;
+                return Err(trouble);
+            }
+            Err(Refusal::Unknown(trouble)) => {
+                let hint =
+                    trouble.hint.into_iter().chain([self.go_on()]).collect::<Vec<_>>().join("\nhint: ");
+                return Err(Trouble::new(trouble.what).hint(hint));
+            }
+        }
+        let left = (0..tasks.len()).map(|task| (task, Seen::default())).collect();
+        self.out.push(Out { submission, left });
+        (self.next, self.rest) = (Instant::now(), SHORTEST);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Vec<News>> {
+        let mut news = Vec::new();
+        if self.looked.is_some_and(|at| at.elapsed() < GLANCE) {
+            return Ok(news);
+        }
+        self.looked = Some(Instant::now());
+        let answers = self.asked(&mut news)?;
+        let mut prompt = false;
+        for (i, out) in self.out.iter_mut().enumerate() {
+            let mut over = Vec::new();
+            for (task, seen) in &mut out.left {
+                let (run, output) = (out.submission.runs[*task], out.submission.output(*task));
+                if let Some(answers) = &answers {
+                    seen.word = Some(answers[i].get(task).cloned().unwrap_or(Standing::Ended));
+                }
+                if let Some(Standing::Queued(Some(why))) = &seen.word
+                    && self.told.insert(why.clone())
+                {
+                    news.push(News::Word(format!("{} lets runs wait: {why}", Q::NAME)));
+                }
+                let code = out.submission.exit(*task);
+                if !seen.began && (code.is_some() || seen.word == Some(Standing::Running)) {
+                    (seen.began, prompt) = (true, true);
+                    news.push(News::Began(run));
+                }
+                if seen.over.is_none() && seen.ends(code, self.stopping) {
+                    (seen.over, prompt) = (Some(Instant::now()), true);
+                }
+                let unseen = || {
+                    let (name, folder) = (Q::NAME, out.submission.folder.display());
+                    let hint = "all nodes must see that folder, and this program, under the same path";
+                    format!("it left {name} without a word in `{folder}`: {hint}")
+                };
+                if let Some(exit) = seen.exit(code, self.stopping, unseen) {
+                    news.push(News::Ended(run, exit, Some(output)));
+                    over.push(*task);
+                }
+            }
+            out.left.retain(|task, _| !over.contains(task));
+        }
+        if prompt {
+            (self.next, self.rest) = (self.next.min(Instant::now() + SHORTEST), SHORTEST);
+        }
+        for out in self.out.extract_if(.., |out| out.left.is_empty()) {
+            out.submission.close()?;
+        }
+        Ok(news)
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        if self.stopping {
+            return Ok(());
+        }
+        self.stopping = true;
+        for out in &mut self.out {
+            out.submission.stop()?;
+            self.queue.cancel(&out.submission)?;
+            // What the queue said before that no longer counts.
+            out.left.values_mut().for_each(|seen| seen.word = None);
+        }
+        (self.next, self.rest) = (Instant::now(), SHORTEST);
+        Ok(())
+    }
+}

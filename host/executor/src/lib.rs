@@ -1,0 +1,89 @@
+//! Where the runs of a comparison are made: by processes of this machine, or by jobs of a cluster with a queue.
+//!
+//! An [`Executor`] starts commands of this program and hears how they end; [`Where::open`] gives one. What a run is, and
+//! whether it is whole, is for the program to know.
+
+mod cluster;
+mod executor;
+mod local;
+mod ray;
+mod slurm;
+mod submission;
+
+use allot_error::{Result, Trouble, count};
+use clap::ValueEnum;
+
+use crate::cluster::{Cluster, Queue as _};
+pub use crate::executor::{Executor, Exit, News, Setup, Task};
+use crate::local::Local;
+use crate::ray::Ray;
+use crate::slurm::Slurm;
+
+/// Where runs can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Where {
+    /// As processes of this machine
+    Local,
+    /// As the tasks of a Slurm job array
+    Slurm,
+    /// As jobs of the Ray cluster at `RAY_ADDRESS`
+    Ray,
+}
+
+impl Where {
+    /// What it is called in a command.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Slurm => "slurm",
+            Self::Ray => "ray",
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "this machine",
+            Self::Slurm => Slurm::NAME,
+            Self::Ray => Ray::NAME,
+        }
+    }
+
+    /// The executor.
+    pub fn open(self, setup: &Setup<'_>) -> Result<Box<dyn Executor>> {
+        for other in [Self::Slurm, Self::Ray].into_iter().filter(|other| *other != self) {
+            other.left_nothing(setup)?;
+        }
+        self.made(setup)
+    }
+
+    fn made(self, setup: &Setup<'_>) -> Result<Box<dyn Executor>> {
+        Ok(match self {
+            Self::Local => Box::new(Local::new(setup.at_once.unwrap_or(1))),
+            Self::Slurm => Box::new(Cluster::new(setup.folder, Slurm::new(setup)?)),
+            Self::Ray => Box::new(Cluster::new(setup.folder, Ray::new(setup)?)),
+        })
+    }
+
+    /// Fails where a cluster, whichever, still has runs of the comparison.
+    pub fn nothing_left(setup: &Setup<'_>) -> Result<()> {
+        [Self::Slurm, Self::Ray].into_iter().try_for_each(|place| place.left_nothing(setup))
+    }
+
+    /// Runs that a cluster still has are not begun a second time elsewhere.
+    fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
+        let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };
+        let go_on = format!("allot compare --resume {} --executor {}", setup.folder.display(), self.key());
+        let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|trouble| {
+            let what = format!("runs of this comparison were left with another executor: {}", trouble.what);
+            let none = format!("if none is left there, remove `{}`", note.note().display());
+            Trouble::new(what).hint(format!("go on with them: {go_on}\nhint: {none}"))
+        })?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let (runs, are) = (count(left.len() as u64, "run"), if left.len() == 1 { "is" } else { "are" });
+        let what = format!("{runs} of this comparison {are} still with {}", self.name());
+        Err(Trouble::new(what).hint(format!("go on with them: {go_on}")))
+    }
+}

@@ -1,0 +1,195 @@
+//! What was handed to a cluster at once: a folder below the comparison's, with a note of which runs those are,
+//! a script that makes each of them, and, as they end, their exit codes. The folder lies where the cluster's
+//! nodes see it. So a comparison that was killed finds its runs again, whatever became of them.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use allot_error::{Result, Trouble};
+use allot_record::sha256;
+use serde::{Deserialize, Serialize};
+
+use crate::executor::Task;
+
+/// Some runs, handed to a cluster.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Its folder, as a whole path.
+    pub folder: PathBuf,
+    /// What the cluster knows it by. No two have the same.
+    pub name: String,
+    /// The comparison's runs in it, by their places. A run's place in this list is its task's number.
+    pub runs: Vec<usize>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    executor: String,
+    name: String,
+    runs: Vec<usize>,
+}
+
+/// Below the comparison's folder.
+const PLACE: &str = "cluster";
+
+impl Submission {
+    /// Writes down what is about to be handed over: whoever is killed after that can still find it.
+    pub fn new(comparison: &Path, executor: &str, tasks: &[Task]) -> Result<Self> {
+        let place = whole(comparison)?.join(PLACE);
+        std::fs::create_dir_all(&place).map_err(|e| Trouble::file("make", &place, &e))?;
+        let mut number = folders(&place)?.len();
+        let folder = loop {
+            number += 1;
+            let folder = place.join(format!("{number:03}"));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => break folder,
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(Trouble::file("make", &folder, &e)),
+            }
+        };
+        let seen = (&folder, SystemTime::now(), std::process::id());
+        let name = format!("allot-{}", &sha256(format!("{seen:?}"))[..10]);
+        let made = Self { folder, name, runs: tasks.iter().map(|task| task.run).collect() };
+        made.write("task.sh", &made.script(tasks)?)?;
+        let note = Note { executor: executor.to_owned(), name: made.name.clone(), runs: made.runs.clone() };
+        let note = serde_json::to_string(&note).map_err(|e| Trouble::new(format!("no JSON: {e}")))?;
+        made.write(NOTE, &note)?;
+        Ok(made)
+    }
+
+    /// The note that says that it may be under way.
+    pub fn note(&self) -> PathBuf {
+        self.folder.join(NOTE)
+    }
+
+    /// The script that makes the run of a task: `task.sh NUMBER`.
+    pub fn script_path(&self) -> PathBuf {
+        self.folder.join("task.sh")
+    }
+
+    /// What a task's process ended with, once it did.
+    pub fn exit(&self, task: usize) -> Option<i32> {
+        std::fs::read_to_string(self.folder.join(format!("{task}.exit"))).ok()?.trim().parse().ok()
+    }
+
+    /// What a task's script and the cluster around it said.
+    pub fn output(&self, task: usize) -> PathBuf {
+        self.folder.join(format!("{task}.out"))
+    }
+
+    /// Tasks that begin from now on end at once.
+    pub fn stop(&self) -> Result<()> {
+        self.write("stop", "")
+    }
+
+    /// Nothing of it is under way any more.
+    pub fn close(&self) -> Result<()> {
+        let note = self.note();
+        std::fs::rename(&note, self.folder.join("over.json")).map_err(|e| Trouble::file("write", &note, &e))
+    }
+
+    /// Writes a file into its folder.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
+    }
+
+    fn script(&self, tasks: &[Task]) -> Result<String> {
+        let program = std::env::current_exe().map_err(|e| Trouble::new(format!("no program to run: {e}")))?;
+        let here = std::env::current_dir().map_err(|e| Trouble::new(format!("no current folder: {e}")))?;
+        let mut cases = String::new();
+        for (number, task) in tasks.iter().enumerate() {
+            let arguments: Vec<String> = task.arguments.iter().map(|a| quoted(a)).collect::<Result<_>>()?;
+            let log = quoted(task.log.as_os_str())?;
+            let _ = writeln!(cases, "{number}) log={log}; set -- {} ;;", arguments.join(" "));
+        }
+        let (program, here) = (quoted(program.as_os_str())?, quoted(here.as_os_str())?);
+        let folder = quoted(self.folder.as_os_str())?;
+        Ok(TASK
+            .replace("HERE", &here)
+            .replace("FOLDER", &folder)
+            .replace("PROGRAM", &program)
+            .replace("CASES\n", &cases))
+    }
+}
+
+const NOTE: &str = "submission.json";
+
+/// A run, and its exit code in a file once it ended. A signal that asks it to stop is handed on: it finishes
+/// its step and saves. The first `wait` ends with the signal, so it is waited for again.
+const TASK: &str = r#"#!/bin/bash
+# A run of a comparison: task.sh NUMBER
+number=$1
+folder=FOLDER
+ended() {
+  echo "$1" > "$folder/$number.part" && mv "$folder/$number.part" "$folder/$number.exit"
+  exit "$1"
+}
+cd HERE || ended 72
+case $number in
+CASES
+*) echo "there is no task $number" >&2; exit 64 ;;
+esac
+[ -e "$folder/stop" ] && ended 1
+PROGRAM "$@" < /dev/null > /dev/null 2> "$log" &
+run=$!
+asked=
+trap 'asked=yes; kill -TERM "$run" 2> /dev/null' TERM USR1
+wait "$run"
+code=$?
+while [ -n "$asked" ]; do
+  asked=
+  wait "$run"
+  again=$?
+  [ "$again" = 127 ] || code=$again
+done
+ended "$code"
+"#;
+
+/// What was handed to an executor and may be under way there.
+pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
+    let mut all = Vec::new();
+    for folder in folders(&whole(comparison)?.join(PLACE))? {
+        let path = folder.join(NOTE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(Trouble::file("read", &path, &e)),
+        };
+        let note: Note = serde_json::from_str(&text).map_err(|e| {
+            let trouble = Trouble::new(format!("`{}` is damaged: {e}", path.display()));
+            trouble.hint("remove it once none of this comparison's jobs is left in the cluster")
+        })?;
+        if note.executor == executor {
+            all.push(Submission { folder, name: note.name, runs: note.runs });
+        }
+    }
+    Ok(all)
+}
+
+fn whole(folder: &Path) -> Result<PathBuf> {
+    std::path::absolute(folder).map_err(|e| Trouble::file("find", folder, &e))
+}
+
+/// The folders in a folder, in their order; none where it is not there.
+fn folders(place: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(place) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Trouble::file("read", place, &e)),
+    };
+    let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|p| p.is_dir()).collect();
+    all.sort();
+    Ok(all)
+}
+
+/// A word of a shell's command.
+pub fn quoted(word: &OsStr) -> Result<String> {
+    let Some(text) = word.to_str().filter(|text| !text.contains(['\n', '\r'])) else {
+        return Err(Trouble::new(format!("{} can't be written into a script", word.display()))
+            .hint("a comparison on a cluster lies in folders whose names are UTF-8, in one line"));
+    };
+    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+}

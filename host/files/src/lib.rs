@@ -1,0 +1,26 @@
+//! Files and folders, as all of the program treats them: where runs lie ([`find`]), where a user's copies are kept
+//! ([`cache`]), when what is in a folder lasts ([`lasting`]), and whether a word names a path or an address
+//! ([`looks_like_a_path`], [`is_registry_address`]).
+//!
+//! What is in a file is for others to know: nothing is read here.
+
+pub mod find;
+
+mod cache;
+mod name;
+
+use std::fs::File;
+use std::path::Path;
+
+use allot_error::{Result, Trouble};
+
+pub use cache::cache;
+pub use name::{is_registry_address, looks_like_a_path};
+
+/// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
+pub fn lasting(folder: &Path) -> Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Trouble::file("write", folder, &e))
+}

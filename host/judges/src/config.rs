@@ -1,0 +1,259 @@
+//! The part of a training run's config that says how answers are judged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use allot_error::{Result, Trouble};
+use allot_files::looks_like_a_path;
+use allot_tasks::grader::Grader;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::protocol::is_name;
+
+/// How answers are judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewardConfig {
+    /// Who judges.
+    pub grader: AnyGrader,
+    /// The reward of a right answer.
+    #[serde(default = "one")]
+    pub right: f32,
+    /// The reward of a wrong one.
+    #[serde(default)]
+    pub wrong: f32,
+    /// From which reward on an answer is correct, where a judge gives rewards and not whether it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correct_from: Option<f32>,
+    /// What each part of a reward weighs, by name, where a judge gives it in parts; without it each weighs 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, f32>,
+    /// What becomes of a problem none of whose gold answers the grader can read.
+    #[serde(default, skip_serializing_if = "Unreadable::is_default")]
+    pub unreadable: Unreadable,
+    /// A penalty on answers that come near the length limit.
+    pub overlong: Option<Overlong>,
+    /// The processes of a grader that is no part of this program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeConfig>,
+}
+
+/// A grader: one of ours, or processes that judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyGrader {
+    /// A part of this program.
+    Native(Grader),
+    /// Python's math-verify.
+    MathVerify,
+    /// A command of the user's own.
+    Command,
+}
+
+/// What becomes of a problem none of whose gold answers the grader can read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unreadable {
+    /// The run does not begin.
+    #[default]
+    Refuse,
+    /// It is left out and told of.
+    LeaveOut,
+}
+
+impl Unreadable {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The processes of a grader that is no part of this program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JudgeConfig {
+    /// The program and its arguments. For grader `math-verify` a Python that has it, by default `python3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Processes at a time.
+    pub processes: usize,
+    /// Seconds for one answer.
+    pub seconds: f64,
+    /// Seconds to come up and answer for the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_seconds: Option<f64>,
+}
+
+/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): nothing up to the limit less
+/// `buffer`, then falling in a straight line to `-penalty` at the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlong {
+    /// Tokens before the limit over which it grows.
+    pub buffer: u32,
+    /// What it comes to at the limit.
+    pub penalty: f32,
+}
+
+impl Default for JudgeConfig {
+    fn default() -> Self {
+        Self { command: None, processes: 2, seconds: 10.0, start_seconds: None }
+    }
+}
+
+impl JudgeConfig {
+    /// Seconds to come up: six times those of an answer and at least ten, where nothing else is said. Python with
+    /// sympy on a slow disk takes many.
+    pub fn start_seconds(&self) -> f64 {
+        self.start_seconds.unwrap_or_else(|| (6.0 * self.seconds).max(10.0))
+    }
+}
+
+fn one() -> f32 {
+    1.0
+}
+
+impl AnyGrader {
+    /// Its name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native(grader) => grader.name(),
+            Self::MathVerify => "math-verify",
+            Self::Command => "command",
+        }
+    }
+
+    /// The grader, where it is a part of this program.
+    pub fn native(self) -> Option<Grader> {
+        match self {
+            Self::Native(grader) => Some(grader),
+            Self::MathVerify | Self::Command => None,
+        }
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Grader::ALL.into_iter().map(Self::Native).chain([Self::MathVerify, Self::Command])
+    }
+}
+
+impl Serialize for AnyGrader {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyGrader {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::all().find(|grader| grader.name() == name).ok_or_else(|| {
+            let known: Vec<String> = Self::all().map(|g| format!("`{}`", g.name())).collect();
+            let known = known.join(", ");
+            serde::de::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
+        })
+    }
+}
+
+impl RewardConfig {
+    /// Checks it for answers of at most so many tokens; `name` is what the config is called in an error.
+    pub fn check(&self, name: &str, longest: u32) -> Result<()> {
+        let wrong = |key: &str, value: f64, rule: &str| {
+            Err(Trouble::new(format!("`{name}`: `reward.{key}` is {value}; {rule}")))
+        };
+        let penalty = self.overlong.map_or(0.0, |o| o.penalty);
+        let weights = self.weights.iter().map(|(part, x)| (format!("weights.{part}"), *x));
+        let numbers = [
+            ("right", self.right),
+            ("wrong", self.wrong),
+            ("correct_from", self.correct_from.unwrap_or(0.0)),
+            ("overlong.penalty", penalty),
+        ];
+        for (key, x) in numbers.map(|(key, x)| (key.to_owned(), x)).into_iter().chain(weights) {
+            if !x.is_finite() {
+                return wrong(&key, f64::from(x), "it is finite");
+            }
+        }
+        if penalty < 0.0 {
+            return wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
+        }
+        if let Some(Overlong { buffer, .. }) = self.overlong
+            && (buffer == 0 || buffer > longest)
+        {
+            return wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
+        }
+        if let Some(part) = self.weights.keys().find(|part| !is_name(part)) {
+            let what = format!("`{name}`: `reward.weights` has a part {part:?}");
+            return Err(
+                Trouble::new(what).hint("a part's name has letters, digits, `_`, `-` and `.`, 64 at most")
+            );
+        }
+        let given = [("correct_from", self.correct_from.is_some()), ("weights", !self.weights.is_empty())];
+        if let Some((key, _)) =
+            given.into_iter().find(|(_, given)| *given && self.grader != AnyGrader::Command)
+        {
+            let grader = self.grader.name();
+            let what =
+                format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
+            return Err(Trouble::new(what).hint("leave it out, or take grader `command`"));
+        }
+        let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
+        match (self.grader, &self.judge) {
+            (AnyGrader::Native(grader), Some(_)) => {
+                let what = format!(
+                    "`{name}` has a section [reward.judge], and grader `{}` has no processes",
+                    grader.name()
+                );
+                return Err(Trouble::new(what)
+                    .hint("leave the section out, or take grader `command` or `math-verify`"));
+            }
+            (AnyGrader::Command, _) if words.is_none() => {
+                let what = format!("`{name}` has grader `command` and no command");
+                let hint = r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#;
+                return Err(Trouble::new(what).hint(hint));
+            }
+            _ => {}
+        }
+        if words.is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            let what = format!("`{name}`: `reward.judge.command` is empty");
+            return Err(Trouble::new(what).hint("it is a program and its arguments, each a text of its own"));
+        }
+        if let Some(judge) = &self.judge {
+            if !(1..=1024).contains(&judge.processes) {
+                return wrong("judge.processes", judge.processes as f64, "it is from 1 to 1024");
+            }
+            if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
+                let rule = "it is more than 0 and at most a day, 86400";
+                return wrong("judge.seconds", judge.seconds, rule);
+            }
+            let start = judge.start_seconds();
+            if !(start > 0.0 && start <= 604_800.0) {
+                return wrong("judge.start_seconds", start, "it is more than 0 and at most a week, 604800");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes whole each word of the command that is the path of a file here, so that the run can be taken
+    /// up from elsewhere.
+    pub fn settle(&mut self) -> Result<()> {
+        let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
+        for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
+            let path = std::path::absolute(&*word).map_err(|e| Trouble::file("find", Path::new(word), &e))?;
+            *word = path.display().to_string();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_grader_is_written_as_it_is_read() {
+        for grader in AnyGrader::all() {
+            let written = serde_json::to_value(grader).ok();
+            assert_eq!(written, Some(grader.name().into()));
+            assert_eq!(written.and_then(|w| serde_json::from_value(w).ok()), Some(grader));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Rewards: from what a rollout says to how good it was.
+//!
+//! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
+//! judges a model's answers as text, by a grader of ours or by a [`pool`] of judges that are processes and speak the
+//! lines of [`protocol`]; [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
+//! say, and what becomes of a reward for the run.
+
+pub mod config;
+pub mod graded;
+pub mod identity;
+pub mod pool;
+pub mod process;
+pub mod protocol;
+
+use allot_engine::Sample;
+use allot_error::Result;
+
+use protocol::Part;
+
+/// A rollout's verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The reward, or none where it could not be scored.
+    pub reward: Option<f32>,
+    /// Whether the answer was right, whatever else the reward counts.
+    pub correct: bool,
+    /// The parts that the reward is made of, where a judge gives them by name.
+    pub parts: Vec<Part>,
+}
+
+/// No verdict at all.
+pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new() };
+
+impl Verdict {
+    /// A verdict whose reward has no parts.
+    pub fn plain(reward: f32, correct: bool) -> Self {
+        Self { reward: Some(reward), correct, parts: Vec::new() }
+    }
+}
+
+/// Something that judges rollouts.
+pub trait Reward<A> {
+    /// A rollout is whole while others are still sampled, and judging it may begin: that of this place among those
+    /// that [`Reward::score`] will be given next.
+    fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
+
+    /// One verdict for each rollout, in their order. One that is missing at the end is none. An error means
+    /// that nothing can be judged any more, and ends the run.
+    fn score(&mut self, samples: &[Sample<A>]) -> impl Future<Output = Result<Vec<Verdict>>>;
+}
+
+/// For answers that know by themselves whether they are right: 1 or 0.
+#[derive(Clone, Copy, Debug)]
+pub struct RightOrWrong;
+
+impl Reward<bool> for RightOrWrong {
+    async fn score(&mut self, samples: &[Sample<bool>]) -> Result<Vec<Verdict>> {
+        let verdict = |s: &Sample<bool>| Verdict::plain(f32::from(s.answer), s.answer);
+        Ok(samples.iter().map(verdict).collect())
+    }
+}

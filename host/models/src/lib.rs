@@ -1,0 +1,81 @@
+//! A model's files, and what is known of a model without its weights.
+//!
+//! [`find`] knows where they are: the models that ship with the program, a folder, a GGUF file, or the Hugging Face
+//! [`hub`]. [`tokens`] turns text into tokens and back as they say, and [`chat`] renders their chat template. What
+//! the weights compute is the engine's.
+
+pub mod chat;
+pub mod hub;
+mod shipped;
+pub mod tokens;
+
+use std::path::{Path, PathBuf};
+
+use allot_engine::cpu::Arena;
+use allot_engine::model::{Gguf, Shape};
+use allot_error::{Result, Trouble, did_you_mean};
+use allot_files::looks_like_a_path;
+
+pub use shipped::names;
+
+/// The folder or file of a model, as a config names it.
+pub fn find(source: &str) -> Result<PathBuf> {
+    if let Some(id) = source.strip_prefix("hub:") {
+        return hub::model(id);
+    }
+    if let Some(folder) = shipped::folder(source) {
+        return folder;
+    }
+    let path = Path::new(source);
+    if is_hub_name(source) && !path.exists() {
+        let trouble = Trouble::new(format!("there is no file or folder `{source}`"));
+        return Err(trouble.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
+    }
+    if looks_like_a_path(source) || path.exists() {
+        std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
+        return Ok(path.to_owned());
+    }
+    let near = did_you_mean(source, names());
+    let own = "a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`";
+    Err(Trouble::new(format!("no model is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+}
+
+/// Whether a name is such as models on the hub have: an owner, a slash and a name.
+pub fn is_hub_name(source: &str) -> bool {
+    let plain = |part: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(known)
+    };
+    let file = Path::new(source).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+    !file && source.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
+}
+
+/// A model's shape, without its weights.
+pub fn shape(path: &Path) -> Result<Shape> {
+    let shape = if path.is_file() {
+        Gguf::open(path).and_then(|gguf| gguf.shape())
+    } else {
+        Shape::read(&path.join("config.json"))
+    };
+    Ok(shape?)
+}
+
+/// A hash of a model's weights as they were loaded, by which a resumed run knows its own.
+pub fn fingerprint(arena: &Arena, weights: &[f32]) -> String {
+    use sha2::{Digest as _, Sha256};
+    let mut hash = Sha256::new();
+    for (name, _, numbers) in arena.tensors(weights) {
+        hash.update(name);
+        // In parts, so that no second copy of a model is made.
+        for part in numbers.chunks(1 << 14) {
+            let bytes: Vec<u8> = part.iter().flat_map(|x| x.to_le_bytes()).collect();
+            hash.update(&bytes);
+        }
+    }
+    allot_record::hex(&hash.finalize())
+}
+
+/// The same of a server's model, whose weights nobody here sees: of its name.
+pub fn fingerprint_of_name(name: &str) -> String {
+    allot_record::sha256(format!("tinker {name}"))
+}

@@ -1,0 +1,98 @@
+//! The models that ship with the program, as files.
+
+use std::path::{Path, PathBuf};
+
+use allot_error::{Result, Trouble};
+use allot_files::cache;
+use include_dir::{Dir, include_dir};
+
+static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shipped");
+
+/// Names of the models that ship.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = SHIPPED.dirs().filter_map(|d| d.path().to_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The folder of a shipped model's files, if one is called so.
+pub fn folder(name: &str) -> Option<Result<PathBuf>> {
+    SHIPPED.get_dir(name).map(unpacked)
+}
+
+/// A shipped model as files: in the user's cache, or else in a folder for temporary files that is this user's
+/// alone. What lies there is held against what ships, and is written anew where it differs.
+fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
+    use sha2::{Digest as _, Sha256};
+    let mut hash = Sha256::new();
+    for file in dir.files() {
+        hash.update(file.path().to_string_lossy().as_bytes());
+        hash.update(file.contents());
+    }
+    let name = format!("{}-{}", dir.path().display(), &allot_record::hex(&hash.finalize())[..12]);
+    let base = cache("models").map_or_else(private, Ok)?;
+    let folder = base.join(&name);
+    if holds(&folder, dir) {
+        return Ok(folder);
+    }
+    // Written aside and renamed, so that no half of it is ever found.
+    let aside = base.join(format!(".{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&aside).map_err(|e| Trouble::file("make", &aside, &e))?;
+    for file in dir.files() {
+        let path = aside.join(file.path().file_name().unwrap_or_default());
+        std::fs::write(&path, file.contents()).map_err(|e| Trouble::file("write", &path, &e))?;
+    }
+    if folder.is_dir() && !holds(&folder, dir) {
+        std::fs::remove_dir_all(&folder).map_err(|e| Trouble::file("remove", &folder, &e))?;
+    }
+    match std::fs::rename(&aside, &folder) {
+        Ok(()) => Ok(folder),
+        // Another process was first.
+        Err(_) if holds(&folder, dir) => {
+            let _ = std::fs::remove_dir_all(&aside);
+            Ok(folder)
+        }
+        Err(e) => Err(Trouble::file("write", &folder, &e)),
+    }
+}
+
+/// Whether a folder has the files of a shipped model, byte for byte, and no others: one more could change how the
+/// model is read.
+fn holds(folder: &Path, dir: &Dir<'_>) -> bool {
+    let there = std::fs::read_dir(folder).map_or(0, Iterator::count);
+    let same = |file: &include_dir::File<'_>| {
+        let place = folder.join(file.path().file_name().unwrap_or_default());
+        std::fs::read(place).is_ok_and(|bytes| bytes == file.contents())
+    };
+    there == dir.files().count() && dir.files().all(same)
+}
+
+/// A folder among the temporary ones that this user owns and nobody else may look into: anybody may have made one of
+/// its name.
+#[cfg(unix)]
+fn private() -> Result<PathBuf> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    let me = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("allot-{me}"));
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(Trouble::file("make", &folder, &e));
+        }
+        _ => {}
+    }
+    let about = std::fs::symlink_metadata(&folder).map_err(|e| Trouble::file("read", &folder, &e))?;
+    if !about.is_dir() || about.uid() != me || about.mode() & 0o077 != 0 {
+        let what = format!(
+            "`{}` is no folder of this user's alone: others may have put files there",
+            folder.display()
+        );
+        return Err(Trouble::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
+    }
+    Ok(folder)
+}
+
+/// The same where such folders are a user's own by themselves.
+#[cfg(not(unix))]
+fn private() -> Result<PathBuf> {
+    Ok(std::env::temp_dir().join("allot-models"))
+}

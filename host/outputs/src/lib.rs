@@ -1,0 +1,17 @@
+//! What a run writes for other tools to read: numbers by step as lines of JSON ([`metrics`], by the names of
+//! [`named`]) and as [`tensorboard`] events, the policy's words ([`log`]), and parquet tables of every problem
+//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]).
+//!
+//! The record is enough to ask a policy everything again; these files are for people who look at a run.
+//! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
+
+mod columns;
+pub mod compared;
+pub mod log;
+pub mod metrics;
+pub mod named;
+mod part;
+pub mod problems;
+pub mod rollouts;
+mod row;
+pub mod tensorboard;

@@ -1,0 +1,129 @@
+//! One part of the table of rollouts: a parquet file that is written a row group at a time, and the columns it
+//! has.
+//!
+//! It knows what a row has in which column and how a file comes to be whole or not at all; what a row means
+//! is told in [`super::rollouts`], and how columns are written in [`super::columns`].
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use allot_error::{Result, Trouble};
+use allot_record::{Appended, Mark};
+use serde_json::{Map, Value};
+
+use super::columns::{Column, Columns, Sheet, told};
+use super::row::{Purpose, Settled};
+
+/// The columns, in their order.
+fn columns() -> Columns<Settled> {
+    vec![
+        ("run", Column::Text(|l| (*l.run).into())),
+        ("step", Column::Count(|l| l.row.step.into())),
+        ("round", Column::MaybeCount(|l| l.row.round.map(Into::into))),
+        ("rollout", Column::Count(|l| l.row.rollout.0.cast_signed())),
+        ("prompt", Column::Count(|l| l.row.prompt.0.into())),
+        ("problem", Column::Text(|l| l.row.problem.as_str().into())),
+        ("source", Column::Text(|l| l.row.source.as_str().into())),
+        ("purpose", Column::Text(|l| purpose(l).0.into())),
+        ("set", Column::MaybeText(|l| purpose(l).1.map(Into::into))),
+        ("position", Column::Count(|l| l.row.position.into())),
+        ("version", Column::Count(|l| l.row.version.into())),
+        ("tokens", Column::Count(|l| l.row.tokens.into())),
+        ("truncated", Column::Bool(|l| l.row.truncated)),
+        ("log_prob", Column::MaybeDouble(|l| l.row.log_prob)),
+        ("reward", Column::MaybeFloat(|l| l.row.reward)),
+        ("rewards", Column::MaybeText(|l| rewards(&l.row.rewards).map(|text| text.as_str().into()))),
+        ("correct", Column::Bool(|l| l.row.correct)),
+        ("age", Column::MaybeCount(|l| l.age.map(Into::into))),
+        ("advantage", Column::MaybeFloat(|l| l.advantage)),
+        ("fate", Column::Text(|l| l.fate.into())),
+        ("text", Column::MaybeText(|l| l.row.text.as_deref().map(Into::into))),
+    ]
+}
+
+/// A purpose's name, and the evaluation's set.
+fn purpose(line: &Settled) -> (&'static str, Option<&str>) {
+    match &line.row.purpose {
+        Purpose::Pilot => ("pilot", None),
+        Purpose::Commit => ("commit", None),
+        Purpose::Evaluation(set) => ("evaluation", Some(set)),
+    }
+}
+
+/// The parts of a reward, as an object of JSON.
+fn rewards(parts: &[(String, f32)]) -> Option<String> {
+    let object = || parts.iter().map(|(name, x)| (name.clone(), Value::from(*x))).collect::<Map<_, _>>();
+    (!parts.is_empty()).then(|| Value::Object(object()).to_string())
+}
+
+/// Where a part lies.
+pub fn path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("part-{number:05}.parquet"))
+}
+
+/// The numbers of the parts in a folder. Other files are none of our business.
+pub fn numbers(folder: &Path) -> Result<BTreeSet<u32>> {
+    let trouble = |e: std::io::Error| Trouble::file("read", folder, &e);
+    let mut numbers = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).map_err(trouble)? {
+        let found = entry.map_err(trouble)?.path();
+        let name = found.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|n| n.strip_prefix("part-")?.strip_suffix(".parquet")?.parse().ok());
+        numbers.extend(number.filter(|number| path(folder, *number) == found));
+    }
+    Ok(numbers)
+}
+
+/// A part that is being written, under a name that no reader takes for one.
+pub struct Part {
+    sheet: Sheet<Settled, BufWriter<Appended>>,
+    passing: PathBuf,
+    path: PathBuf,
+}
+
+impl Part {
+    /// Begins a part.
+    pub fn begin(folder: &Path, number: u32) -> Result<Self> {
+        // A dot in front: pyarrow reads every other file of a folder.
+        let (passing, path) = (folder.join(format!(".part-{number:05}")), path(folder, number));
+        let sheet = File::create(&passing).and_then(|file| {
+            let buffered = BufWriter::with_capacity(1 << 20, Appended::to(Box::new(file), &passing));
+            Sheet::new(buffered, columns(), "rollout", &["log_prob", "text"]).map_err(told)
+        });
+        match sheet {
+            Ok(sheet) => Ok(Self { sheet, passing, path }),
+            Err(e) => Err(failed(&passing, &path, &e)),
+        }
+    }
+
+    /// Adds a row group.
+    pub fn add(&mut self, rows: &[Settled]) -> Result<()> {
+        self.sheet.write(rows).map_err(|e| failed(&self.passing, &self.path, &told(e)))
+    }
+
+    /// Gives the part its name once it is on the disk.
+    pub fn close(self, folder: &Path) -> Result<Mark> {
+        let Self { sheet, passing, path } = self;
+        let ended = sheet.finish().map_err(told).and_then(|buffered| {
+            let file = buffered.into_inner()?;
+            file.sync()?;
+            std::fs::rename(&passing, &path)?;
+            lasting(folder)?;
+            Ok(file.mark())
+        });
+        ended.map_err(|e| failed(&passing, &path, &e))
+    }
+}
+
+/// What went wrong; nothing half is left. The reason that it failed matters more than a second failure.
+fn failed(passing: &Path, path: &Path, error: &std::io::Error) -> Trouble {
+    let _ = std::fs::remove_file(passing);
+    Trouble::file("write", path, error)
+}
+
+/// Makes a rename last: on Unix it is the folder's content, and lasts once the folder is on the disk.
+fn lasting(folder: &Path) -> std::io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}

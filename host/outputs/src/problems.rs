@@ -1,0 +1,72 @@
+//! `problems.parquet`: a row for each prompt of a run, beside the table of rollouts, which names prompts by their
+//! positions alone.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use allot_error::{Result, Trouble};
+use allot_tasks::{Ask, Problem};
+
+use super::columns::{Column, Columns, Sheet, told};
+
+/// A prompt.
+struct Line<'a> {
+    prompt: usize,
+    problem: &'a Problem,
+    /// The held-out set that it is in.
+    set: Option<&'a str>,
+    /// What the model reads.
+    asked: String,
+}
+
+fn columns<'a>() -> Columns<Line<'a>> {
+    vec![
+        ("prompt", Column::Count(|l| l.prompt as i64)),
+        ("problem", Column::Text(|l| l.problem.id().as_str().into())),
+        ("set", Column::MaybeText(|l| l.set.map(Into::into))),
+        ("source", Column::Text(|l| l.problem.source.as_str().into())),
+        ("question", Column::Text(|l| question(l.problem).as_str().into())),
+        ("asked", Column::Text(|l| l.asked.as_str().into())),
+        ("gold", Column::Text(|l| serde_json::json!(l.problem.gold).to_string().as_str().into())),
+        ("file", Column::MaybeText(|l| l.problem.place.as_ref().map(|place| (*place.file).into()))),
+        ("row", Column::MaybeCount(|l| l.problem.place.as_ref().map(|place| place.number as i64))),
+    ]
+}
+
+/// What is asked: plain text, or the messages of a chat, each behind who says it.
+fn question(problem: &Problem) -> String {
+    match &problem.ask {
+        Ask::Text(text) => text.clone(),
+        Ask::Chat(messages) => {
+            let one = |m: &allot_tasks::Message| format!("{}: {}", m.role, m.content);
+            messages.iter().map(one).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// Writes the table of a run's problems, each with the tokens that ask it. `set` is the held-out set that a prompt is
+/// in, if it is in one; `read` gives the text of a prompt's tokens.
+pub fn write<'a>(
+    path: &Path,
+    problems: impl ExactSizeIterator<Item = (&'a Problem, &'a [u32])>,
+    set: impl Fn(u32) -> Option<&'a str>,
+    read: impl Fn(&[u32]) -> Result<String>,
+) -> Result<()> {
+    let mut lines = Vec::with_capacity(problems.len());
+    for (prompt, (problem, tokens)) in problems.enumerate() {
+        lines.push(Line { prompt, problem, set: set(prompt as u32), asked: read(tokens)? });
+    }
+    // A dot in front, and renamed once it is whole.
+    let aside = path.with_file_name(".problems.parquet");
+    let written = File::create(&aside).and_then(|file| {
+        let sheet = Sheet::new(BufWriter::new(file), columns(), "prompt", &["question", "asked"]);
+        let ended = sheet.and_then(|mut sheet| {
+            sheet.write(&lines)?;
+            sheet.finish()
+        });
+        ended.map_err(told)?.into_inner()?.sync_all()?;
+        std::fs::rename(&aside, path)
+    });
+    written.map_err(|e| Trouble::file("write", path, &e))
+}

@@ -1,0 +1,186 @@
+//! TensorBoard event files: a run's numbers as scalars, in the format that TensorBoard, `wandb sync`, Aim,
+//! SwanLab and trackio import.
+//!
+//! A file is a row of TFRecords (`tensorflow/core/lib/io/record_writer.h`), each the protobuf message
+//! `Event` (`tensorflow/core/util/event.proto`). Of that message this writes the five fields that a scalar
+//! needs, by hand: the generated code for all of it would be larger than the rest of the program's outputs.
+//! The file's name holds no host name and no process number, unlike TensorFlow's: runs are shared.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use allot_error::{Result, Trouble};
+use allot_files::lasting;
+use allot_record::{Appended, Kept, Mark};
+
+/// Between what TensorBoard looks for in a file's name and the seconds since 1970.
+const PREFIX: &str = "events.out.tfevents.";
+/// Where TensorFlow puts the host's name.
+const SUFFIX: &str = ".allot";
+
+/// The event file of a run.
+#[derive(Debug)]
+pub struct Events(Appended);
+
+impl Events {
+    /// A new event file in a folder, which is made if it is missing. Fails where the folder has one of ours
+    /// already: TensorBoard would show both as one run.
+    pub fn create(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+        if let Some(path) = found(folder)?.first() {
+            let what =
+                format!("there is an event file in `{}` already: `{}`", folder.display(), path.display());
+            return Err(Trouble::new(what));
+        }
+        let path = folder.join(format!("{PREFIX}{:010}{SUFFIX}", now() as u64));
+        let events = Self::to(Appended::create(&path).map_err(|e| Trouble::file("write", &path, &e))?)?;
+        lasting(folder)?;
+        Ok(events)
+    }
+
+    /// The one event file in a folder, of a run that goes on from a checkpoint. Fails where it does not hold
+    /// what its mark says.
+    pub fn kept(folder: &Path, mark: &Mark) -> Result<Kept> {
+        let [path] = <[PathBuf; 1]>::try_from(found(folder)?).map_err(|all| {
+            let n = all.len();
+            Trouble::new(format!(
+                "`{}` should have one event file to go on with, and has {n}",
+                folder.display()
+            ))
+        })?;
+        Ok(Kept::open(&path, mark)?)
+    }
+
+    /// The file of a run that goes on from a checkpoint: events after its mark are cut off.
+    pub fn resume(kept: Kept) -> Result<Self> {
+        Ok(Self(kept.cut()?))
+    }
+
+    /// Events written to a file, which begins with the format's version.
+    pub fn to(file: Appended) -> Result<Self> {
+        let mut events = Self(file);
+        events.write(&event(now(), 0, &bytes(3, b"brain.Event:2")))?;
+        Ok(events)
+    }
+
+    /// Appends a number of a step and hands it to the operating system. The format has 32 bits for it: counts
+    /// above 2^24 lose their last digits here, not in `metrics.jsonl`.
+    pub fn scalar(&mut self, tag: &str, step: u32, value: f64) -> Result<()> {
+        let mut one = bytes(1, tag.as_bytes());
+        one.push(key(2, 5));
+        one.extend((value as f32).to_le_bytes());
+        self.write(&event(now(), step, &bytes(5, &bytes(1, &one))))
+    }
+
+    /// How far it has come: what a checkpoint keeps for [`Events::kept`].
+    pub fn mark(&self) -> Mark {
+        self.0.mark()
+    }
+
+    /// Waits until the events are on the disk. To be called before a checkpoint that counts on them.
+    pub fn sync(&self) -> Result<()> {
+        self.0.sync().map_err(|e| Trouble::file("write", self.0.path(), &e))
+    }
+
+    /// Appends a TFRecord: length, its checksum, the message, its checksum.
+    fn write(&mut self, message: &[u8]) -> Result<()> {
+        let length = (message.len() as u64).to_le_bytes();
+        let mut record = Vec::with_capacity(message.len() + 16);
+        record.extend(length);
+        record.extend(masked(&length).to_le_bytes());
+        record.extend(message);
+        record.extend(masked(message).to_le_bytes());
+        // In one piece, so that a reader that follows the file seldom meets half a record.
+        self.0.write_all(&record).map_err(|e| Trouble::file("write", self.0.path(), &e))
+    }
+}
+
+/// Our event files in a folder.
+fn found(folder: &Path) -> Result<Vec<PathBuf>> {
+    let trouble = |e: std::io::Error| Trouble::file("read", folder, &e);
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(trouble)? {
+        let path = entry.map_err(trouble)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+            all.push(path);
+        }
+    }
+    Ok(all)
+}
+
+/// Seconds since 1970. A clock set before that says 0: it is for people, nothing is decided by it.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// `Event { wall_time = 1, step = 2, … }` with one more field, encoded already.
+fn event(time: f64, step: u32, what: &[u8]) -> Vec<u8> {
+    let mut message = vec![key(1, 1)];
+    message.extend(time.to_le_bytes());
+    message.push(key(2, 0));
+    message.extend(varint(u64::from(step)));
+    message.extend(what);
+    message
+}
+
+/// A protobuf field of bytes, of text or of another message.
+fn bytes(field: u8, content: &[u8]) -> Vec<u8> {
+    let mut encoded = vec![key(field, 2)];
+    encoded.extend(varint(content.len() as u64));
+    encoded.extend(content);
+    encoded
+}
+
+/// What stands before a protobuf field: its number, below 16 here, and how its value is written: 0 for a
+/// varint, 1 for 8 bytes, 2 for a length and that many bytes, 5 for 4 bytes.
+const fn key(field: u8, wire: u8) -> u8 {
+    field << 3 | wire
+}
+
+/// Seven bits a byte, the lowest first; the eighth says that more follow.
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    while n >= 0x80 {
+        encoded.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    encoded.push(n as u8);
+    encoded
+}
+
+/// TFRecord's checksum: a CRC-32C that is turned and shifted, so that a checksum over bytes which hold
+/// checksums stays a good one (`tensorflow/core/lib/hash/crc32c.h`).
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// CRC-32C (Castagnoli; RFC 3720, appendix B.4), bit by bit: a step's events are 3 kB, so that neither a
+/// table nor a crate earns its place.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1));
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_rfc_3720() {
+        assert_eq!(crc32c(b""), 0);
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+        assert_eq!(crc32c(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
+    }
+
+    #[test]
+    fn numbers_are_cut_into_sevens() {
+        assert_eq!(varint(0), [0]);
+        assert_eq!(varint(127), [127]);
+        assert_eq!(varint(300), [0xac, 2], "the example of protobuf's own documentation");
+        assert_eq!(varint(u64::from(u32::MAX)), [0xff, 0xff, 0xff, 0xff, 0x0f]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Training: from random weights to weights that answer as the demonstrations do.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use allot_allocation::seed::{self, Stream};
+use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Thought};
+use allot_engine::model::Shape;
+use allot_error::{Result, Trouble};
+
+use super::{Care, Lessons, Recipe, told};
+
+/// What chance is for: part of each stream's seed.
+const WEIGHTS: u64 = 0;
+const EXAMPLES: u64 = 1;
+
+/// How training is going.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Steps made.
+    pub step: u32,
+    /// Of how many.
+    pub steps: u32,
+    /// Mean loss since the last report, in nats a token of an answer.
+    pub loss: f64,
+    /// Tokens read in a second, since the last report.
+    pub speed: f64,
+}
+
+/// Trains a model by a recipe.
+pub fn train(
+    recipe: &Recipe,
+    shape: &Shape,
+    lessons: &Lessons,
+    mut report: impl FnMut(Progress),
+) -> Result<Cpu> {
+    let config = &recipe.training;
+    let setup = recipe.setup(shape);
+    let arena = Arena::new(shape);
+    let weights = fresh(shape, config.seed);
+    let weights =
+        arena.fill(weights.iter().map(|(name, w)| (name.as_str(), w.clone()))).map_err(|e| told(&e))?;
+    let mut core = Cpu::of(arena, weights, setup).map_err(|e| told(&e))?;
+    let manner = Manner { temperature: 1.0, recompute: false };
+
+    let (mut since, mut loss, mut steps, mut tokens) = (Instant::now(), 0.0, 0, 0);
+    for step in 0..config.steps {
+        let mut stream = Stream::new(seed::world(config.seed, EXAMPLES, u64::from(step)));
+        let progress = f64::from(step) / f64::from(config.steps);
+        // First how it is done, then how it is done by people.
+        let care = if progress < config.careful { Care::Full } else { Care::Usual };
+        let examples =
+            (0..config.batch).map(|_| lessons.draw(care, &mut stream)).collect::<Result<Vec<_>>>()?;
+        let sequences: Vec<Sequence<'_>> =
+            examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt }).collect();
+        // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
+        let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
+        let losses = Mutex::new(vec![0.0; sequences.len()]);
+        core.learn(&sequences, manner, |i, thoughts: &[Thought]| {
+            let sum: f64 = thoughts.iter().map(|t| f64::from(t.log_prob)).sum();
+            if let Ok(mut losses) = losses.lock() {
+                losses[i] = -sum * scale;
+            }
+            vec![-scale as f32; thoughts.len()]
+        });
+        let rate = config.optimizer.rate(step, progress);
+        if !core.step(&config.optimizer, rate).is_finite() {
+            let trouble =
+                Trouble::new(format!("training came apart at step {}: its gradient is not finite", step + 1));
+            return Err(trouble.hint("lower `training.optimizer.learning_rate`"));
+        }
+        loss += losses.into_inner().unwrap_or_default().iter().sum::<f64>();
+        steps += 1;
+        tokens += sequences.iter().map(Sequence::read).sum::<usize>();
+        if (step + 1) % config.report == 0 || step + 1 == config.steps {
+            let speed = tokens as f64 / since.elapsed().as_secs_f64();
+            report(Progress { step: step + 1, steps: config.steps, loss: loss / f64::from(steps), speed });
+            (since, loss, steps, tokens) = (Instant::now(), 0.0, 0, 0);
+        }
+    }
+    Ok(core)
+}
+
+/// Random weights, by the tensors' names: norms are 1, and what is added to the residual stream is
+/// smaller the more often that happens, as in GPT-2.
+fn fresh(shape: &Shape, run: u64) -> Vec<(String, Vec<f32>)> {
+    // Nguyen and Salazar 2019: for a narrow model wider than the usual 0.02.
+    let deviation = (0.4 / shape.hidden as f64).sqrt();
+    let added = deviation / (2.0 * shape.layers as f64).sqrt();
+    let tensor = |(index, (name, dims)): (usize, (String, Vec<usize>))| {
+        let count = dims.iter().product();
+        let mut stream = Stream::new(seed::world(run, WEIGHTS, index as u64));
+        let deviation = if name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") {
+            added
+        } else {
+            deviation
+        };
+        let weights = if name.ends_with("norm.weight") {
+            vec![1.0; count]
+        } else {
+            (0..count).map(|_| (normal(&mut stream) * deviation) as f32).collect()
+        };
+        (name, weights)
+    };
+    shape.tensors().into_iter().enumerate().map(tensor).collect()
+}
+
+/// Twelve uniform draws, centred: mean 0, variance 1, and the same on every machine.
+fn normal(stream: &mut Stream) -> f64 {
+    (0..12).map(|_| stream.unit()).sum::<f64>() - 6.0
+}

@@ -1,0 +1,49 @@
+//! What of a manifest is the component.
+
+use allot_error::{Result, Trouble, count};
+use allot_sandbox::{LoadError, Sandbox};
+use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
+use serde_json::Value;
+
+use crate::reference::{self, Reference};
+
+/// What a layer with a component is called; tools of before 2024 called it otherwise.
+pub const WASM: &str = "application/wasm";
+
+/// The layer that is the component.
+pub struct Layer {
+    /// Its digest, without what it is called by.
+    pub digest: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl Layer {
+    /// The one of a manifest. What else is in it, such as a licence or a signature, is nobody's trouble.
+    pub fn of(manifest: &[u8], reference: &Reference) -> Result<Self> {
+        let wrong = |what: &str| Trouble::new(format!("`{reference}` {what}"));
+        let manifest: Value =
+            serde_json::from_slice(manifest).map_err(|_| wrong("is no manifest of a registry"))?;
+        if manifest.get("manifests").is_some() {
+            return Err(wrong("is an index of manifests, not one of them")
+                .hint(format!("`oras manifest fetch {}` lists their digests", reference.bare())));
+        }
+        let manifest: OciImageManifest =
+            serde_json::from_value(manifest).map_err(|_| wrong("is no image manifest"))?;
+        let is_wasm = |kind: &str| kind == WASM || kind == WASM_LAYER_MEDIA_TYPE;
+        let layers: Vec<_> = manifest.layers.iter().filter(|layer| is_wasm(&layer.media_type)).collect();
+        let [layer] = layers[..] else {
+            let what = format!("has {} with Wasm", count(layers.len() as u64, "layer"));
+            return Err(wrong(&what).hint(format!("a policy is one component, in one layer `{WASM}`")));
+        };
+        let Some(digest) = reference::sha256(&layer.digest) else {
+            return Err(wrong("names its component by something else than a sha256"));
+        };
+        let size = u64::try_from(layer.size).map_err(|_| wrong("has a component of less than no bytes"))?;
+        if size > Sandbox::largest() {
+            let error = LoadError::TooLarge(size, Sandbox::largest());
+            return Err(Trouble::told(format!("could not load policy `{reference}`: {error}"), error.hint()));
+        }
+        Ok(Self { digest: digest.to_owned(), size })
+    }
+}
