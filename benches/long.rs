@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use allot::callbacks::{Callbacks, CameIn, Go};
+use allot::run::World;
 use allot::shadow::Decider;
-use allot::shipped;
-use allot::step::{Ended, Learned, Stop, Watch, step};
+use allot::stop::Stop;
 use allot::tally::Tally;
-use allot_allocation::{Outcome, RolloutId, Run, Settled, View};
-use allot_engine::Sample;
-use allot_judges::protocol::Part;
+use allot::{config, shipped};
+use allot_allocation::{RolloutId, Run, Settled};
+use allot_loop::{Learned, Scores};
 use allot_outputs::metrics::Metrics;
 use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
 use allot_outputs::tensorboard::Events;
@@ -48,17 +49,17 @@ fn main() -> ExitCode {
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(shipped::component("pilot-commit").unwrap(), None).unwrap();
     let typed = [format!("pilot={}", rollouts / 4), format!("commit={}", rollouts - rollouts / 4)];
-    let settings = allot_config::typed(&typed, "").unwrap();
-    let settings = allot_config::settings(policy.description(), &settings).unwrap();
-    let run = Run { settings, prompts: 4000, steps, groups, rollouts, pool: 12 * groups, max_age: 5 };
+    let settings = config::typed(&typed, "").unwrap();
+    let settings = config::settings(policy.description(), &settings).unwrap();
+    let run =
+        Run { settings, prompts: 4000, steps: u32::MAX, groups, rollouts, pool: 12 * groups, max_age: 5 };
 
     let folder = tempfile::tempdir().unwrap();
     let spent = Arc::new(Spent::default());
     let path = folder.path().join("record.jsonl");
     let timed = Timed { file: File::create(&path).unwrap(), spent: Arc::clone(&spent) };
     let record = Record::to(Box::new(timed), &path);
-    let mut world = fake::world(Decider::alone(&policy), run.prompts, run.pool, record);
-    world.state = policy.begin(&run).unwrap().0;
+    let mut world = fake::world(Decider::alone(&policy), policy.begin(&run).unwrap().0, &run, record);
     let mut keeper = Keeper::new(folder.path(), text, every);
 
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -67,17 +68,13 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let (mut early, mut late) = (0, 0);
     for done in 1..=steps {
-        let Ended::Trained(end) = runtime.block_on(step(&run, &mut world, &mut keeper)).unwrap() else {
-            panic!("the budget has no end")
-        };
-        world.record.write(&Line::Step(end.clone())).unwrap();
-        keeper.after(&end, &world.record, world.meter.seconds);
+        runtime.block_on(fake::step(&mut world, &mut keeper)).unwrap();
         if done.is_multiple_of((steps / 10).max(1)) {
             let Some(resident) = memory("VmRSS:") else {
                 println!("no memory in /proc/self/status");
                 return ExitCode::FAILURE;
             };
-            let (sampled, bytes) = (world.books.spent().run_rollouts, world.record.bytes());
+            let (sampled, bytes) = (world.run.state.books.spent().run_rollouts, world.record.bytes());
             println!("{done:>7} {sampled:>10} {:>7} MB {resident:>6} kB", bytes / 1_000_000);
             early = if early == 0 && done >= 2 * every { resident } else { early };
             late = resident;
@@ -126,9 +123,15 @@ impl Keeper {
             every,
         }
     }
+}
 
-    fn after(&mut self, end: &StepEnd, record: &Record, seconds: allot_record::Seconds) {
-        let steps = end.step + 1;
+impl<R, P> Callbacks<fake::Fake, R, P> for Keeper {
+    async fn evaluate(&mut self, _: &mut World<fake::Fake, R, P>) -> Result<Scores, Stop> {
+        Ok(Scores::default())
+    }
+
+    fn after(&mut self, world: &mut World<fake::Fake, R, P>, end: &StepEnd) -> Result<Go, Stop> {
+        let (steps, seconds) = (end.step + 1, world.run.state.measured.seconds);
         let numbers = std::mem::take(&mut self.step).numbers(end, 1.0, end.spent.run_tokens);
         self.times.write(&Time::Step { steps, seconds }).unwrap();
         self.metrics.write(steps, &numbers).unwrap();
@@ -137,28 +140,21 @@ impl Keeper {
         }
         if steps.is_multiple_of(self.every) {
             self.table.close_part().unwrap();
-            record.sync().unwrap();
+            world.record.sync().unwrap();
             self.times.sync().unwrap();
             self.metrics.sync().unwrap();
             self.events.sync().unwrap();
         }
+        Ok(Go::Pause)
     }
-}
 
-impl Watch<()> for Keeper {
-    fn sampled(
-        &mut self,
-        view: &View,
-        first: RolloutId,
-        samples: &[Sample<()>],
-        outcomes: &[Outcome],
-        _: &[Vec<Part>],
-    ) -> Result<(), Stop> {
+    fn sampled(&mut self, came: CameIn<'_, ()>) -> Result<(), Stop> {
+        let CameIn { round, first, samples, outcomes, .. } = came;
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
             let row = Row {
-                step: view.step,
-                round: Some(view.round),
+                step: round.step,
+                round: Some(round.round),
                 rollout: RolloutId(first.0 + i as u64),
                 prompt: sample.prompt,
                 problem: format!("{:016x}", sample.prompt.0),

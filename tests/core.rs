@@ -15,8 +15,8 @@ use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Input, Precision, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
-    Answer, Engine as _, Example, LossConfig, LossKind, Native, NativeConfig, OptimizerConfig, Sample,
-    Sampling, UpdateConfig,
+    Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, OptimizerConfig,
+    Sample, Sampling, UpdateConfig,
 };
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -288,7 +288,8 @@ fn each_answer_is_told_once_when_it_is_whole() {
     for kind in cores() {
         let core = (kind.make)(&case.checkpoint, setup(2));
         let mut told = Vec::new();
-        core.sample(&all, &[], 16, &mut |number, answer| told.push((number, answer))).unwrap();
+        let take = &mut |number: usize, answer| told.push((number, answer));
+        core.sample(&all, &[], 16, take, &Interrupt::new()).unwrap();
         assert!(told[0].0 != 0, "{}: the others wait for the longest", kind.name);
         told.sort_by_key(|(number, _)| *number);
         assert!(told.iter().map(|(number, _)| *number).eq(0..all.len()), "{}", kind.name);
@@ -630,9 +631,9 @@ fn an_update_is_the_same_on_both_cores() {
             let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
             let mut engine = Native::new(core, config, prompts, Vec::new());
             runtime.block_on(async {
-                let mut told = engine.update(&batch).await.unwrap().metrics;
+                let mut told = engine.update(&batch, &Interrupt::new()).await.unwrap().metrics;
                 // Now they are stale.
-                told.extend(engine.update(&batch).await.unwrap().metrics);
+                told.extend(engine.update(&batch, &Interrupt::new()).await.unwrap().metrics);
                 (told, engine.score(&sampled.iter().collect::<Vec<_>>()).await.unwrap())
             })
         };

@@ -9,17 +9,22 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use allot::run::{self, Course, Every, Go, Rest, Scores};
+use allot::callbacks::{Callbacks, Decide};
+use allot::run::{self, Rest, World};
 use allot::simulation::Simulation;
-use allot::step::{Decide, Stop, Watch, World};
+use allot::stop::Stop;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Compute, Grant, Pick, Plan, PromptId, Request, Run, Spent, View,
+    Action, Advantage, Batch, Ceilings, Compute, Grant, Line as Granted, Pick, Plan, PromptId, Request, Run,
+    Spent, View,
 };
 use allot_config::simulate::SimulateConfig;
-use allot_engine::{Capabilities, Coin, Cost, Engine, EngineError, Example, Report, Sample, Whole};
-use allot_record::{Line, Reader, Record, StepEnd, Views};
+use allot_engine::{
+    Capabilities, Coin, Cost, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole,
+};
+use allot_loop::{Every, Loop, Scores};
+use allot_record::{Line, Reader, Record, Views};
 use allot_sandbox::{Fault, Line as LogLine};
 use proptest::prelude::*;
 
@@ -160,11 +165,12 @@ proptest! {
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
         let mut simulation = Simulation::with(&config, config.run.run(config.world.prompts, Vec::new()), dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
-        let head = head(&config, &simulation.run);
+        let head = head(&config, &simulation.world.run.of.run);
         simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let end = runtime.block_on(run::run(&simulation.run, &mut simulation.world, Every::Steps(10), &mut ()));
+        simulation.world.run.of.every = Some(Every::Steps(10));
+        let end = runtime.block_on(run::run(&mut simulation.world, &mut ()));
         let broke = match &end {
             Ok(Rest::Over(end)) => { prop_assert!(end.normal); false }
             Ok(Rest::Paused) => return Err(TestCaseError::fail("it was paused")),
@@ -181,7 +187,7 @@ proptest! {
         };
 
         // The books, the engine's work as the shelf counts it, and the record agree.
-        let spent = simulation.world.books.spent();
+        let spent = simulation.world.run.state.books.spent();
         prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
         let mut views = Views::new(&head).unwrap();
@@ -242,23 +248,31 @@ impl Engine for Metered {
         &mut self,
         grant: Grant,
         whole: Whole<'_, bool>,
-    ) -> Result<Vec<Sample<bool>>, EngineError> {
-        for line in grant.lines() {
-            self.computed.flops.prefill += f64::from(self.lengths[line.prompt.0 as usize]);
-        }
-        let samples = self.coin.sample(grant, whole).await?;
-        self.computed.flops.decode += samples.iter().map(|s| f64::from(s.tokens)).sum::<f64>();
-        Ok(samples)
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<bool>, EngineError> {
+        self.coin.sample(grant, whole, interrupt).await
+    }
+
+    fn sampled(&self, lines: &[Granted], samples: &[Sample<bool>]) -> Compute {
+        let mut compute = Compute::default();
+        compute.flops.prefill =
+            lines.iter().map(|line| f64::from(self.lengths[line.prompt.0 as usize])).sum();
+        compute.flops.decode = samples.iter().map(|s| f64::from(s.tokens)).sum();
+        compute
     }
 
     async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
         self.coin.score(samples).await
     }
 
-    async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, bool>],
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
         self.computed.flops.training +=
             batch.iter().map(|e| self.learning(e.sample.prompt, e.sample.tokens)).sum::<f64>();
-        self.coin.update(batch).await
+        self.coin.update(batch, interrupt).await
     }
 
     fn computed(&mut self) -> Compute {
@@ -277,15 +291,9 @@ impl Engine for Metered {
 /// Somebody who goes along and does nothing.
 struct Nobody;
 
-impl Watch<bool> for Nobody {}
-
-impl<R, P> Course<Metered, R, P> for Nobody {
-    async fn score(&mut self, _: &mut World<Metered, R, P>) -> Result<Scores, Stop> {
+impl<R, P> Callbacks<Metered, R, P> for Nobody {
+    async fn evaluate(&mut self, _: &mut World<Metered, R, P>) -> Result<Scores, Stop> {
         Ok(Scores::default())
-    }
-
-    fn after(&mut self, _: &mut World<Metered, R, P>, _: &StepEnd) -> Result<Go, Stop> {
-        Ok(Go::On)
     }
 }
 
@@ -295,44 +303,27 @@ fn metered(flops: f64, steps: u32, policy: impl Decide) -> (Result<Rest, Stop>, 
     (config.budget.rollouts, config.budget.tokens) = (None, None);
     (config.run.steps, config.budget.flops) = (steps, Some(flops));
     let run = config.run.run(config.world.prompts, Vec::new());
-    let World {
-        engine: coin,
-        reward,
-        policy,
-        state,
-        pool,
-        shelf,
-        samples,
-        books,
-        meter,
-        record,
-        log,
-        scale,
-        bounds,
-        seed,
-        steps,
-    } = Simulation::with(&config, run.clone(), policy, Vec::new()).unwrap().world;
-    let engine = Metered { lengths: coin.prompt_lengths(), coin, computed: Compute::default() };
+    let world = Simulation::with(&config, run, policy, Vec::new()).unwrap().world;
+    let engine =
+        Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
+    let constants = allot_loop::Constants { every: Some(Every::Steps(10)), ..world.run.of };
+    let ceilings = Ceilings { flops: Some(flops), seconds: None };
     let mut world = World {
+        run: Loop::new(constants, ceilings, world.run.state),
         engine,
-        reward,
-        policy,
-        state,
-        pool,
-        shelf,
-        samples,
-        books,
-        meter,
-        record,
-        log,
-        scale,
-        bounds,
-        seed,
-        steps,
+        reward: world.reward,
+        policy: world.policy,
+        samples: world.samples,
+        paid: world.paid,
+        record: world.record,
+        log: world.log,
+        interrupt: world.interrupt,
+        clock: world.clock,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let rest = runtime.block_on(run::run(&run, &mut world, Every::Steps(10), &mut Nobody));
-    (rest, world.meter.compute.flops.total(), world.books.spent())
+    let rest = runtime.block_on(run::run(&mut world, &mut Nobody));
+    let state = &world.run.state;
+    (rest, state.measured.compute.flops.total(), state.books.spent())
 }
 
 proptest! {
@@ -461,6 +452,7 @@ fn every_rule_has_its_own_sentence() {
         (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first] }))),
         (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![on_hand, on_hand] }))),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
+        (&view, Plan { state: vec![0; 16], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),
         (&view, metric("p\u{1b}[2J\nerror: \u{202e}no")),
         (&view, Plan { metrics: vec![("a".to_owned(), 0.0), ("a".to_owned(), 0.0)], ..train(vec![]) }),
@@ -473,7 +465,8 @@ fn every_rule_has_its_own_sentence() {
     let mut broken = Vec::new();
     let mut sentences = Vec::new();
     for (view, plan) in cases {
-        let rule = allot_allocation::rules::check("p", view, &plan, Bounds::default());
+        let states = if plan.state.len() == 16 { 9 } else { u64::MAX };
+        let rule = allot_allocation::rules::check("p", view, &plan, Bounds { states, ..Bounds::default() });
         let rule = rule.expect_err("the plan breaks a rule");
         sentences.push(rule.to_string());
         broken.push(rule.rule.name());
@@ -502,6 +495,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` held prompt `8`, which has no rollouts on hand (step 5, round 1)
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
+    policy `p` returned another state, of 16 bytes; of changed states the run's record takes 9 bytes more (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
     policy `p` named a metric `p\u001b[2J\nerror: \u202eno`, of 18 bytes; a name has 1 to 64, ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first (step 5, round 1)
     policy `p` returned the metric `a` twice (step 5, round 1)

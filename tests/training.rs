@@ -8,6 +8,8 @@
 #[path = "training/input.rs"]
 mod input;
 mod scratch;
+#[path = "training/stops.rs"]
+mod stops;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use allot::meter::Measured;
 use allot::progress::{Done, Progress};
 use allot::screen::Screen;
 use allot_allocation::Spent;
 use allot_config::BudgetConfig;
+use allot_loop::Measured;
 use allot_record::{End, Line, Reader, StepEnd};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use scratch::Scratch;
@@ -496,7 +498,7 @@ fn a_run_that_is_killed_again_and_again_comes_to_the_same_end() {
 }
 
 #[test]
-fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
+fn ctrl_c_stops_saves_and_says_how_to_go_on() {
     let scratch = with(&CONFIG.replace("steps = 6", "steps = 60"));
     let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
     let table = trained(&scratch, &["run.toml", "--out", "whole"]);
@@ -507,21 +509,24 @@ fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
     let done = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("the step at hand is finished first, and saved; again to stop at once"), "{said}");
+    assert!(said.contains("stopping: what is sampled is kept; again to stop at once, without"), "{said}");
     let last = said.lines().last().unwrap();
-    assert!(last.starts_with("paused after step ") && last.ends_with("; to go on: allot train --resume out"));
-    let step: usize = last.split([' ', ';']).nth(3).unwrap().parse().unwrap();
+    let place =
+        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to go on: allot train --resume out"));
+    let place = place.unwrap_or_else(|| panic!("{said}")).to_owned();
+    let (when, step) = place.split_once(" step ").unwrap();
+    let step = step.parse::<usize>().unwrap() - usize::from(when == "within");
     assert!(newest(&run).ends_with(format!("checkpoints/step-{step:06}")), "{said}");
 
     let done = scratch.command(&["train", "--resume", "out"]).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(said.contains(&format!("goes on after step {step} of 60")), "{said}");
+    assert!(said.contains(&format!("goes on {place} of 60")), "{said}");
     assert_eq!(String::from_utf8_lossy(&done.stdout), table);
-    assert_same_but_parts(&whole, &run);
+    assert_same_but_parts(&whole, &run, 60);
 }
 
 /// As [`assert_same`], for a run that was saved at another step, too: its rows are in other parts.
-fn assert_same_but_parts(a: &Path, b: &Path) {
+fn assert_same_but_parts(a: &Path, b: &Path, steps: u32) {
     let sorted = |run: &Path| {
         let mut all = rows(run);
         for row in &mut all {
@@ -531,8 +536,8 @@ fn assert_same_but_parts(a: &Path, b: &Path) {
         all
     };
     assert_eq!(sorted(a), sorted(b));
-    for file in ["record.jsonl", "checkpoints/step-000060/model/model.safetensors"] {
-        assert_eq!(fs::read(a.join(file)).unwrap(), fs::read(b.join(file)).unwrap(), "{file}");
+    for file in ["record.jsonl".to_owned(), format!("checkpoints/step-{steps:06}/model/model.safetensors")] {
+        assert!(fs::read(a.join(&file)).unwrap() == fs::read(b.join(&file)).unwrap(), "{file}");
     }
 }
 

@@ -10,17 +10,19 @@ mod scratch;
 
 use std::path::PathBuf;
 
-use allot::run;
-use allot::run::{Course, Every, Go, Rest, Scores};
+use allot::callbacks::{Callbacks, Decide, Go};
+use allot::run::{Rest, World};
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
-use allot::step::{Decide, Stop, Watch, World};
+use allot::stop::Stop;
+use allot::{build, made, run};
 use allot_allocation::{Plan, Run, View, seed};
 use allot_authoring::{build, made};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
 use allot_error::Trouble;
 use allot_judges::{Reward, UNSCORABLE, Verdict};
+use allot_loop::{Every, Scores};
 use allot_record::StepEnd;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
@@ -114,7 +116,8 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
             let mut simulation = Simulation::with(&config, run, both, state).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut nobody = ();
-            let end = run::run(&simulation.run, &mut simulation.world, Every::Steps(1000), &mut nobody);
+            simulation.world.run.of.every = Some(Every::Steps(1000));
+            let end = run::run(&mut simulation.world, &mut nobody);
             let Rest::Over(end) = runtime.block_on(end).unwrap() else { panic!("it was paused") };
             assert!(end.normal && simulation.world.policy.calls > 40, "{}: {end:?}", native.name);
         }
@@ -135,10 +138,10 @@ impl Decide for &native::Native {
 struct Failing(bool);
 
 impl Reward<bool> for Failing {
-    async fn score(&mut self, samples: &[Sample<bool>]) -> Result<Vec<Verdict>, Trouble> {
+    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>, Trouble> {
         let fails =
             |s: &Sample<bool>| self.0 && seed::rollout(7, s.prompt, s.version, s.position).is_multiple_of(20);
-        let verdict = |s| {
+        let verdict = |(_, s): &(usize, &Sample<bool>)| {
             if fails(s) { UNSCORABLE } else { Verdict::plain(f32::from(s.answer), s.answer) }
         };
         Ok(samples.iter().map(verdict).collect())
@@ -148,11 +151,9 @@ impl Reward<bool> for Failing {
 /// Adds up what was trained on.
 struct Trained(u64);
 
-impl Watch<bool> for Trained {}
-
-impl<R, P> Course<Coin, R, P> for Trained {
-    async fn score(&mut self, world: &mut World<Coin, R, P>) -> Result<Scores, Stop> {
-        ().score(world).await
+impl<R, P> Callbacks<Coin, R, P> for Trained {
+    async fn evaluate(&mut self, world: &mut World<Coin, R, P>) -> Result<Scores, Stop> {
+        ().evaluate(world).await
     }
 
     fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> Result<Go, Stop> {
@@ -170,27 +171,23 @@ fn answers_that_nobody_could_judge_cost_themselves_and_no_prompt() {
         let trained = |fails: bool| {
             let run = config.run.run(config.world.prompts, native::defaults(native.name));
             let state = (native.begin)(&run).unwrap();
-            let Simulation { run, world, .. } = Simulation::with(&config, run, &native, state).unwrap();
+            let world = Simulation::with(&config, run, &native, state).unwrap().world;
             let mut world = World {
                 reward: Failing(fails),
+                run: world.run,
                 engine: world.engine,
                 policy: world.policy,
-                state: world.state,
-                pool: world.pool,
-                shelf: world.shelf,
                 samples: world.samples,
-                books: world.books,
-                meter: world.meter,
+                paid: world.paid,
                 record: world.record,
                 log: world.log,
-                scale: world.scale,
-                bounds: world.bounds,
-                seed: world.seed,
-                steps: world.steps,
+                interrupt: world.interrupt,
+                clock: world.clock,
             };
+            world.run.of.every = Some(Every::Steps(1000));
             let mut trained = Trained(0);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(run::run(&run, &mut world, Every::Steps(1000), &mut trained)).unwrap();
+            runtime.block_on(run::run(&mut world, &mut trained)).unwrap();
             trained.0
         };
         let (all, some) = (trained(false), trained(true));

@@ -1,13 +1,15 @@
 //! The parts of a run that a bench of the host fakes: a model and a reward.
 //! Neither takes time.
 
-use allot::meter::Meter;
-use allot::step::{Decide, World};
+use allot::callbacks::{Callbacks, Decide};
+use allot::run::{Clock, Rest, World, run};
+use allot::stop::Stop;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Shelf};
-use allot_engine::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
+use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Run, Shelf};
+use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
 use allot_judges::{Reward, Verdict};
+use allot_loop::{Constants, Loop, State};
 use allot_record::Record;
 
 /// Samples and learns in no time.
@@ -26,7 +28,12 @@ impl Engine for Fake {
         self.version
     }
 
-    async fn sample(&mut self, grant: Grant, whole: Whole<'_, ()>) -> Result<Vec<Sample<()>>, EngineError> {
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, ()>,
+        _: &Interrupt,
+    ) -> Result<Sampled<()>, EngineError> {
         let one = |prompt, position| Sample {
             prompt,
             position,
@@ -41,14 +48,14 @@ impl Engine for Fake {
         let samples: Vec<Sample<()>> =
             lines.flat_map(|l| (l.first..l.first + l.count).map(|i| one(l.prompt, i))).collect();
         samples.iter().enumerate().for_each(|(place, sample)| whole(place, sample));
-        Ok(samples)
+        Ok(samples.into_iter().map(Some).collect())
     }
 
     async fn score(&mut self, samples: &[&Sample<()>]) -> Result<Vec<f64>, EngineError> {
         Ok(vec![0.0; samples.len()])
     }
 
-    async fn update(&mut self, _batch: &[Example<'_, ()>]) -> Result<Report, EngineError> {
+    async fn update(&mut self, _: &[Example<'_, ()>], _: &Interrupt) -> Result<Report, EngineError> {
         self.version += 1;
         Ok(Report::default())
     }
@@ -62,10 +69,13 @@ impl Engine for Fake {
 pub struct EveryThird;
 
 impl Reward<()> for EveryThird {
-    async fn score(&mut self, samples: &[Sample<()>]) -> Result<Vec<Verdict>, allot_error::Trouble> {
+    async fn score(
+        &mut self,
+        samples: &[(usize, &Sample<()>)],
+    ) -> Result<Vec<Verdict>, allot_error::Trouble> {
         let verdicts = samples
             .iter()
-            .map(|s| {
+            .map(|(_, s)| {
                 let correct = (s.prompt.0 + s.position).is_multiple_of(3);
                 Verdict::plain(f32::from(correct), correct)
             })
@@ -74,25 +84,35 @@ impl Reward<()> for EveryThird {
     }
 }
 
-/// A world of these parts, and of whoever decides.
-pub fn world<P: Decide>(policy: P, prompts: u32, pool: u32, record: Record) -> World<Fake, EveryThird, P> {
+/// A run of these parts, under a policy with this first state.
+pub fn world<P: Decide>(policy: P, state: Vec<u8>, run: &Run, record: Record) -> World<Fake, EveryThird, P> {
     let limits =
         Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 1000 };
+    let pool = Pool::new(1, Order::Shuffled, run.pool, vec![100; run.prompts as usize]);
+    let state = State::new(state, pool, Shelf::new(0), Books::new(limits));
+    let (scale, bounds) = (Scale::default(), Bounds::default());
+    let constants = Constants { run: run.clone(), seed: 1, scale, bounds, every: None };
     World {
+        run: Loop::new(constants, Ceilings::default(), state),
         engine: Fake { version: 0 },
         reward: EveryThird,
         policy,
-        state: Vec::new(),
-        pool: Pool::new(1, Order::Shuffled, pool, vec![100; prompts as usize]),
-        shelf: Shelf::new(0),
         samples: std::collections::HashMap::new(),
-        books: Books::new(limits),
-        meter: Meter::new(Ceilings::default()),
+        paid: Vec::new(),
         record,
         log: |_| {},
-        scale: Scale::default(),
-        bounds: Bounds::default(),
-        seed: 1,
-        steps: 0,
+        interrupt: Interrupt::new(),
+        clock: Clock::new(),
+    }
+}
+
+/// One step.
+pub async fn step<P: Decide>(
+    world: &mut World<Fake, EveryThird, P>,
+    callbacks: &mut impl Callbacks<Fake, EveryThird, P>,
+) -> Result<(), Stop> {
+    match run(world, callbacks).await? {
+        Rest::Paused => Ok(()),
+        Rest::Over(_) => panic!("the budget has no end"),
     }
 }

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use allot::checkpoint::{self, Checkpoints, FORMAT, Manifest, State};
-use allot::meter::Measured;
 use allot::summary::Totals;
+use allot::tally::Tally;
+use allot_allocation::Spent;
 use allot_record::Mark;
 use allot_sandbox::{Caps, Sandbox};
 use serde::{Deserialize, Serialize};
@@ -43,18 +44,13 @@ pub fn cost(case: &Case) -> Kept {
     };
     let began = clock::process();
     let state = State {
-        steps: 1,
-        version: 1,
+        run: &world.run.state,
         optimizer_steps: 1,
-        policy: String::new(),
-        pool: world.pool.clone(),
-        shelf: world.shelf.clone(),
         samples: Vec::new(),
-        books: State::of_books(&world.books).unwrap(),
-        measured: Measured::default(),
-        evaluation: State::of_books(&world.books).unwrap(),
+        paid: Vec::new(),
+        evaluation: Spent::default(),
+        tally: Tally::default(),
         totals: Totals::new(0.0),
-        scored: None,
         record: Mark::default(),
         times: Mark::default(),
         metrics: Mark::default(),
@@ -73,6 +69,6 @@ pub fn cost(case: &Case) -> Kept {
     assert!(newest.is_some() && broken.is_empty());
     let state = checkpoint::state(&place).unwrap();
     let load = clock::process() - began;
-    assert_eq!(state.pool.prompts(), case.prompts);
+    assert_eq!(state.run.pool.prompts(), case.prompts);
     Kept { bytes: bytes as f64, save: save * 1e3, load: load * 1e3, memory: clock::memory() }
 }

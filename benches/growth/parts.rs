@@ -4,15 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use allot::step::{Decide, Learned, Stop, Watch, World};
+use allot::callbacks::{Callbacks, CameIn, Decide, Go};
+use allot::run::World;
+use allot::stop::Stop;
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{
-    Action, Batch, Books, Outcome, Plan, Pool, RolloutId, Run, Settled, Shelf, View, seed,
-};
-use allot_engine::Sample;
-use allot_judges::protocol;
-use allot_record::{Call, Line, Rollouts, Sampled};
+use allot_allocation::{Action, Batch, Books, Plan, Pool, Run, Settled, Shelf, View, seed};
+use allot_loop::{Learned, Scores};
+use allot_record::{Call, Line, Rollouts, Sampled, StepEnd};
 use allot_sandbox::{Fault, Line as LogLine, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -86,12 +85,12 @@ pub struct Twin {
 impl Twin {
     pub fn of<P>(world: &World<Fake, EveryThird, P>, max_age: u32) -> Self {
         Self {
-            pool: world.pool.clone(),
-            shelf: world.shelf.clone(),
-            books: Books::new(world.books.limits()),
-            scale: world.scale,
-            seed: world.seed,
-            steps: world.steps,
+            pool: world.run.state.pool.clone(),
+            shelf: world.run.state.shelf.clone(),
+            books: Books::new(world.run.state.books.limits()),
+            scale: world.run.of.scale,
+            seed: world.run.of.seed,
+            steps: world.run.state.steps,
             max_age,
             batch: Batch::default(),
             seconds: [0.0; Part::ALL.len()],
@@ -202,22 +201,24 @@ impl Decide for Watching<'_> {
 /// The same twin, shown what came of a plan.
 pub struct Shown(pub Rc<RefCell<Twin>>);
 
-impl Watch<()> for Shown {
-    fn sampled(
-        &mut self,
-        view: &View,
-        _: RolloutId,
-        _: &[Sample<()>],
-        outcomes: &[Outcome],
-        _: &[Vec<protocol::Part>],
-    ) -> Result<(), Stop> {
+impl<R, P> Callbacks<Fake, R, P> for Shown {
+    async fn evaluate(&mut self, _: &mut World<Fake, R, P>) -> Result<Scores, Stop> {
+        Ok(Scores::default())
+    }
+
+    fn after(&mut self, _: &mut World<Fake, R, P>, _: &StepEnd) -> Result<Go, Stop> {
+        Ok(Go::Pause)
+    }
+
+    fn sampled(&mut self, came: CameIn<'_, ()>) -> Result<(), Stop> {
+        let CameIn { round, outcomes, .. } = came;
         let mut twin = self.0.borrow_mut();
         let paid = outcomes.iter().map(|o| (o.prompt, o.position, o.tokens));
         twin.timed(Part::Books, |twin| twin.books.charge(paid)).unwrap();
         twin.timed(Part::Shelf, |twin| twin.shelf.add(outcomes.iter().cloned()));
         twin.timed(Part::Lines, |_| {
             let sampled = Sampled::of(outcomes, 0);
-            line(&Line::Rollouts(Box::new(Rollouts { step: view.step, round: view.round, sampled })));
+            line(&Line::Rollouts(Box::new(Rollouts { step: round.step, round: round.round, sampled })));
         });
         Ok(())
     }

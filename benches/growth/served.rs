@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use allot_allocation::{Books, Limits, PromptId, Request};
-use allot_engine::{Engine as _, NativeConfig, OptimizerConfig, Sampling, UpdateConfig};
+use allot_engine::{Engine as _, Interrupt, NativeConfig, OptimizerConfig, Sampling, UpdateConfig};
 use allot_remote::Remote;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ pub fn ask(asked: Asked) -> Served {
     let grant = books.grant(&order, |_| 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (began, computed) = (Instant::now(), clock::process());
-    let rollouts = match runtime.block_on(remote.sample(grant, &mut |_, _| ())) {
+    let rollouts = match runtime.block_on(remote.sample(grant, &mut |_, _| (), &Interrupt::new())) {
         Ok(rollouts) => rollouts,
         Err(error) => {
             eprintln!("{samples} samples, {connections} connections: {error}");
@@ -113,7 +113,7 @@ pub fn ask(asked: Asked) -> Served {
         }
     };
     let (wall, cpu) = (began.elapsed().as_secs_f64(), clock::process() - computed);
-    books.charge(rollouts.iter().map(|r| (r.prompt, r.position, r.tokens))).unwrap();
+    books.charge(rollouts.iter().flatten().map(|r| (r.prompt, r.position, r.tokens))).unwrap();
     let [opened, asked] = tally(port);
     Served { wall, cpu, opened, asked, memory: clock::memory() }
 }

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-use allot::shipped;
-use allot::step::{Decide, Ended, Watch, World, step};
+use allot::callbacks::{Callbacks, Decide, Go};
+use allot::run::World;
+use allot::stop::Stop;
+use allot::{component, config, shipped};
 use allot_allocation::{Order, Plan, Pool, PromptId, Run, Shelf, View, Visit};
-use allot_authoring::component;
-use allot_record::Record;
+use allot_loop::Scores;
+use allot_record::{Record, StepEnd};
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 use serde::{Deserialize, Serialize};
 
@@ -66,13 +68,13 @@ pub fn plain(case: &Case) -> Steps {
     let start = clock::thread() - began;
     drop(pool);
     let mut world = case.world(&run, decider, &policy);
-    finish(&run, &mut world, &mut ());
-    let (rollouts, bytes) = (world.books.spent().run_rollouts, world.record.bytes());
+    finish(&mut world, &mut Nobody);
+    let (rollouts, bytes) = (world.run.state.books.spent().run_rollouts, world.record.bytes());
     let began = clock::thread();
-    (0..case.steps).for_each(|_| finish(&run, &mut world, &mut ()));
+    (0..case.steps).for_each(|_| finish(&mut world, &mut Nobody));
     let each = 1.0 / f64::from(case.steps);
     let step = (clock::thread() - began) * each;
-    let rollouts = (world.books.spent().run_rollouts - rollouts) as f64;
+    let rollouts = (world.run.state.books.spent().run_rollouts - rollouts) as f64;
     let (guest_memory, fuel) = *calls.borrow();
     Steps {
         step: step * 1e3,
@@ -96,9 +98,9 @@ pub fn parts(case: &Case) -> Vec<(Part, f64)> {
     let watching = Watching { policy: &policy, idle: &idle, twin: Rc::clone(&twin) };
     let mut world = case.world(&run, watching, &policy);
     let mut watch = Shown(Rc::clone(&twin));
-    finish(&run, &mut world, &mut watch);
+    finish(&mut world, &mut watch);
     twin.borrow_mut().forget();
-    (0..case.steps).for_each(|_| finish(&run, &mut world, &mut watch));
+    (0..case.steps).for_each(|_| finish(&mut world, &mut watch));
     let twin = twin.borrow();
     Part::ALL.map(|part| (part, twin.seconds(part) * 1e3 / f64::from(case.steps))).to_vec()
 }
@@ -128,11 +130,10 @@ impl Case {
     /// A world in which every prompt was visited once. Its record is made, and written to nowhere.
     pub fn world<P: Decide>(&self, run: &Run, decider: P, policy: &Policy) -> World<Fake, EveryThird, P> {
         let record = Record::to(Box::new(Nowhere), Path::new("nowhere"));
-        let mut world = fake::world(decider, self.prompts, self.pool, record);
-        world.state = policy.begin(run).unwrap().0;
+        let mut world = fake::world(decider, policy.begin(run).unwrap().0, run, record);
         let visits: Vec<Visit> = (0..self.prompts).map(visit).collect();
-        world.pool.remember(0, &visits);
-        world.steps = 1;
+        world.run.state.pool.remember(0, &visits);
+        world.run.state.steps = 1;
         world
     }
 }
@@ -160,15 +161,16 @@ fn idle() -> Vec<u8> {
 }
 
 /// One step.
-fn finish<P: Decide>(run: &Run, world: &mut World<Fake, EveryThird, P>, watch: &mut impl Watch<()>) {
+fn finish<P: Decide>(
+    world: &mut World<Fake, EveryThird, P>,
+    callbacks: &mut impl Callbacks<Fake, EveryThird, P>,
+) {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().build().unwrap();
     }
-    RUNTIME.with(|runtime| match runtime.block_on(step(run, world, watch)) {
-        Ok(Ended::Trained(_)) => {}
-        Ok(Ended::Spent) => panic!("the budget has no end"),
-        Err(stop) => {
+    RUNTIME.with(|runtime| {
+        if let Err(stop) = runtime.block_on(fake::step(world, callbacks)) {
             eprintln!("{stop}");
             std::process::exit(1);
         }
@@ -211,5 +213,18 @@ impl Write for Nowhere {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Nobody, who lets each step be the last for now.
+struct Nobody;
+
+impl<R, P> Callbacks<fake::Fake, R, P> for Nobody {
+    async fn evaluate(&mut self, _: &mut World<fake::Fake, R, P>) -> Result<Scores, Stop> {
+        Ok(Scores::default())
+    }
+
+    fn after(&mut self, _: &mut World<fake::Fake, R, P>, _: &StepEnd) -> Result<Go, Stop> {
+        Ok(Go::Pause)
     }
 }

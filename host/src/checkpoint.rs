@@ -1,25 +1,25 @@
-//! Checkpoints: a run's whole state between two steps, as a folder that is written aside, hashed, and
+//! Checkpoints: a run's whole state between two steps or within one, as a folder that is written aside, hashed, and
 //! then renamed. Whatever stops the program, the checkpoints that have their name are whole.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allot_allocation::{Books, Pool, RolloutId, Shelf};
+use allot_allocation::{RolloutId, Spent};
 use allot_engine::{Answer, Sample};
+use allot_files::lasting;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::meter::Measured;
-use crate::run::Scores;
+use crate::run::Paid;
 use crate::summary::Totals;
+use crate::tally::Tally;
 use allot_error::{Result, Trouble};
-use allot_files::lasting;
 use allot_outputs::rollouts::Row;
 use allot_record::{Mark, hex};
 
 /// The version of this layout.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// What a checkpoint is called while it is written, before its name.
 const WRITING: &str = ".writing-";
@@ -28,31 +28,21 @@ const REPLACED: &str = ".replaced-";
 
 /// The state of a run beside its model and its optimizer.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct State {
-    /// Steps finished.
-    pub steps: u32,
-    /// Model updates made.
-    pub version: u32,
+pub struct State<R = allot_loop::State> {
+    /// The loop's: the policy's memory, the pool, the rollouts on hand, the books, and where in its step the run is.
+    pub run: R,
     /// Steps of the optimizer made.
     pub optimizer_steps: u32,
-    /// What the policy remembers, in hexadecimal.
-    pub policy: String,
-    /// The prompts on offer.
-    pub pool: Pool,
-    /// The rollouts on hand.
-    pub shelf: Shelf,
-    /// The same, as the engine knows them, by number.
+    /// The rollouts on hand, as the engine knows them, by number.
     pub samples: Vec<(RolloutId, Sample<Answer>)>,
-    /// What was spent: books, which nobody can copy.
-    pub books: serde_json::Value,
-    /// What was computed, and how long it took.
-    pub measured: Measured,
+    /// Those that came of a round that was interrupted.
+    pub paid: Vec<Paid<Answer>>,
     /// What evaluation spent.
-    pub evaluation: serde_json::Value,
+    pub evaluation: Spent,
+    /// What the step at hand adds up to.
+    pub tally: Tally,
     /// What the closing table is made of.
     pub totals: Totals,
-    /// The last score, and the steps finished by then: a score is taken once.
-    pub scored: Option<(u32, Scores)>,
     /// How far the record had come by then.
     pub record: Mark,
     /// How far the times had.
@@ -108,11 +98,11 @@ impl Checkpoints {
     /// checkpoint's folder.
     pub fn write(
         &self,
-        state: &State,
+        state: &State<&allot_loop::State>,
         mut manifest: Manifest,
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
-        let name = format!("step-{:06}", state.steps);
+        let name = format!("step-{:06}", state.run.steps);
         let (aside, place) = (self.folder.join(format!("{WRITING}{name}")), self.folder.join(&name));
         let told = |path: &Path, e: &std::io::Error| Trouble::file("write", path, e);
         self.clear()?;
@@ -228,25 +218,13 @@ impl Checkpoints {
     }
 }
 
-impl State {
-    /// The books of a checkpoint.
-    pub fn books(value: &serde_json::Value) -> Result<Books> {
-        Deserialize::deserialize(value).map_err(|e| Trouble::new(format!("no books: {e}")))
-    }
-
-    /// Books as a checkpoint keeps them.
-    pub fn of_books(books: &Books) -> Result<serde_json::Value> {
-        serde_json::to_value(books).map_err(|e| Trouble::new(format!("no books: {e}")))
-    }
-}
-
 /// A checkpoint's state.
 pub fn state(folder: &Path) -> Result<State> {
     let path = folder.join("state.json");
     let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
     let mut state: State = serde_json::from_slice(&bytes)
         .map_err(|e| Trouble::new(format!("`{}` is no state of a run: {e}", path.display())))?;
-    state.shelf.index();
+    state.run.shelf.index();
     Ok(state)
 }
 

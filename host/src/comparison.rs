@@ -184,7 +184,8 @@ impl Comparison {
                 Kind::Simulate => {
                     let config = SimulateConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
-                    Simulation::new(&config, &policy, |_| {}).map(|(simulation, _)| simulation.run)
+                    Simulation::new(&config, &policy, |_| {})
+                        .map(|(simulation, _)| simulation.world.run.of.run)
                 }
             };
             runs.push(checked.map_err(|t| named(t, &name))?);

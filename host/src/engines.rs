@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_allocation::{Compute, Grant, PromptId};
+use allot_allocation::{Compute, Grant, Line, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
-use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use allot_engine::{
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
+    Whole,
+};
 use allot_error::{Result, Trouble};
 use allot_models::tokens::Tokens;
 use allot_remote::Remote;
@@ -110,11 +113,11 @@ impl AnyEngine {
         match self {
             Self::Native(native) => {
                 let model = folder.join("model");
-                Ok(native.restore(folder, &model, state.version, state.optimizer_steps)?)
+                Ok(native.restore(folder, &model, state.run.version, state.optimizer_steps)?)
             }
             Self::Split(split) => {
                 let model = folder.join("model");
-                Ok(split.restore(folder, &model, state.version, state.optimizer_steps)?)
+                Ok(split.restore(folder, &model, state.run.version, state.optimizer_steps)?)
             }
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
@@ -122,7 +125,7 @@ impl AnyEngine {
                 let kept: allot_remote::State = serde_json::from_slice(&text).map_err(|e| {
                     Trouble::new(format!("`{}` is no state of a server: {e}", path.display()))
                 })?;
-                if (kept.version, kept.optimizer_steps) != (state.version, state.optimizer_steps) {
+                if (kept.version, kept.optimizer_steps) != (state.run.version, state.optimizer_steps) {
                     let what = format!("`{}` is of another step than its checkpoint", path.display());
                     return Err(Trouble::new(what));
                 }
@@ -172,11 +175,20 @@ impl Engine for AnyEngine {
         &mut self,
         grant: Grant,
         whole: Whole<'_, Answer>,
-    ) -> std::result::Result<Vec<Sample<Answer>>, EngineError> {
+        interrupt: &Interrupt,
+    ) -> std::result::Result<Sampled<Answer>, EngineError> {
         match self {
-            Self::Native(native) => native.sample(grant, whole).await,
-            Self::Split(split) => split.sample(grant, whole).await,
-            Self::Remote(remote) => remote.sample(grant, whole).await,
+            Self::Native(native) => native.sample(grant, whole, interrupt).await,
+            Self::Split(split) => split.sample(grant, whole, interrupt).await,
+            Self::Remote(remote) => remote.sample(grant, whole, interrupt).await,
+        }
+    }
+
+    fn sampled(&self, lines: &[Line], samples: &[Sample<Answer>]) -> Compute {
+        match self {
+            Self::Native(native) => native.sampled(lines, samples),
+            Self::Split(split) => split.sampled(lines, samples),
+            Self::Remote(remote) => remote.sampled(lines, samples),
         }
     }
 
@@ -188,11 +200,15 @@ impl Engine for AnyEngine {
         }
     }
 
-    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> std::result::Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        interrupt: &Interrupt,
+    ) -> std::result::Result<Report, EngineError> {
         match self {
-            Self::Native(native) => native.update(batch).await,
-            Self::Split(split) => split.update(batch).await,
-            Self::Remote(remote) => remote.update(batch).await,
+            Self::Native(native) => native.update(batch, interrupt).await,
+            Self::Split(split) => split.update(batch, interrupt).await,
+            Self::Remote(remote) => remote.update(batch, interrupt).await,
         }
     }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use allot_allocation::{Books, Limits, PromptId, Request, RolloutId};
-use allot_engine::{Engine, Sample};
+use allot_allocation::{Books, Limits, PromptId, Request, RolloutId, Spent};
+use allot_engine::{Engine, Interrupt, Sample};
+use allot_loop::Scores;
+use allot_remote::patient;
 use allot_tasks::{Problem, mean_pass_at_k};
 
-use crate::run::Scores;
-use crate::step::Stop;
+use crate::stop::Stop;
 use allot_config::train::Unjudged;
 use allot_judges::Reward;
 use allot_judges::protocol::Part;
@@ -87,22 +88,39 @@ impl Evaluation {
         self.sets.iter().map(|set| set.prompts.len() as u64 * u64::from(self.rollouts)).sum()
     }
 
-    /// The book of evaluation.
-    pub fn books(&self) -> &Books {
-        &self.books
+    /// What evaluation has spent.
+    pub fn spent(&self) -> Spent {
+        self.books.spent()
     }
 
-    /// Puts back the book of a checkpoint.
-    pub fn restore(&mut self, books: Books) {
-        self.books = books;
+    /// Goes on where a checkpoint had spent this.
+    pub fn restore(&mut self, spent: Spent) {
+        self.books = Books::after(self.books.limits(), spent);
     }
 
-    /// Takes the score. Rollouts are the same whenever the weights are: a score taken twice is one.
+    /// Evaluates. Rollouts are the same whenever the weights are: what is evaluated twice comes to the same. Where
+    /// somebody asks to stop, nothing was done.
     pub async fn score<E: Engine, R: Reward<E::Answer>>(
         &mut self,
         engine: &mut E,
         reward: &mut R,
         steps: u32,
+        interrupt: &Interrupt,
+    ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
+        let before = self.books.spent();
+        let scored = self.answer(engine, reward, steps, interrupt).await;
+        if let Err(Stop::Interrupted) = scored {
+            self.books = Books::after(self.books.limits(), before);
+        }
+        scored
+    }
+
+    async fn answer<E: Engine, R: Reward<E::Answer>>(
+        &mut self,
+        engine: &mut E,
+        reward: &mut R,
+        steps: u32,
+        interrupt: &Interrupt,
     ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
         let (mut parts, mut answered) = (Vec::new(), Vec::new());
         let mut main = None;
@@ -114,11 +132,17 @@ impl Evaluation {
                 .collect();
             let grant = self.books.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
-            let sampled = engine.sample(grant, &mut |place, sample| reward.begin(place, sample)).await;
-            let samples = sampled.map_err(failed)?;
+            let begin = &mut |place, sample: &_| reward.begin(place, sample);
+            let sampled = engine.sample(grant, begin, interrupt).await.map_err(failed)?;
+            if interrupt.is_asked() && sampled.iter().any(Option::is_none) {
+                return Err(Stop::Interrupted);
+            }
+            let samples: Vec<Sample<E::Answer>> = sampled.into_iter().flatten().collect();
             let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
             self.books.charge(paid).map_err(|fault| Stop::Books { step: steps, fault })?;
-            let verdicts = reward.score(&samples).await.map_err(Stop::Reward)?;
+            let places: Vec<_> = samples.iter().enumerate().collect();
+            let verdicts = patient(reward.score(&places), interrupt).await.ok_or(Stop::Interrupted)?;
+            let verdicts = verdicts.map_err(Stop::Reward)?;
 
             let mut tallies: BTreeMap<PromptId, Tally> = BTreeMap::new();
             let mut sources: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();

@@ -9,7 +9,7 @@ use allot_error::{Result, Trouble};
 use allot_files::lasting;
 use serde::Serialize;
 
-use crate::step::Stop;
+use crate::stop::Stop;
 
 /// The folder for the record: the one asked for, or the next free one under `runs/`.
 pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
@@ -45,7 +45,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             (trouble.hint.clone(), None)
         }
         Stop::Engine { error, .. } => (error.hint().map(str::to_owned), None),
-        Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Books { .. } => {
+        Stop::Interrupted | Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Books { .. } => {
             (stop.hint().map(str::to_owned), None)
         }
     };

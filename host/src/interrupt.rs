@@ -2,14 +2,14 @@
 //! another process holds it.
 
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Waits for Ctrl-C on a thread of its own. The first one makes the flag true, and says `words`; a second
+use allot_engine::Interrupt;
+
+/// Waits for Ctrl-C on a thread of its own. The first one asks to stop, and says `words`; a second
 /// one ends the program. A SIGTERM is as the first, however often it comes: queues send it more than once.
-pub fn listen(words: &'static str) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
+pub fn listen(words: &'static str) -> Interrupt {
+    let stop = Interrupt::new();
+    let asked = stop.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
@@ -25,7 +25,7 @@ pub fn listen(words: &'static str) -> Arc<AtomicBool> {
                 #[cfg(not(unix))]
                 let pressed = tokio::signal::ctrl_c().await.is_ok().then_some(true);
                 let Some(pressed) = pressed else { return };
-                match (asked.swap(true, Ordering::SeqCst), pressed) {
+                match (asked.ask(), pressed) {
                     (true, true) => std::process::exit(130),
                     (true, false) => {}
                     (false, _) => _ = writeln!(std::io::stderr(), "\n{words}"),
@@ -53,13 +53,13 @@ pub fn end_with_input() {
     });
 }
 
-/// Makes the flag true when standard input ends: whoever started this process and holds its input wants it
+/// Asks to stop when standard input ends: whoever started this process and holds its input wants it
 /// to stop, or is gone.
-pub fn tie(stop: &Arc<AtomicBool>) {
-    let stop = Arc::clone(stop);
+pub fn tie(stop: &Interrupt) {
+    let stop = stop.clone();
     std::thread::spawn(move || {
         until_end_of_input();
-        stop.store(true, Ordering::SeqCst);
+        stop.ask();
     });
 }
 

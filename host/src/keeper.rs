@@ -2,34 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use allot_allocation::{Outcome, Plan, PromptId, RolloutId, Settled, View};
-use allot_engine::{Answer, Engine as _, Sample};
-
-use crate::checkpoint::{self, Checkpoints, Manifest, State};
-use crate::engines::AnyEngine;
-use crate::evaluation::Evaluation;
-use crate::progress::{Clips, Progress, Scoring};
-use crate::run::{Course, Go, Scores};
-use crate::screen::Screen;
-use crate::shadow::Decider;
-use crate::step::{Learned, Stop, Watch};
-use crate::summary::Totals;
-use crate::tally::Tally;
-use crate::training::{Prepared, Trained};
+use allot_allocation::{Plan, RolloutId, Settled, View};
 use allot_config::train::EngineConfig;
-use allot_error::Result;
-use allot_judges::graded::Graded;
-use allot_judges::protocol::Part;
+use allot_engine::{Answer, Engine as _, Sample};
+use allot_loop::{At, Learned, Scores};
 use allot_outputs::log::Log;
 use allot_outputs::metrics::Metrics;
 use allot_outputs::problems;
 use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
 use allot_outputs::tensorboard::Events;
-use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times, hex};
+
+use crate::callbacks::{Callbacks, CameIn, Go};
+use crate::checkpoint::{self, Checkpoints, Manifest, State};
+use crate::engines::AnyEngine;
+use crate::evaluation::Evaluation;
+use crate::progress::{Clips, Progress, Scoring};
+use crate::run::World;
+use crate::screen::Screen;
+use crate::shadow::Decider;
+use crate::stop::Stop;
+use crate::summary::Totals;
+use crate::tally::Tally;
+use crate::training::{Prepared, Trained};
+use allot_error::Result;
+use allot_judges::graded::Graded;
+use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
 use allot_sandbox::Line as LogLine;
 
 /// The keeper of a run's folder.
@@ -44,19 +43,17 @@ pub struct Keeper<'a, 's> {
     pub totals: Totals,
     /// The screen.
     pub progress: Progress<'a, 's>,
-    /// Whether somebody wants the run to pause.
-    stop: Arc<AtomicBool>,
+    /// Whether the run pauses after the step at hand.
+    pub until_next_step: bool,
     step: Tally,
     clips: Clips,
     clock: Clock,
-    /// The last score, and the steps finished by then.
-    scored: Option<(u32, Scores)>,
     /// Steps finished by the last score that is on the curves.
     drawn: Option<u32>,
-    /// Whether the budget was spent before the step at hand, which is the last one then.
-    spent: bool,
     /// The newest checkpoint.
     pub saved: Option<PathBuf>,
+    /// Steps finished by the last one that was written after a step.
+    kept: Option<u32>,
 }
 
 /// The files that are written along.
@@ -93,7 +90,6 @@ impl<'a, 's> Keeper<'a, 's> {
         evaluation: Evaluation,
         place: &Place<'_>,
         progress: Progress<'a, 's>,
-        stop: Arc<AtomicBool>,
     ) -> Result<Self> {
         let folder = place.folder;
         let (asked, set) = (prepared.problems.asked(), |prompt| prepared.problems.set_of(prompt));
@@ -105,7 +101,7 @@ impl<'a, 's> Keeper<'a, 's> {
         let mut log = Log::create(&folder.join("log.jsonl"))?;
         log.write(None, &prepared.log)?;
         let files = Files { table, times, metrics, events, log };
-        Ok(Self::of(prepared, evaluation, place, progress, stop, (files, Totals::new(0.0))))
+        Ok(Self::of(prepared, evaluation, place, progress, (files, Totals::new(0.0))))
     }
 
     /// The keeper of a run that goes on from a checkpoint and its state. Also gives its record.
@@ -114,8 +110,7 @@ impl<'a, 's> Keeper<'a, 's> {
         evaluation: Evaluation,
         place: &Place<'_>,
         progress: Progress<'a, 's>,
-        stop: Arc<AtomicBool>,
-        (checkpoint, state): (PathBuf, State),
+        (checkpoint, state): (PathBuf, &mut State),
     ) -> Result<(Self, Record)> {
         let folder = place.folder;
         // All of them are looked at before the first is cut.
@@ -124,18 +119,22 @@ impl<'a, 's> Keeper<'a, 's> {
         let metrics = Kept::open(&folder.join("metrics.jsonl"), &state.metrics)?;
         let events = Events::kept(&folder.join("tensorboard"), &state.events)?;
         let log = Kept::open(&folder.join("log.jsonl"), &state.log)?;
-        let table = Table::resume(&folder.join("rollouts"), &name(folder), state.parts, state.pending)?;
+        let table = Table::resume(
+            &folder.join("rollouts"),
+            &name(folder),
+            std::mem::take(&mut state.parts),
+            std::mem::take(&mut state.pending),
+        )?;
         let record = Record::resume(record)?;
         let mut times = Times::resume(times)?;
         times.write(&Time::Machine(machine(prepared)))?;
         let (metrics, events) = (Metrics::resume(metrics)?, Events::resume(events)?);
         let files = Files { table, times, metrics, events, log: Log::resume(log)? };
-        let keeper = Self::of(prepared, evaluation, place, progress, stop, (files, state.totals));
-        let spent = State::books(&state.books)?.exhausted();
+        let keeper = Self::of(prepared, evaluation, place, progress, (files, state.totals.clone()));
         // A checkpoint is written after the curves.
-        let drawn = state.scored.as_ref().map(|(steps, _)| *steps);
-        let scored = state.scored;
-        Ok((Self { scored, drawn, spent, saved: Some(checkpoint), ..keeper }, record))
+        let drawn = state.run.scored.as_ref().map(|(steps, _)| *steps);
+        let step = std::mem::take(&mut state.tally);
+        Ok((Self { step, drawn, saved: Some(checkpoint), ..keeper }, record))
     }
 
     fn of(
@@ -143,7 +142,6 @@ impl<'a, 's> Keeper<'a, 's> {
         evaluation: Evaluation,
         place: &Place<'_>,
         progress: Progress<'a, 's>,
-        stop: Arc<AtomicBool>,
         (files, totals): (Files, Totals),
     ) -> Self {
         let manifest = Manifest {
@@ -162,23 +160,22 @@ impl<'a, 's> Keeper<'a, 's> {
             files,
             totals,
             progress,
-            stop,
+            until_next_step: false,
             step: Tally::default(),
             clips: Clips::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
-            scored: None,
             drawn: None,
-            spent: false,
             saved: None,
+            kept: None,
         }
     }
 
     /// Takes down the score at the start.
     pub fn started(&mut self, world: &Trained<'_>, scores: &Scores) -> Result<()> {
         self.files.times.write(&Time::Machine(machine(self.prepared)))?;
-        self.files.times.write(&Time::Step { steps: 0, seconds: world.meter.seconds })?;
+        self.files.times.write(&Time::Step { steps: 0, seconds: world.run.state.measured.seconds })?;
         self.totals = Totals::new(scores.accuracy);
-        self.draw(world.steps)?;
+        self.draw(world.run.state.steps, Some(scores))?;
         self.progress.started(scores.accuracy);
         self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
         Ok(())
@@ -187,7 +184,9 @@ impl<'a, 's> Keeper<'a, 's> {
     /// Writes the last checkpoint of a run that is over, and ends its table. Gives what the closing table
     /// is made of, and the screen.
     pub fn finish(mut self, world: &Trained<'_>) -> std::result::Result<(Totals, &'a mut Screen<'s>), Stop> {
-        self.draw(world.steps).map_err(Stop::Outputs)?;
+        let state = &world.run.state;
+        let last = state.scored.as_ref().filter(|(at, _)| *at == state.steps).map(|(_, scores)| scores);
+        self.draw(state.steps, last).map_err(Stop::Outputs)?;
         self.save(world)?;
         self.files.table.finish().map_err(Stop::Outputs)?;
         self.progress.unjudged_in_all(world.reward.unjudged, world.reward.last_trouble.as_deref());
@@ -198,7 +197,7 @@ impl<'a, 's> Keeper<'a, 's> {
     pub fn save(&mut self, world: &Trained<'_>) -> std::result::Result<(), Stop> {
         let finite = world.engine.finite().map_err(Stop::Outputs)?;
         if !finite {
-            let what = format!("the weights after step {} are", world.steps);
+            let what = format!("the weights after step {} are", world.run.state.steps);
             return Err(Stop::NotFinite { what, updates: world.engine.version() });
         }
         self.write(world).map_err(Stop::Outputs)
@@ -215,18 +214,13 @@ impl<'a, 's> Keeper<'a, 's> {
         let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
         samples.sort_by_key(|(id, _)| *id);
         let state = State {
-            steps: world.steps,
-            version: world.engine.version(),
+            run: &world.run.state,
             optimizer_steps: world.engine.optimizer_steps(),
-            policy: hex(&world.state),
-            pool: world.pool.clone(),
-            shelf: world.shelf.clone(),
             samples,
-            books: State::of_books(&world.books)?,
-            measured: world.meter.measured(),
-            evaluation: State::of_books(self.evaluation.books())?,
+            paid: world.paid.clone(),
+            evaluation: self.evaluation.spent(),
+            tally: self.step.clone(),
             totals: self.totals.clone(),
-            scored: self.scored.clone(),
             record: world.record.mark(),
             times: self.files.times.mark(),
             metrics: self.files.metrics.mark(),
@@ -236,7 +230,7 @@ impl<'a, 's> Keeper<'a, 's> {
             parts: self.files.table.parts().to_vec(),
             pending: self.files.table.pending().cloned().collect(),
         };
-        let manifest = Manifest { steps: world.steps, ..self.manifest.clone() };
+        let manifest = Manifest { steps: world.run.state.steps, ..self.manifest.clone() };
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
         let written =
             self.checkpoints.write(&state, manifest, |folder| world.engine.save(folder, tokens, shape))?;
@@ -256,9 +250,8 @@ impl<'a, 's> Keeper<'a, 's> {
 
     /// Puts the last score on the curves, where it was taken after so many steps and came with none of them:
     /// at the start, and behind the last step.
-    fn draw(&mut self, steps: u32) -> Result<()> {
-        let fresh = self.scored.as_ref().filter(|(at, _)| *at == steps && self.drawn != Some(steps));
-        let Some((_, scores)) = fresh else { return Ok(()) };
+    fn draw(&mut self, steps: u32, scores: Option<&Scores>) -> Result<()> {
+        let Some(scores) = scores.filter(|_| self.drawn != Some(steps)) else { return Ok(()) };
         let accuracy = ("accuracy".to_owned(), scores.accuracy);
         let numbers: Vec<_> = std::iter::once(accuracy).chain(scores.parts.iter().cloned()).collect();
         self.curves(steps, &numbers)?;
@@ -281,38 +274,40 @@ impl<'a, 's> Keeper<'a, 's> {
     }
 }
 
-impl Watch<Answer> for Keeper<'_, '_> {
+impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
     fn decided(&mut self, view: &View, plan: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
         self.step.plan(plan);
         self.files.log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs)
     }
 
-    fn sampled(
-        &mut self,
-        view: &View,
-        first: RolloutId,
-        samples: &[Sample<Answer>],
-        outcomes: &[Outcome],
-        parts: &[Vec<Part>],
-    ) -> std::result::Result<(), Stop> {
+    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
+        self.step.add_clipped(asked - granted);
+        if let Some(words) = self.clips.add(view, asked, granted) {
+            self.progress.tell(words);
+        }
+    }
+
+    fn sampled(&mut self, came: CameIn<'_, Answer>) -> std::result::Result<(), Stop> {
+        let CameIn { round, first, samples, outcomes, parts } = came;
         if let Some(sample) = samples.iter().find(|s| !s.log_prob.is_finite()) {
-            let what = format!("probabilities in step {} are", view.step);
+            let what = format!("probabilities in step {} are", round.step);
             return Err(Stop::NotFinite { what, updates: sample.version });
         }
-        let on_hand: std::collections::HashSet<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
             self.totals.prompt_tokens +=
                 self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
+            let purpose =
+                if round.on_hand.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot };
             let row = Row {
-                step: view.step,
-                round: Some(view.round),
+                step: round.step,
+                round: Some(round.round),
                 rollout: RolloutId(first.0 + i as u64),
                 prompt: sample.prompt,
                 problem: problem.id(),
                 source: problem.source.clone(),
-                purpose: if on_hand.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot },
+                purpose,
                 position: sample.position,
                 version: sample.version,
                 tokens: sample.tokens,
@@ -328,13 +323,6 @@ impl Watch<Answer> for Keeper<'_, '_> {
         Ok(())
     }
 
-    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
-        self.step.add_clipped(asked - granted);
-        if let Some(words) = self.clips.add(view, asked, granted) {
-            self.progress.tell(words);
-        }
-    }
-
     fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> std::result::Result<(), Stop> {
         let trained = learned.iter().map(|l| (l.id, Fate::Trained { age: l.age, advantage: l.advantage }));
         let released = settled.released.iter().map(|id| (*id, Fate::Released));
@@ -342,55 +330,57 @@ impl Watch<Answer> for Keeper<'_, '_> {
         let mut fates = trained.chain(released).chain(stale);
         fates.try_for_each(|(id, fate)| self.files.table.settle(id, fate)).map_err(Stop::Outputs)
     }
-}
 
-impl<'p> Course<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
-    async fn score(&mut self, world: &mut Trained<'p>) -> std::result::Result<Scores, Stop> {
-        // After a stop between a step and the run's end, or where no step came after the last score.
-        if let Some((steps, scores)) = &self.scored
-            && *steps == world.steps
-        {
-            return Ok(scores.clone());
-        }
+    async fn evaluate(
+        &mut self,
+        world: &mut World<AnyEngine, Graded, Decider<'p>>,
+    ) -> std::result::Result<Scores, Stop> {
         let began = Instant::now();
+        let (steps, stop) = (world.run.state.steps, world.interrupt.clone());
         let mut reward = Scoring::new(&mut world.reward, &mut self.progress, self.evaluation.answers());
-        let (scores, answered) = self.evaluation.score(&mut world.engine, &mut reward, world.steps).await?;
+        let (scores, answered) = self.evaluation.score(&mut world.engine, &mut reward, steps, &stop).await?;
         drop(reward);
         let mut number = 0;
         for (i, one) in answered.iter().enumerate() {
             number = if i > 0 && answered[i - 1].set == one.set { number + 1 } else { 0 };
-            let row = self.evaluation.row(number, world.steps, self.text(&one.sample), one);
+            let row = self.evaluation.row(number, steps, self.text(&one.sample), one);
             self.files.table.add(row).map_err(Stop::Outputs)?;
         }
         self.clock.evaluating += began.elapsed().as_secs_f64();
-        self.scored = Some((world.steps, scores.clone()));
         Ok(scores)
     }
 
     fn after(&mut self, world: &mut Trained<'p>, end: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(end);
         let numbers = self.numbers(end);
-        world.meter.start();
-        // The step after the budget is the run's last one. Taken up from a checkpoint in between, a run
-        // could not know that it is behind it.
-        let last = std::mem::replace(&mut self.spent, world.books.exhausted());
+        world.clock.start();
+        let measured = world.run.state.measured;
         let mut keep = || -> Result<()> {
-            self.files.times.write(&Time::Step { steps: end.step + 1, seconds: world.meter.seconds })?;
+            self.files.times.write(&Time::Step { steps: end.step + 1, seconds: measured.seconds })?;
             self.curves(end.step + 1, &numbers)?;
             if end.accuracy.is_some() {
                 self.drawn = Some(end.step + 1);
             }
-            self.progress.step(end, world.meter.measured());
+            self.progress.step(end, measured);
             self.progress.unjudged(world.reward.unjudged, world.reward.last_trouble.as_deref());
             Ok(())
         };
         keep().map_err(Stop::Outputs)?;
-        let pause = self.stop.load(Ordering::SeqCst);
-        if !last && (pause || world.steps.is_multiple_of(self.prepared.config.checkpoint.every)) {
+        let due = world.run.state.steps.is_multiple_of(self.prepared.config.checkpoint.every);
+        // At its end a run is saved in any case.
+        if !world.run.is_at_end() && (due || self.until_next_step) {
             self.save(world)?;
+            self.kept = Some(world.run.state.steps);
         }
-        world.meter.lap(Phase::Saving);
-        Ok(if pause { Go::Pause } else { Go::On })
+        world.lap(Phase::Saving);
+        Ok(if self.until_next_step { Go::Pause } else { Go::On })
+    }
+
+    fn pause(&mut self, world: &mut Trained<'p>) -> std::result::Result<(), Stop> {
+        self.progress.screen.draw("");
+        // Between two steps it may just have been saved.
+        let between = world.run.state.at == At::Between && self.kept == Some(world.run.state.steps);
+        if between { Ok(()) } else { self.save(world) }
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The program owns the model, the rollouts, the rewards, the optimizer and the budget; an
 //! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
-//! plan. [`step`](step::step) is the whole of it on two screens.
+//! plan. [`run`](run::run) drives the loop of a run, which is [`allot_loop`]'s: start reading there.
 
+pub mod callbacks;
 pub mod checkpoint;
 pub mod commands;
 pub mod comparison;
@@ -17,7 +18,6 @@ pub mod interrupt;
 pub mod jobs;
 pub mod keeper;
 pub mod memory;
-pub mod meter;
 pub mod problems;
 pub mod progress;
 pub mod resume;
@@ -27,7 +27,7 @@ pub mod shadow;
 pub mod shipped;
 pub mod simulation;
 pub mod source;
-pub mod step;
+pub mod stop;
 pub mod summary;
 pub mod swap;
 pub mod tally;

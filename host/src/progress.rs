@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::meter::Measured;
 use crate::screen::Screen;
 use crate::summary::percent;
 use allot_allocation::{Spent, View};
@@ -11,6 +10,7 @@ use allot_config::BudgetConfig;
 use allot_engine::Sample;
 use allot_error::Result;
 use allot_judges::{Reward, Verdict};
+use allot_loop::Measured;
 use allot_record::StepEnd;
 
 /// The screen of a run.
@@ -89,7 +89,7 @@ impl<A, R: Reward<A>> Reward<A> for Scoring<'_, '_, '_, R> {
         }
     }
 
-    async fn score(&mut self, samples: &[Sample<A>]) -> Result<Vec<Verdict>> {
+    async fn score(&mut self, samples: &[(usize, &Sample<A>)]) -> Result<Vec<Verdict>> {
         self.reward.score(samples).await
     }
 }

@@ -1,146 +1,347 @@
-//! A run: steps until the last one or the end of the budget, with the score taken now and then.
+//! A run: whatever its loop asks for is done here, by an engine, a reward and a policy.
+//!
+//! `train`, `simulate`, the tests and the benches run this very function with other parts. What comes when is in
+//! [`allot_loop`], which the wheel drives too.
 
-pub use allot_allocation::Every;
-use allot_allocation::{Run, Spent};
-use allot_engine::Engine;
+use std::collections::HashMap;
+use std::time::Instant;
+
+use allot_allocation::{Grant, Outcome, RolloutId, View};
+use allot_engine::{Engine, EngineError, Example, Interrupt, Sample};
+use allot_loop::{Learned, Loop, Next, Round, Scores};
+use allot_record::{End, Line, Phase, Record};
+use allot_remote::patient;
+use allot_sandbox::Line as LogLine;
 use serde::{Deserialize, Serialize};
 
-use crate::step::{Decide, Ended, Stop, Watch, World, step};
-use allot_judges::Reward;
-use allot_record::{End, Line, StepEnd};
+use crate::callbacks::{Callbacks, CameIn, Decide, Go};
+use crate::stop::Stop;
+use allot_judges::{Reward, UNSCORABLE, Verdict};
 
-/// What goes along with a run: it takes the score, keeps what is to be kept, and may pause it.
-pub trait Course<E: Engine, R, P>: Watch<E::Answer> {
-    /// The score of the model as it is.
-    fn score(&mut self, world: &mut World<E, R, P>) -> impl Future<Output = Result<Scores, Stop>>;
-
-    /// A step ended, and is in the record.
-    fn after(&mut self, world: &mut World<E, R, P>, end: &StepEnd) -> Result<Go, Stop>;
+/// Everything that lives on from step to step.
+pub struct World<E: Engine, R, P> {
+    /// What comes next.
+    pub run: Loop,
+    /// What samples and learns.
+    pub engine: E,
+    /// What judges.
+    pub reward: R,
+    /// Who decides.
+    pub policy: P,
+    /// The rollouts on hand, as the engine knows them.
+    pub samples: HashMap<RolloutId, Sample<E::Answer>>,
+    /// What came of a round that was interrupted.
+    pub paid: Vec<Paid<E::Answer>>,
+    /// Where every call and step is written.
+    pub record: Record,
+    /// Where the policy's own words go.
+    pub log: fn(&LogLine),
+    /// Whether somebody wants the run to stop.
+    pub interrupt: Interrupt,
+    /// Measures how long things take.
+    pub clock: Clock,
 }
 
-/// How good a model is on what is held out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Scores {
-    /// Share of right answers.
-    pub accuracy: f64,
-    /// Further numbers, by name.
-    pub parts: Vec<(String, f64)>,
-    /// What evaluation has spent so far, in a book of its own; none where it costs nothing.
-    pub spent: Option<Spent>,
+/// A rollout that was sampled in a round that did not come to its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Paid<A> {
+    /// Its place in what was granted.
+    pub place: usize,
+    /// The rollout.
+    pub sample: Sample<A>,
+    /// Its verdict, if that was there.
+    pub verdict: Option<Verdict>,
 }
 
-/// Whether a run goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
-    /// It does.
-    On,
-    /// It is saved, and can be taken up again.
-    Pause,
-}
+/// When the phase at hand began.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
 
 /// How a run came to rest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rest {
     /// It is over.
-    Over(End),
+    Over(Box<End>),
     /// It was paused.
     Paused,
 }
 
-/// Runs all steps that are left. The score is taken every now and then, and at the end.
+/// Does what is left of a run.
 pub async fn run<E, R, P>(
-    run: &Run,
     world: &mut World<E, R, P>,
-    every: Every,
-    course: &mut impl Course<E, R, P>,
+    callbacks: &mut impl Callbacks<E, R, P>,
 ) -> Result<Rest, Stop>
 where
     E: Engine,
     R: Reward<E::Answer>,
     P: Decide,
 {
-    let mut reason = None;
-    let mut scored: Option<(u32, Scores)> = None;
-    while world.steps < run.steps && reason.is_none() {
-        if world.books.exhausted() {
-            reason = Some("the budget is spent");
-            // What was paid for and is held may be trained on in one more step.
-            if world.shelf.rollouts() == 0 {
-                break;
+    world.clock.start();
+    loop {
+        let stop = world.interrupt.is_asked() && !world.run.is_done();
+        match if stop { Err(Stop::Interrupted) } else { turn(world, callbacks).await } {
+            Ok(None) => {}
+            Ok(Some(rest)) => return Ok(rest),
+            Err(Stop::Interrupted) => {
+                world.run.interrupted();
+                callbacks.pause(world)?;
+                return Ok(Rest::Paused);
             }
-        }
-        if world.pool.is_spent() && world.shelf.rollouts() == 0 {
-            reason = Some("every prompt is evicted");
-            break;
-        }
-        match turn(run, world, every, course, &mut scored).await {
-            Ok(None) => reason = Some("the budget is spent"),
-            // At the last step a pause is the end.
-            Ok(Some(Go::Pause)) if reason.is_none() && world.steps < run.steps => return Ok(Rest::Paused),
-            Ok(Some(_)) => {}
             Err(stop) => {
                 // The reason for the stop matters more than a second failure of the record.
-                let _ = world.record.write(&Line::End(end(world, &stop.to_string(), false, None)));
+                let _ = world.record.write(&Line::End(*world.run.end(stop.to_string(), false)));
                 return Err(stop);
             }
         }
     }
-    let last = match scored {
-        Some((at, scores)) if at == world.steps => scores,
-        _ => taken(world, course).await?,
-    };
-    let end = end(world, reason.unwrap_or("all steps are done"), true, Some(last));
-    world.record.write(&Line::End(end.clone()))?;
-    Ok(Rest::Over(end))
 }
 
-/// One step, its score where that is due, and what goes along. None where the budget ended it.
+/// Does the next thing.
 async fn turn<E, R, P>(
-    run: &Run,
     world: &mut World<E, R, P>,
-    every: Every,
-    course: &mut impl Course<E, R, P>,
-    scored: &mut Option<(u32, Scores)>,
-) -> Result<Option<Go>, Stop>
+    callbacks: &mut impl Callbacks<E, R, P>,
+) -> Result<Option<Rest>, Stop>
 where
     E: Engine,
     R: Reward<E::Answer>,
     P: Decide,
 {
-    let before = world.books.spent();
-    let Ended::Trained(mut end) = step(run, world, course).await? else { return Ok(None) };
-    if every.due(world.steps, before, world.books.spent()) {
-        let scores = taken(world, course).await?;
-        end.accuracy = Some(scores.accuracy);
-        end.scores.clone_from(&scores.parts);
-        end.evaluated = scores.spent;
-        *scored = Some((world.steps, scores));
+    let engine = &world.engine;
+    match world.run.next(&|prompt, tokens| engine.cost(prompt, tokens)) {
+        Next::Decide(view) => world.decide(&view, callbacks)?,
+        Next::Sample(grant, round) => world.sample(grant, &round, callbacks).await?,
+        Next::Update(rollouts) => world.update(&rollouts, callbacks).await?,
+        Next::Evaluate => {
+            let scores = evaluated(world, callbacks).await?;
+            world.run.evaluated(scores);
+            world.clock.start();
+        }
+        Next::Step(end) => {
+            world.record.write(&Line::Step(end.clone()))?;
+            // At the last step a pause is the end.
+            if callbacks.after(world, &end)? == Go::Pause && !world.run.is_at_end() {
+                return Ok(Some(Rest::Paused));
+            }
+            world.clock.start();
+        }
+        Next::Over(end) => {
+            world.record.write(&Line::End(*end.clone()))?;
+            return Ok(Some(Rest::Over(end)));
+        }
+        Next::Wait => return Err(Stop::Interrupted),
     }
-    world.record.write(&Line::Step(end.clone()))?;
-    course.after(world, &end).map(Some)
+    Ok(None)
 }
 
-/// Takes the score. What it computes and how long it takes is no part of the run's steps.
-pub async fn taken<E: Engine, R, P>(
+/// Evaluates the model. What that computes and how long it takes is no part of the run's steps.
+pub async fn evaluated<E: Engine, R, P>(
     world: &mut World<E, R, P>,
-    course: &mut impl Course<E, R, P>,
+    callbacks: &mut impl Callbacks<E, R, P>,
 ) -> Result<Scores, Stop> {
-    world.meter.start();
-    let scores = course.score(world).await?;
-    let _ = world.engine.computed();
-    world.meter.scored(scores.spent);
+    world.clock.start();
+    let scores = callbacks.evaluate(world).await?;
+    world.lap(Phase::Evaluating);
+    world.run.state.measured.evaluated(scores.spent);
     Ok(scores)
 }
 
-fn end<E: Engine, R, P>(world: &World<E, R, P>, reason: &str, normal: bool, scores: Option<Scores>) -> End {
-    End {
-        reason: reason.to_owned(),
-        normal,
-        steps: world.steps,
-        spent: world.books.spent(),
-        compute: world.meter.compute,
-        accuracy: scores.as_ref().map(|s| s.accuracy),
-        scores: scores.as_ref().map(|s| s.parts.clone()).unwrap_or_default(),
-        evaluated: scores.and_then(|s| s.spent),
+impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
+    /// Asks the policy.
+    fn decide(&mut self, view: &View, callbacks: &mut impl Callbacks<E, R, P>) -> Result<(), Stop> {
+        let Self { run, engine, policy, .. } = self;
+        let (plan, log) =
+            policy.decide(&run.of.run, &run.state.policy, view).map_err(|fault| Stop::Policy {
+                policy: policy.name().to_owned(),
+                fault: Box::new(fault),
+                view: Box::new(view.clone()),
+                state: run.state.policy.clone(),
+            })?;
+        log.iter().for_each(self.log);
+        callbacks.decided(view, &plan, &log)?;
+        let costs = |prompt, tokens| engine.cost(prompt, tokens);
+        let decided = run.decided(policy.name(), &plan, &costs).map_err(|broken| Stop::Broken {
+            broken,
+            view: Box::new(view.clone()),
+            plan: Box::new(plan.clone()),
+            state: run.state.policy.clone(),
+        })?;
+        let (asked, granted) = (decided.call.asked, decided.call.granted);
+        self.record.write(&Line::Call(decided.call))?;
+        // The decision is made; others may see it.
+        self.lap(Phase::Deciding);
+        self.policy.show(view, &plan).map_err(Stop::Shadow)?;
+        if decided.clipped {
+            callbacks.clipped(view, asked, granted);
+        }
+        self.clock.start();
+        Ok(())
+    }
+
+    /// Samples what was granted and judges it. What there is of it from before is neither sampled nor judged again.
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        round: &Round,
+        callbacks: &mut impl Callbacks<E, R, P>,
+    ) -> Result<(), Stop> {
+        let (lines, all) = (grant.lines().to_vec(), grant.rollouts() as usize);
+        let mut came: Vec<Option<Sample<E::Answer>>> = std::iter::repeat_with(|| None).take(all).collect();
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; all];
+        for Paid { place, sample, verdict } in self.paid.drain(..) {
+            if verdict.is_none() {
+                self.reward.begin(place, &sample);
+            }
+            (came[place], verdicts[place]) = (Some(sample), verdict);
+        }
+        let missing: Vec<usize> = (0..all).filter(|place| came[*place].is_none()).collect();
+        let rest = grant.without(|place| came[place].is_some());
+        let Self { engine, reward, interrupt, .. } = &mut *self;
+        let begin = &mut |i: usize, sample: &Sample<E::Answer>| reward.begin(missing[i], sample);
+        let sampled = engine.sample(rest, begin, interrupt).await;
+        let step = round.step;
+        let sampled = sampled.map_err(|error| Stop::Engine { step, error })?;
+        for (place, sample) in missing.into_iter().zip(sampled) {
+            came[place] = sample;
+        }
+        self.lap(Phase::Sampling);
+        let whole = came.iter().all(Option::is_some);
+        if whole || !self.interrupt.is_asked() {
+            let paid = came.iter().flatten().map(|s| (s.prompt, s.position, s.tokens));
+            self.run.state.books.check(paid).map_err(|fault| Stop::Books { step, fault })?;
+        }
+        let judged = self.judge(&came, &mut verdicts).await?;
+        self.lap(Phase::Judging);
+        if !(whole && judged) {
+            let paid = came.into_iter().zip(verdicts).enumerate();
+            let paid = paid.filter_map(|(place, (s, verdict))| Some(Paid { place, sample: s?, verdict }));
+            self.paid = paid.collect();
+            return Err(Stop::Interrupted);
+        }
+        let samples: Vec<Sample<E::Answer>> = came.into_iter().flatten().collect();
+        self.run.state.measured.compute += self.engine.sampled(&lines, &samples);
+        let (outcomes, parts): (Vec<Outcome>, Vec<_>) = samples
+            .iter()
+            // A rollout without a verdict is unscorable, never lost.
+            .zip(verdicts.into_iter().map(|verdict| verdict.unwrap_or(UNSCORABLE)))
+            .map(|(sample, verdict)| (outcome(sample, &verdict), verdict.parts))
+            .unzip();
+        let took = self.run.sampled(&outcomes, &parts).map_err(|fault| Stop::Books { step, fault })?;
+        if let Some(rollouts) = took.rollouts {
+            self.record.write(&Line::Rollouts(rollouts))?;
+        }
+        let (first, samples_of) = (took.first, &samples);
+        callbacks.sampled(CameIn {
+            round,
+            first,
+            samples: samples_of,
+            outcomes: &outcomes,
+            parts: &parts,
+        })?;
+        let scored =
+            (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());
+        self.samples.extend(scored.map(|(sample, _)| sample));
+        Ok(())
+    }
+
+    /// Waits for the verdicts that are missing. Gives whether all came: once somebody asked to stop, judges that take
+    /// long are not waited for.
+    async fn judge(
+        &mut self,
+        came: &[Option<Sample<E::Answer>>],
+        verdicts: &mut [Option<Verdict>],
+    ) -> Result<bool, Stop> {
+        let open = |place: &usize| came[*place].is_some() && verdicts[*place].is_none();
+        let places: Vec<usize> = (0..came.len()).filter(open).collect();
+        let samples: Vec<_> = places.iter().filter_map(|i| came[*i].as_ref().map(|s| (*i, s))).collect();
+        let judged = patient(self.reward.score(&samples), &self.interrupt).await;
+        let Some(judged) = judged else { return Ok(false) };
+        for (place, verdict) in places.into_iter().zip(judged.map_err(Stop::Reward)?) {
+            verdicts[place] = Some(verdict);
+        }
+        Ok(true)
+    }
+
+    /// Updates the model, and settles the step.
+    async fn update(
+        &mut self,
+        rollouts: &[Learned],
+        callbacks: &mut impl Callbacks<E, R, P>,
+    ) -> Result<(), Stop> {
+        let step = self.run.state.steps;
+        let picked = rollouts.iter().filter_map(|r| Some((self.samples.get(&r.id)?, r.advantage)));
+        let examples: Vec<_> = picked.map(|(sample, advantage)| Example { sample, advantage }).collect();
+        let mut metrics = Vec::new();
+        if !examples.is_empty() {
+            let mut batch: Vec<(_, usize)> = Vec::new();
+            for example in &examples {
+                match batch.last_mut().filter(|(prompt, _)| *prompt == example.sample.prompt) {
+                    Some((_, n)) => *n += 1,
+                    None => batch.push((example.sample.prompt, 1)),
+                }
+            }
+            let refused = |what| Stop::Refused { step, what, batch };
+            let report = match self.engine.update(&examples, &self.interrupt).await {
+                Ok(report) => report,
+                Err(EngineError::NotFinite(what)) => return Err(refused(what)),
+                Err(EngineError::Interrupted) => return Err(Stop::Interrupted),
+                Err(error) => return Err(Stop::Engine { step, error }),
+            };
+            if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
+                return Err(refused(name));
+            }
+            metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
+            self.run.state.measured.compute += self.engine.computed();
+        }
+        let updated = !examples.is_empty();
+        self.lap(Phase::Updating);
+        let engine = &self.engine;
+        let settled = self.run.updated(updated, metrics, &|prompt, tokens| engine.cost(prompt, tokens));
+        callbacks.settled(&settled, rollouts)?;
+        for id in settled.trained.iter().chain(&settled.released).chain(&settled.stale) {
+            self.samples.remove(id);
+        }
+        Ok(())
+    }
+}
+
+impl<E: Engine, R, P> World<E, R, P> {
+    /// A phase has ended, and the next one begins.
+    pub fn lap(&mut self, phase: Phase) {
+        let seconds = self.clock.0.elapsed().as_secs_f64();
+        self.run.state.measured.seconds.add(phase, seconds);
+        self.clock.start();
+    }
+}
+
+impl Clock {
+    /// Time counts from here.
+    pub fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Time counts from here again.
+    pub fn start(&mut self) {
+        self.0 = Instant::now();
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A rollout as the policy sees it.
+fn outcome<A>(sample: &Sample<A>, verdict: &Verdict) -> Outcome {
+    // Nothing that is not finite reaches a policy or the record.
+    let finite = |r: &f32| r.is_finite() && sample.signals.iter().all(|x| x.is_finite());
+    Outcome {
+        prompt: sample.prompt,
+        position: sample.position,
+        reward: verdict.reward.filter(finite),
+        correct: verdict.correct,
+        tokens: sample.tokens,
+        truncated: sample.truncated,
+        signals: sample.signals.clone(),
     }
 }

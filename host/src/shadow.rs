@@ -14,8 +14,8 @@ use allot_allocation::{Action, Plan, Run, View};
 use allot_record::{Appended, Kept, Mark, hex, unhex};
 use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
 
+use crate::callbacks::Decide;
 use crate::screen::Screen;
-use crate::step::Decide;
 use crate::{components, diff, shipped, source};
 use allot_error::{Result, Trouble, count, signals};
 use lines::{Call, Entry, cut, files, line};
@@ -61,13 +61,13 @@ impl<'a> Decider<'a> {
     }
 
     /// Lets each shadow write into a file of its own below the run's folder from now on. Of a run that goes on
-    /// after `steps` steps what was written by then stays, and its shadows remember what they did then; what
+    /// at this step and round what was written by then stays, and its shadows remember what they did then; what
     /// was written later is cut off, as it is from the record, whoever looks on now.
-    pub fn keep(&mut self, run: &Path, steps: u32) -> Result<()> {
+    pub fn keep(&mut self, run: &Path, at: (u32, u32)) -> Result<()> {
         let folder = run.join("shadows");
         let mut there = BTreeMap::new();
         for path in files(&folder)? {
-            if let Some((head, calls)) = cut(&path, steps)? {
+            if let Some((head, calls)) = cut(&path, at)? {
                 there.insert(head, (path, calls));
             }
         }

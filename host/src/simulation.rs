@@ -2,40 +2,34 @@
 
 use std::path::Path;
 
-use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Pool, Run, Shelf};
-use allot_engine::{Coin, Engine as _};
+use allot_engine::{Coin, Engine as _, Interrupt};
+use allot_loop::{Constants, Loop, Scores};
 use allot_sandbox::{Line as LogLine, Policy};
 
-use crate::meter::Meter;
-use crate::run::{Course, Go, Scores};
+use crate::callbacks::{Callbacks, Decide};
+use crate::run::{Clock, World};
 use crate::shadow::Decider;
 use crate::shipped;
-use crate::step::{Decide, Stop, World};
+use crate::stop::Stop;
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
 use allot_error::{Result, Trouble, listed};
 use allot_judges::RightOrWrong;
-use allot_record::{FORMAT, Head, Line, Record, StepEnd, hex};
+use allot_record::{FORMAT, Head, Line, Record, hex};
 
 /// A run that is ready to start.
 pub struct Simulation<P> {
-    /// The run's constants.
-    pub run: Run,
-    /// Everything else.
+    /// All that there is of it.
     pub world: World<Coin, RightOrWrong, P>,
     /// What the policy said as it began.
     pub begun: Vec<LogLine>,
 }
 
-/// A run that nobody looks at. The coin-flip world knows its score, at no cost.
-impl<R, P> Course<Coin, R, P> for () {
-    async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+/// A run that nobody looks at. The coin-flip world knows its accuracy, at no cost.
+impl<R, P> Callbacks<Coin, R, P> for () {
+    async fn evaluate(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
         Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
-    }
-
-    fn after(&mut self, _: &mut World<Coin, R, P>, _: &StepEnd) -> std::result::Result<Go, Stop> {
-        Ok(Go::On)
     }
 }
 
@@ -51,7 +45,7 @@ impl<'a> Simulation<Decider<'a>> {
         let first = hex(&state);
         let mut simulation = Self::with(config, run, Decider::alone(policy), state)?;
         simulation.world.log = log;
-        simulation.world.shelf = Shelf::new(description.signals.len());
+        simulation.world.run.state.shelf = Shelf::new(description.signals.len());
         let can = simulation.world.engine.capabilities();
         if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
             let name = &description.name;
@@ -75,7 +69,7 @@ impl<'a> Simulation<Decider<'a>> {
             signals: description.signals.clone(),
             seed: config.run.seed,
             order: config.run.order,
-            run: simulation.run.clone(),
+            run: simulation.world.run.of.run.clone(),
             limits: config.budget.limits(config.world.longest),
             ceilings: config.budget.ceilings(),
             caps: shipped::stamp(config.policy.caps.caps()),
@@ -102,23 +96,26 @@ impl<P: Decide> Simulation<P> {
         let engine =
             Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
         let pool = Pool::new(config.run.seed, config.run.order, run.pool, engine.prompt_lengths());
+        let state = allot_loop::State::new(
+            state,
+            pool,
+            Shelf::new(0),
+            Books::new(config.budget.limits(config.world.longest)),
+        );
+        let every = Some(config.evaluation.when("the config")?);
+        let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.caps.bounds());
         let world = World {
+            run: Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state),
             engine,
             reward: RightOrWrong,
             policy,
-            state,
-            pool,
-            shelf: Shelf::new(0),
             samples: std::collections::HashMap::new(),
-            books: Books::new(config.budget.limits(config.world.longest)),
-            meter: Meter::new(config.budget.ceilings()),
+            paid: Vec::new(),
             record: Record::none(),
             log: |_| {},
-            scale: config.advantage,
-            bounds: Bounds::default(),
-            seed: config.run.seed,
-            steps: 0,
+            interrupt: Interrupt::new(),
+            clock: Clock::new(),
         };
-        Ok(Self { run, world, begun: Vec::new() })
+        Ok(Self { world, begun: Vec::new() })
     }
 }

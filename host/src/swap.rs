@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble};
+use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
 
@@ -89,9 +90,17 @@ pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Res
 
 /// Refuses a swap in a run that has nothing left to decide, and only has to end.
 pub fn has_room(state: &State, steps: u32) -> Result<()> {
-    let spent = State::books(&state.books)?.exhausted() && state.shelf.rollouts() == 0;
-    if state.steps < steps && !spent {
-        return Ok(());
+    let run = &state.run;
+    let spent = run.books.exhausted() && run.shelf.rollouts() == 0;
+    if run.steps < steps && !spent {
+        if run.at == At::Between {
+            return Ok(());
+        }
+        let what = format!(
+            "the run stopped within step {}, and a policy takes over between two steps",
+            run.steps + 1
+        );
+        return Err(Trouble::new(what).hint("let it end that step first: --resume RUN --finish-step"));
     }
     let trouble = Trouble::new("the run only has to end, and has nothing left for another policy");
     Err(trouble.hint("let it end first, without --policy and --set"))
@@ -117,18 +126,18 @@ pub fn done(
         });
         written.map_err(|e| Trouble::file("write", &next, &e))?;
     }
-    world.state = prepared.first_state().to_vec();
+    world.run.state.policy = prepared.first_state().to_vec();
     let swap = Swap {
-        step: world.steps,
+        step: world.run.state.steps,
         policy: shipped::policy_stamp(prepared.policy),
         settings: prepared.run.settings.clone(),
         caps: shipped::stamp(prepared.config.policy.caps.caps()),
-        state: hex(&world.state),
+        state: hex(&world.run.state.policy),
     };
     world.record.write(&Line::Swap(Box::new(swap)))?;
     keeper.begun()?;
     keeper.save(world).map_err(|stop| folder::stopped(&stop, Some(run)))?;
-    if other { replace(run, world.steps) } else { Ok(()) }
+    if other { replace(run, world.run.state.steps) } else { Ok(()) }
 }
 
 /// Puts the new config in force. The one before is kept beside it.

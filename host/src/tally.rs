@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use allot_allocation::{Outcome, Plan, PromptId};
 
 use allot_record::StepEnd;
+use serde::{Deserialize, Serialize};
 
 /// What a step's plans and rollouts add up to.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Rewards of each prompt, in the order they came.
     rewards: BTreeMap<PromptId, Vec<f32>>,

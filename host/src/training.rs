@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Pool, Run, Shelf, shown};
+use allot_config::settings;
+use allot_config::train::TrainConfig;
 use allot_engine::core::Core;
 use allot_engine::cpu::{Cpu, Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::tensors::{self, DeviceName, Tensors};
-use allot_engine::{Engine as _, Native, NativeConfig, Signal};
+use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
+use allot_judges::config::RewardConfig;
+use allot_loop::{Constants, Loop, Scores};
 use allot_remote::rollouts::{self, Greeted, RolloutsConfig, Split};
 use allot_remote::{Remote, RemoteConfig, greet};
 use allot_sandbox::{Line as LogLine, Policy};
@@ -21,17 +24,14 @@ use crate::engines::{self, AnyEngine};
 use crate::evaluation::Evaluation;
 use crate::folder;
 use crate::memory;
-use crate::meter::Meter;
 use crate::problems::{Found, Problems};
+use crate::run::{Clock, World};
 use crate::shadow::Decider;
 use crate::shipped;
-use crate::step::World;
-use allot_config::settings;
-use allot_config::train::TrainConfig;
 use allot_error::{Result, Trouble, listed};
-use allot_judges::config::RewardConfig;
 use allot_judges::graded::{self, Graded};
 use allot_judges::pool::Greeted as Met;
+use allot_models;
 use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};
 
@@ -232,22 +232,30 @@ impl<'a> Prepared<'a> {
         let sets = self.problems.sets.clone();
         let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);
+        let state = allot_loop::State::new(
+            self.state.clone(),
+            Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
+            Shelf::new(self.policy.description().signals.len()),
+            Books::new(config.budget.limits(longest)),
+        );
+        let constants = Constants {
+            run: self.run.clone(),
+            seed: config.run.seed,
+            scale: config.advantage,
+            bounds: config.policy.caps.bounds(),
+            every: Some(config.evaluation.when("the config")?),
+        };
         let world = World {
+            run: Loop::new(constants, config.budget.ceilings(), state),
             engine,
             reward,
             policy: Decider::alone(self.policy),
-            state: self.state.clone(),
-            pool: Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
-            shelf: Shelf::new(self.policy.description().signals.len()),
             samples: HashMap::new(),
-            books: Books::new(config.budget.limits(longest)),
-            meter: Meter::new(config.budget.ceilings()),
+            paid: Vec::new(),
             record: Record::none(),
             log,
-            scale: config.advantage,
-            bounds: Bounds::default(),
-            seed: config.run.seed,
-            steps: 0,
+            interrupt: Interrupt::new(),
+            clock: Clock::new(),
         };
         Ok((world, evaluation, fingerprint))
     }
@@ -288,7 +296,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// The first line of the run's record.
-    pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &crate::run::Scores) -> Head {
+    pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
         // How answers are judged, and who the judge is in place of where it lies on this machine.
@@ -336,7 +344,7 @@ impl<'a> Prepared<'a> {
             limits: config.budget.limits(config.rollout.max_tokens),
             ceilings: config.budget.ceilings(),
             caps: shipped::stamp(config.policy.caps.caps()),
-            state: hex(&world.state),
+            state: hex(&world.run.state.policy),
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
             advantage: Some(config.advantage),
@@ -346,23 +354,11 @@ impl<'a> Prepared<'a> {
     }
 
     /// Puts back the state of a checkpoint's folder.
-    pub fn restore(
-        &self,
-        world: &mut Trained<'_>,
-        evaluation: &mut Evaluation,
-        folder: &Path,
-        state: &mut State,
-    ) -> Result<()> {
-        world.engine.restore(folder, state)?;
-        world.state = allot_record::unhex(&state.policy)
-            .ok_or_else(|| Trouble::new(format!("`{}` is no state of a run", folder.display())))?;
-        world.pool = state.pool.clone();
-        world.shelf = state.shelf.clone();
-        world.samples = std::mem::take(&mut state.samples).into_iter().collect();
-        world.books = State::books(&state.books)?;
-        world.meter.restore(state.measured);
-        evaluation.restore(State::books(&state.evaluation)?);
-        world.steps = state.steps;
+    pub fn restore(&self, world: &mut Trained<'_>, folder: &Path, state: State) -> Result<()> {
+        world.engine.restore(folder, &state)?;
+        world.samples = state.samples.into_iter().collect();
+        world.paid = state.paid;
+        world.run = Loop::new(world.run.of.clone(), self.config.budget.ceilings(), state.run);
         Ok(())
     }
 }

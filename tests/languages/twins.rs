@@ -1,15 +1,15 @@
 //! A policy that ships and the same in another language: the same plans, metrics included, each with its own
 //! state. What a state looks like in bytes is a language's own affair.
 
-use allot::run::{Every, Rest};
+use allot::callbacks::Decide;
+use allot::run::Rest;
 use allot::simulation::Simulation;
-use allot::step::Decide;
-use allot::{run, shipped};
+use allot::{made, run, shipped};
 use allot_allocation::seed::Stream;
 use allot_allocation::{Action, Budget, Group, Plan, Prompt, PromptId, Run, Value, View};
 use allot_authoring::language::Language;
-use allot_authoring::made;
 use allot_config::simulate::SimulateConfig;
+use allot_loop::Every;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
 
 use crate::scratch::{self, Scratch};
@@ -364,7 +364,8 @@ fn plans_the_same_over_whole_runs(language: Language) {
             let mut simulation = Simulation::with(&config, run, both, ours).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut nobody = ();
-            let end = run::run(&simulation.run, &mut simulation.world, Every::Steps(1000), &mut nobody);
+            simulation.world.run.of.every = Some(Every::Steps(1000));
+            let end = run::run(&mut simulation.world, &mut nobody);
             let Rest::Over(end) = runtime.block_on(end).unwrap() else { panic!("it was paused") };
             assert!(end.normal && simulation.world.policy.calls > 10, "{}: {end:?}", twin.native.name);
         }

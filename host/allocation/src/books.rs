@@ -80,6 +80,25 @@ impl Grant {
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
+
+    /// The rest of it, where some rollouts are there already: those of which `is_there` says so by their place in the
+    /// grant.
+    pub fn without(self, is_there: impl Fn(usize) -> bool) -> Self {
+        let (mut rest, mut place): (Vec<Line>, usize) = (Vec::new(), 0);
+        for line in &self.lines {
+            let mut open: Option<Line> = None;
+            for position in line.first..line.first + line.count {
+                if is_there(place) {
+                    rest.extend(open.take());
+                } else {
+                    open.get_or_insert(Line { first: position, count: 0, ..*line }).count += 1;
+                }
+                place += 1;
+            }
+            rest.extend(open);
+        }
+        Self { lines: rest }
+    }
 }
 
 /// An engine that did not do what it was granted.
@@ -134,6 +153,11 @@ impl Books {
     /// Fresh books.
     pub fn new(limits: Limits) -> Self {
         Self { limits, spent: Spent::default(), open: Vec::new(), closed: false, spare: None }
+    }
+
+    /// Books that go on where this was spent.
+    pub fn after(limits: Limits, spent: Spent) -> Self {
+        Self { spent, ..Self::new(limits) }
     }
 
     /// What was spent so far.
@@ -222,12 +246,24 @@ impl Books {
         Grant { lines }
     }
 
-    /// Charges what the last grant gave: for each rollout its prompt, its position in the group,
-    /// and its length in tokens, in the order of the grant.
-    pub fn charge(&mut self, sampled: impl IntoIterator<Item = (PromptId, u32, u32)>) -> Result<(), Fault> {
-        let open = std::mem::take(&mut self.open);
+    /// What was granted last and is not charged yet.
+    pub fn open(&self) -> &[Line] {
+        &self.open
+    }
+
+    /// The open grant once more, for whoever goes on where a process has ended that held it.
+    pub fn reissue(&self) -> Grant {
+        Grant { lines: self.open.clone() }
+    }
+
+    /// Checks what the open grant gave, before it is charged: for each rollout its prompt, its position in the group,
+    /// and its length in tokens, in the order of the grant. Gives rollouts and tokens.
+    pub fn check(
+        &self,
+        sampled: impl IntoIterator<Item = (PromptId, u32, u32)>,
+    ) -> Result<(u64, u64), Fault> {
         let mut expected =
-            open.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i)));
+            self.open.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i)));
         let (mut rollouts, mut tokens) = (0, 0);
         for (prompt, position, length) in sampled {
             if expected.next() != Some((prompt, position)) {
@@ -243,6 +279,14 @@ impl Books {
         if missing > 0 {
             return Err(Fault::Missing(missing as u64));
         }
+        Ok((rollouts, tokens))
+    }
+
+    /// Charges what the open grant gave, after the same [`check`](Self::check). What is not as it was granted is not
+    /// charged, and the grant stays open.
+    pub fn charge(&mut self, sampled: impl IntoIterator<Item = (PromptId, u32, u32)>) -> Result<(), Fault> {
+        let (rollouts, tokens) = self.check(sampled)?;
+        self.open.clear();
         self.spent.step_rollouts += rollouts;
         self.spent.run_rollouts += rollouts;
         self.spent.run_tokens += tokens;
@@ -336,6 +380,17 @@ mod tests {
         assert!(books.exhausted());
         books.open_step();
         assert_eq!((books.grantable(), books.exhausted()), (10, false));
+    }
+
+    #[test]
+    fn what_is_there_of_a_grant_is_not_granted_again() {
+        let mut books = books(1000);
+        let grant = books.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| 5);
+        let line = |prompt, first, count| Line { prompt: PromptId(prompt), first, count };
+        let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
+        assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
+        assert_eq!(books.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);
+        assert!(books.reissue().without(|_| true).is_empty());
     }
 
     #[test]

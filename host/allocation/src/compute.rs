@@ -54,6 +54,24 @@ impl AddAssign for Compute {
     }
 }
 
+/// What one rollout of a prompt costs at most, in floating-point operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Of reading the prompt: once for all of its rollouts in a grant.
+    pub reading: f64,
+    /// Of generating the answer.
+    pub answering: f64,
+    /// Of learning from it once, at whatever age.
+    pub learning: f64,
+}
+
+impl Cost {
+    /// Of the rollout alone, the prompt read.
+    pub fn rollout(&self) -> f64 {
+        self.answering + self.learning
+    }
+}
+
 /// Limits that the books do not know: they count rollouts and tokens. Operations are limited by what is known
 /// before they are made, and never passed. Nobody knows seconds before they are over: their limit is kept by the
 /// rate so far, and the last sampling or update may pass it.

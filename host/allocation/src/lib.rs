@@ -22,7 +22,7 @@ pub mod shown;
 mod view;
 
 pub use books::{Books, Fault, Grant, Limits, Line, Spent};
-pub use compute::{Ceilings, Compute, Flops};
+pub use compute::{Ceilings, Compute, Cost, Flops};
 pub use every::Every;
 pub use plan::{Action, Advantage, Batch, Pick, Plan, Request};
 pub use pool::{Order, Pool};

@@ -24,6 +24,8 @@ fn is_metric_name(name: &str) -> bool {
 pub struct Bounds {
     /// Bytes of state.
     pub state: usize,
+    /// Bytes of changed states that the run's record still takes.
+    pub states: u64,
     /// Metrics.
     pub metrics: usize,
     /// Bytes of a metric's name.
@@ -32,7 +34,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { state: 16 << 20, metrics: 64, metric_name: 64 }
+        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64 }
     }
 }
 
@@ -103,6 +105,8 @@ pub enum Rule {
     // === What is remembered and logged ===
     /// A state larger than the record takes: bytes, bound.
     StateTooLarge(usize, usize),
+    /// States that change and add up to more than the run's record takes: bytes of this one, bytes left.
+    StatesTooLarge(usize, u64),
     /// More metrics than the record takes: count, bound.
     TooManyMetrics(usize, usize),
     /// A metric without a name, with too long a one, or with one of other letters: the name, bound.
@@ -171,6 +175,10 @@ impl fmt::Display for Rule {
             Self::StateTooLarge(bytes, bound) => {
                 write!(f, "returned a state of {bytes} bytes; the record takes {bound} at most")
             }
+            Self::StatesTooLarge(bytes, left) => write!(
+                f,
+                "returned another state, of {bytes} bytes; of changed states the run's record takes {left} bytes more"
+            ),
             Self::TooManyMetrics(count, bound) => {
                 write!(f, "returned {count} metrics; the record takes {bound} at most")
             }
@@ -191,7 +199,7 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 26] = [
+    pub const ALL: [(&str, &str); 27] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips or evicts something"),
@@ -214,6 +222,7 @@ impl Rule {
         ("unknown-hold", "holds only prompts on hand"),
         ("held-twice", "holds a prompt once in a batch"),
         ("state-too-large", "keeps its state within the record's bound"),
+        ("states-too-large", "changes its state within what the run's record takes in all"),
         ("too-many-metrics", "logs no more metrics than the record takes"),
         ("metric-name", "names its metrics, shortly and in plain letters"),
         ("metric-twice", "logs a metric once"),
@@ -245,10 +254,11 @@ impl Rule {
             Self::UnknownHold(_) => 19,
             Self::HeldTwice(_) => 20,
             Self::StateTooLarge(..) => 21,
-            Self::TooManyMetrics(..) => 22,
-            Self::MetricName(..) => 23,
-            Self::MetricTwice(_) => 24,
-            Self::MetricNotFinite(_) => 25,
+            Self::StatesTooLarge(..) => 22,
+            Self::TooManyMetrics(..) => 23,
+            Self::MetricName(..) => 24,
+            Self::MetricTwice(_) => 25,
+            Self::MetricNotFinite(_) => 26,
         };
         Self::ALL[index].0
     }
@@ -282,6 +292,9 @@ impl Rule {
             Self::GivenCount(..) => "give one advantage for each rollout picked, in the order of the pick",
             Self::StateTooLarge(..) => {
                 "past visits and held rollouts come with every view; remember only what does not"
+            }
+            Self::StatesTooLarge(..) => {
+                "return the state as it came where nothing is to be remembered, or raise `policy.caps.states`"
             }
             Self::TooManyMetrics(..) | Self::MetricName(..) | Self::MetricTwice(_) => {
                 "metrics are a few short names, each once"
@@ -412,6 +425,9 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
 fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     if plan.state.len() > bounds.state {
         return Err(Rule::StateTooLarge(plan.state.len(), bounds.state));
+    }
+    if plan.state.len() as u64 > bounds.states {
+        return Err(Rule::StatesTooLarge(plan.state.len(), bounds.states));
     }
     if plan.metrics.len() > bounds.metrics {
         return Err(Rule::TooManyMetrics(plan.metrics.len(), bounds.metrics));

@@ -177,6 +177,16 @@ impl Shelf {
         self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.clone()).collect()
     }
 
+    /// Prompts of the groups on hand.
+    pub fn prompts(&self) -> impl Iterator<Item = PromptId> {
+        self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.prompt)
+    }
+
+    /// Rollouts on hand of groups whose rewards are all equal.
+    pub fn flat(&self) -> impl Iterator<Item = RolloutId> {
+        self.held.iter().filter(|h| h.group.flat()).flat_map(|h| h.ids.iter().copied())
+    }
+
     /// The group of a prompt on hand.
     pub fn group(&self, prompt: PromptId) -> Option<&Group> {
         self.places.get(&prompt).map(|place| &self.held[*place].group)

@@ -207,11 +207,9 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     }
     let count = |kind: &Kind| kind.own.iter().filter(|section| sections.contains(section)).count();
     let asked_for = match (&fault.unknown, fault.missing) {
-        // What is unknown is another kind's section, or what is missing is this one's.
-        (Some((unknown, known)), _) => {
-            let asked =
-                KINDS.iter().find(|kind| kind.own.iter().all(|own| known.iter().any(|k| k == own)))?;
-            KINDS.iter().any(|kind| kind.own.contains(&unknown.as_str())).then_some(asked)?
+        // A section is unknown, be it another kind's own or one that some kinds share; or this one's is missing.
+        (Some((_, known)), _) => {
+            KINDS.iter().find(|kind| kind.own.iter().all(|own| known.iter().any(|k| k == own)))?
         }
         (_, Some(missing)) => KINDS.iter().find(|kind| kind.own.contains(&missing))?,
         _ => return None,

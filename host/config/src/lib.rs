@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use allot_allocation::advantage::Scale;
+use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
 use allot_error::{Result, Trouble, did_you_mean};
 use allot_files::looks_like_a_path;
@@ -97,6 +98,8 @@ pub struct CapsConfig {
     pub seconds: Option<f64>,
     /// Bytes of memory.
     pub memory: Option<usize>,
+    /// Bytes of changed states that the run's record takes in all.
+    pub states: Option<u64>,
 }
 
 fn five() -> u32 {
@@ -335,6 +338,12 @@ impl CapsConfig {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// The bounds in force on what plans may put into the record.
+    pub fn bounds(&self) -> Bounds {
+        let default = Bounds::default();
+        Bounds { states: self.states.unwrap_or(default.states), ..default }
     }
 
     /// The limits in force.

@@ -25,7 +25,7 @@
 use allot_allocation::{Compute, Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
-use crate::{Capabilities, Engine, EngineError, Example, Report, Sample, Whole};
+use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
 
 /// The world's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -189,19 +189,29 @@ impl Engine for Coin {
         &mut self,
         grant: Grant,
         whole: Whole<'_, bool>,
-    ) -> Result<Vec<Sample<bool>>, EngineError> {
-        let lines = grant.lines().iter();
-        let samples: Vec<Sample<bool>> =
-            lines.flat_map(|l| (0..l.count).map(|i| self.flip(l.prompt, l.first + i))).collect();
-        samples.iter().enumerate().for_each(|(place, sample)| whole(place, sample));
-        Ok(samples)
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<bool>, EngineError> {
+        let places = grant.lines().iter().flat_map(|l| (0..l.count).map(|i| (l.prompt, l.first + i)));
+        let one = |(place, (prompt, position))| {
+            (!interrupt.is_asked())
+                .then(|| self.flip(prompt, position))
+                .inspect(|sample| whole(place, sample))
+        };
+        Ok(places.enumerate().map(one).collect())
     }
 
     async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
         Ok(samples.iter().map(|s| log_prob(self.pass_rate(s.prompt), s.answer)).collect())
     }
 
-    async fn update(&mut self, batch: &[Example<'_, bool>]) -> Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, bool>],
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
+        if interrupt.is_asked() {
+            return Err(EngineError::Interrupted);
+        }
         self.computed.optimizer_steps += 1;
         let learned = || batch.iter().filter(|e| e.advantage != 0.0);
         self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
@@ -276,7 +286,8 @@ mod tests {
         let batch: Vec<Example<'_, bool>> =
             samples.iter().map(|sample| Example { sample, advantage: advantage(sample) }).collect();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut update = Box::pin(coin.update(&batch));
+        let never = Interrupt::new();
+        let mut update = Box::pin(coin.update(&batch, &never));
         assert!(update.as_mut().poll(&mut context).is_ready(), "it waits for nothing");
         drop(update);
         coin.ability

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::cpu::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
-use crate::{OptimizerConfig, Sampling};
+use crate::{Interrupt, OptimizerConfig, Sampling};
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by each
 /// log-probability. It may be called from several threads, and in any order.
@@ -28,13 +28,14 @@ pub trait Core {
     }
 
     /// Samples an answer to each request, `rows` at a time. `whole` gets each as soon as it is whole, with its
-    /// request's number, in any order.
+    /// request's number, in any order. Where somebody asks to stop those that are not whole are given up.
     fn sample(
         &self,
         requests: &[Request<'_>],
         stops: &[u32],
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
+        interrupt: &Interrupt,
     ) -> Result<(), ModelError>;
 
     /// The same, for whoever needs no answer before the last: all of them, in the order of the requests.
@@ -45,7 +46,8 @@ pub trait Core {
         rows: usize,
     ) -> Result<Vec<Answered>, ModelError> {
         let mut answers = vec![Answered::default(); requests.len()];
-        self.sample(requests, stops, rows, &mut |number, answer| answers[number] = answer)?;
+        let whole = &mut |number: usize, answer| answers[number] = answer;
+        self.sample(requests, stops, rows, whole, &Interrupt::new())?;
         Ok(answers)
     }
 
@@ -65,6 +67,9 @@ pub trait Core {
         manner: Manner,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError>;
+
+    /// Gives up the gradients gathered.
+    fn forget(&mut self);
 
     /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their norm
     /// before it was cut. Where that is not finite nothing changes.

@@ -27,6 +27,7 @@ use std::sync::{Mutex, OnceLock, mpsc};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::Interrupt;
 use crate::model::{Checkpoint, ModelError, Shape};
 
 pub use adamw::Moments;
@@ -138,6 +139,7 @@ impl Cpu {
         stops: &[u32],
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
+        interrupt: &Interrupt,
     ) {
         let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
         let (tell, told) = mpsc::channel();
@@ -145,7 +147,7 @@ impl Cpu {
             scope.spawn(move |_| {
                 let laid = self.laid.get_or_init(|| Laid::of(weights, spare(&self.spare)));
                 let weights = Weights { laid: Some(laid), ..weights };
-                Decode { weights, laid, rotations, stops, rows, threads, tell }.run(requests);
+                Decode { weights, laid, rotations, stops, rows, threads, tell, interrupt }.run(requests);
             });
             for (number, answer) in told.into_iter().flatten() {
                 whole(number, answer);
@@ -321,8 +323,9 @@ impl Core for Cpu {
         stops: &[u32],
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
+        interrupt: &Interrupt,
     ) -> Result<(), ModelError> {
-        self.decode(requests, stops, rows, whole);
+        self.decode(requests, stops, rows, whole, interrupt);
         Ok(())
     }
 
@@ -343,6 +346,10 @@ impl Core for Cpu {
     ) -> Result<(), ModelError> {
         self.learn(sequences, manner, loss);
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.gradients.clear();
     }
 
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {

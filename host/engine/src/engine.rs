@@ -1,15 +1,20 @@
 //! The engine's three verbs: sample, score, update.
 
-use allot_allocation::{Compute, Grant, PromptId};
-use allot_error::Trouble;
+pub use allot_allocation::Cost;
+use allot_allocation::{Compute, Grant, Line, PromptId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::Interrupt;
 use crate::model::ModelError;
+use allot_error::Trouble;
 
 /// Told of each rollout as soon as it is whole, while others are still sampled: its place in what
 /// [`Engine::sample`] gives, and the rollout. Once for each, in any order.
 pub type Whole<'a, A> = &'a mut dyn FnMut(usize, &Sample<A>);
+
+/// Rollouts in the order that they were granted in; none in place of one that was not whole when somebody asked to stop.
+pub type Sampled<A> = Vec<Option<Sample<A>>>;
 
 /// Something that samples rollouts and learns from them.
 pub trait Engine {
@@ -23,12 +28,20 @@ pub trait Engine {
     fn version(&self) -> u32;
 
     /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
-    /// depend on (run seed, prompt, version, position) alone. `whole` is told of each as it comes.
+    /// depend on (run seed, prompt, version, position) alone. `whole` is told of each as it comes. Those that were not
+    /// whole when somebody asked to stop are missing; nothing else may be.
     fn sample(
         &mut self,
         grant: Grant,
         whole: Whole<'_, Self::Answer>,
-    ) -> impl Future<Output = Result<Vec<Sample<Self::Answer>>, EngineError>>;
+        interrupt: &Interrupt,
+    ) -> impl Future<Output = Result<Sampled<Self::Answer>, EngineError>>;
+
+    /// What sampling these rollouts, granted in these lines, takes: whatever was done in vain is not counted. A prompt
+    /// is read once for all the answers that a line grants.
+    fn sampled(&self, _lines: &[Line], _samples: &[Sample<Self::Answer>]) -> Compute {
+        Compute::default()
+    }
 
     /// Log-probabilities of rollouts under the weights of now: for each one the sum over its
     /// tokens.
@@ -37,37 +50,21 @@ pub trait Engine {
         samples: &[&Sample<Self::Answer>],
     ) -> impl Future<Output = Result<Vec<f64>, EngineError>>;
 
-    /// One model update on these examples, in this order. There is at least one.
+    /// One model update on these examples, in this order. There is at least one. Where somebody asks to stop before
+    /// the first step of the optimizer, the model stays as it is: [`EngineError::Interrupted`].
     fn update(
         &mut self,
         batch: &[Example<'_, Self::Answer>],
+        interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Report, EngineError>>;
 
-    /// What was computed since this was asked last.
+    /// What updates computed since this was asked last.
     fn computed(&mut self) -> Compute;
 
     /// What a rollout of so many tokens costs at most. No less for a longer one, so that the cost of the longest is
     /// a bound. Nothing, where operations are not counted.
     fn cost(&self, _prompt: PromptId, _tokens: u32) -> Cost {
         Cost::default()
-    }
-}
-
-/// What one rollout of a prompt costs at most, in floating-point operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Of reading the prompt: once for all of its rollouts in a grant.
-    pub reading: f64,
-    /// Of generating the answer.
-    pub answering: f64,
-    /// Of learning from it once, at whatever age.
-    pub learning: f64,
-}
-
-impl Cost {
-    /// Of the rollout alone, the prompt read.
-    pub fn rollout(&self) -> f64 {
-        self.answering + self.learning
     }
 }
 
@@ -144,6 +141,9 @@ pub enum EngineError {
         /// How far they may, in nats.
         most: f64,
     },
+    /// Somebody asked to stop before the model was changed.
+    #[error("the update was interrupted")]
+    Interrupted,
     /// The model could not be run.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -173,7 +173,7 @@ impl EngineError {
                 "it has other weights, or tells log-probabilities of another temperature; if it only rounds so \
                  coarsely, set `rollouts.tolerance` higher",
             ),
-            Self::Setting { .. } | Self::NotFinite(_) => None,
+            Self::Setting { .. } | Self::NotFinite(_) | Self::Interrupted => None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod cpu;
 mod draft;
 mod engine;
 mod flops;
+mod interrupt;
 pub mod loss;
 pub mod model;
 mod native;
@@ -22,7 +23,8 @@ pub mod tensors;
 mod update;
 
 pub use coin::{Coin, CoinConfig};
-pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Whole};
+pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Sampled, Whole};
+pub use interrupt::Interrupt;
 pub use loss::{Kind as LossKind, LossConfig};
 pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, PromptId, seed};
+use allot_allocation::{Compute, Grant, Line, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Manner, Request, Sequence};
 use crate::model::ModelError;
 use crate::update::{Lesson, Terms, UpdateConfig, learning_flops, update};
 use crate::{
-    Capabilities, Cost, Engine, EngineError, Example, OptimizerConfig, Report, Sample, Sampling, Whole,
+    Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Report, Sample, Sampled,
+    Sampling, Whole,
 };
 
 /// An answer in tokens: the engine knows nothing of text.
@@ -80,7 +81,7 @@ pub struct Native {
     version: u32,
     /// Where rollouts are sampled by another engine: how far its log-probabilities may lie from this one's.
     foreign: Option<f64>,
-    /// Since it was told of last.
+    /// By updates, since it was told of last.
     computed: Compute,
 }
 
@@ -156,20 +157,6 @@ impl Native {
         }
     }
 
-    /// Counts what sampling these rollouts takes, whoever does it. A prompt is read once for all the answers that a
-    /// line grants.
-    pub fn count(&mut self, grant: &Grant, samples: &[Sample<Answer>]) {
-        for line in grant.lines() {
-            let prompt = self.prompts[line.prompt.0 as usize].len();
-            self.computed.prompt_tokens += prompt as u64;
-            self.computed.flops.prefill += self.core.shape().prefill_flops(prompt);
-        }
-        for sample in samples {
-            let prompt = self.prompts[sample.prompt.0 as usize].len();
-            self.computed.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
-        }
-    }
-
     /// Prompt and answer.
     fn tokens(&self, sample: &Sample<Answer>) -> Vec<u32> {
         [self.prompt(sample.prompt), &sample.answer.tokens].concat()
@@ -191,7 +178,8 @@ impl Engine for Native {
         &mut self,
         grant: Grant,
         whole: Whole<'_, Answer>,
-    ) -> Result<Vec<Sample<Answer>>, EngineError> {
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<Answer>, EngineError> {
         let mut places = Vec::new();
         let mut requests = Vec::new();
         for line in grant.lines() {
@@ -205,12 +193,25 @@ impl Engine for Native {
             }
         }
         let mut samples: Vec<Option<Sample<Answer>>> = vec![None; requests.len()];
-        self.core.sample(&requests, &self.config.stops, self.config.rows, &mut |number, answered| {
+        let take = &mut |number: usize, answered| {
             whole(number, samples[number].insert(self.told(places[number], answered)));
-        })?;
-        let samples: Vec<Sample<Answer>> = samples.into_iter().flatten().collect();
-        self.count(&grant, &samples);
+        };
+        self.core.sample(&requests, &self.config.stops, self.config.rows, take, interrupt)?;
         Ok(samples)
+    }
+
+    fn sampled(&self, lines: &[Line], samples: &[Sample<Answer>]) -> Compute {
+        let mut compute = Compute::default();
+        for line in lines {
+            let prompt = self.prompts[line.prompt.0 as usize].len();
+            compute.prompt_tokens += prompt as u64;
+            compute.flops.prefill += self.core.shape().prefill_flops(prompt);
+        }
+        for sample in samples {
+            let prompt = self.prompts[sample.prompt.0 as usize].len();
+            compute.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
+        }
+        compute
     }
 
     async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
@@ -225,7 +226,11 @@ impl Engine for Native {
         Ok(thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
     }
 
-    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
         let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.tokens(e.sample)).collect();
         let lessons: Vec<Lesson<'_>> = whole
             .iter()
@@ -247,6 +252,7 @@ impl Engine for Native {
             longest: self.config.sampling.max_tokens as usize,
             progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
             foreign: self.foreign,
+            interrupt,
         };
         let (report, computed) = update(self.core.as_mut(), &lessons, terms)?;
         self.computed += computed;

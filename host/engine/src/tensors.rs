@@ -40,13 +40,13 @@ use candle_core::{DType, Device, Tensor, Var};
 pub use device::DeviceName;
 pub use memory::memory;
 
-use crate::OptimizerConfig;
 use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
 use crate::model::operations::Candle;
 use crate::model::{Checkpoint, ModelError, Precision};
+use crate::{Interrupt, OptimizerConfig};
 use adamw::Moments;
 use batch::{Batch, batches};
 #[cfg(feature = "cuda")]
@@ -159,9 +159,10 @@ impl Core for Tensors {
         stops: &[u32],
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
+        interrupt: &Interrupt,
     ) -> Result<(), ModelError> {
         let weights = self.computed();
-        let decode = Decode { weights, learning: &*self.learning };
+        let decode = Decode { weights, learning: &*self.learning, interrupt };
         let extent = Extent::of(requests, rows);
         if requests.is_empty() {
             return Ok(());
@@ -210,6 +211,10 @@ impl Core for Tensors {
         }
         self.gradients = Some(gradients);
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.gradients = None;
     }
 
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {

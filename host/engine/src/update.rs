@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, Manner, Sequence, Thought};
 use crate::loss::{LossConfig, Over, Part, Told, part};
-use crate::model::{ModelError, Shape};
-use crate::{EngineError, LossKind, OptimizerConfig, Report};
+use crate::model::Shape;
+use crate::{EngineError, Interrupt, LossKind, OptimizerConfig, Report};
 
 /// How updates are made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct Terms<'a> {
     /// Whether rollouts are sampled by another engine than this one, and how far its log-probabilities may lie
     /// from this one's then, on average, in nats.
     pub foreign: Option<f64>,
+    /// Looked at between two micro-batches, until the optimizer has made its first step.
+    pub interrupt: &'a Interrupt,
 }
 
 /// Makes one update. Also gives what it computed.
@@ -123,12 +125,12 @@ pub fn update(
     }
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
         let all: Vec<&Lesson<'_>> = lessons.iter().collect();
-        log_probs(core, &all, config, manner, true)?
+        log_probs(core, &all, terms, manner, true)?
     } else {
         vec![Vec::new(); lessons.len()]
     };
 
-    let mut sums = Sums::default();
+    let (mut sums, untouched) = (Sums::default(), core.steps());
     for _ in 0..config.epochs {
         let mut next = 0;
         for (over, batch) in &batches {
@@ -138,6 +140,10 @@ pub fn update(
             core.learn(&[], manner, &|_, _| Vec::new())?;
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
+                if core.steps() == untouched && terms.interrupt.is_asked() {
+                    core.forget();
+                    return Err(EngineError::Interrupted);
+                }
                 let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
                 let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
                 core.learn(&sequences, manner, &|j, thoughts| {
@@ -238,10 +244,10 @@ fn old(
     lessons: &[Lesson<'_>],
     terms: Terms<'_>,
     manner: Manner,
-) -> Result<Vec<Vec<f32>>, ModelError> {
+) -> Result<Vec<Vec<f32>>, EngineError> {
     let anew = |l: &Lesson<'_>| anew(l, terms);
     let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
-    let mut computed = log_probs(core, &wanted, terms.update, manner, false)?.into_iter();
+    let mut computed = log_probs(core, &wanted, terms, manner, false)?.into_iter();
     let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };
     Ok(lessons.iter().map(one).collect())
 }
@@ -249,13 +255,16 @@ fn old(
 fn log_probs(
     core: &mut dyn Core,
     lessons: &[&Lesson<'_>],
-    config: &UpdateConfig,
+    terms: Terms<'_>,
     manner: Manner,
     reference: bool,
-) -> Result<Vec<Vec<f32>>, ModelError> {
+) -> Result<Vec<Vec<f32>>, EngineError> {
     let all: Vec<Lesson<'_>> = lessons.iter().map(|l| **l).collect();
     let mut scored = Vec::with_capacity(all.len());
-    for micro in micro_batches(&all, config.micro_batch_tokens) {
+    for micro in micro_batches(&all, terms.update.micro_batch_tokens) {
+        if terms.interrupt.is_asked() {
+            return Err(EngineError::Interrupted);
+        }
         let sequences: Vec<Sequence<'_>> = all[micro].iter().map(|l| l.sequence).collect();
         let thoughts = core.score(&sequences, manner, reference)?;
         scored.extend(thoughts.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));

@@ -127,21 +127,21 @@ impl Reward<Answer> for Graded {
         };
     }
 
-    async fn score(&mut self, samples: &[Sample<Answer>]) -> Result<Vec<Verdict>> {
-        for (place, sample) in samples.iter().enumerate() {
-            if !self.opinions.contains_key(&place) {
-                self.begin(place, sample);
+    async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> Result<Vec<Verdict>> {
+        for (place, sample) in samples {
+            if !self.opinions.contains_key(place) {
+                self.begin(*place, sample);
             }
         }
         let mut opinions = std::mem::take(&mut self.opinions);
         if let By::Judges(pool) = &mut self.by {
             opinions.extend(pool.finish().await?.into_iter().map(|(place, opinion)| (place, Some(opinion))));
         }
-        let verdict = |(place, sample)| {
-            let opinion = opinions.remove(&place).flatten();
+        let verdict = |(place, sample): &(usize, &Sample<Answer>)| {
+            let opinion = opinions.remove(place).flatten();
             self.verdict(sample, opinion.unwrap_or_else(|| Err("it was not asked about".to_owned())))
         };
-        Ok(samples.iter().enumerate().map(verdict).collect())
+        Ok(samples.iter().map(verdict).collect())
     }
 }
 

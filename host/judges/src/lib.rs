@@ -14,11 +14,12 @@ pub mod protocol;
 
 use allot_engine::Sample;
 use allot_error::Result;
+use serde::{Deserialize, Serialize};
 
 use protocol::Part;
 
 /// A rollout's verdict.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The reward, or none where it could not be scored.
     pub reward: Option<f32>,
@@ -41,12 +42,12 @@ impl Verdict {
 /// Something that judges rollouts.
 pub trait Reward<A> {
     /// A rollout is whole while others are still sampled, and judging it may begin: that of this place among those
-    /// that [`Reward::score`] will be given next.
+    /// that were granted. [`Reward::score`] asks for its verdict.
     fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
 
-    /// One verdict for each rollout, in their order. One that is missing at the end is none. An error means
-    /// that nothing can be judged any more, and ends the run.
-    fn score(&mut self, samples: &[Sample<A>]) -> impl Future<Output = Result<Vec<Verdict>>>;
+    /// One verdict for each of these rollouts, given with their places, in their order. One that is missing at the end
+    /// is none. An error means that nothing can be judged any more, and ends the run.
+    fn score(&mut self, samples: &[(usize, &Sample<A>)]) -> impl Future<Output = Result<Vec<Verdict>>>;
 }
 
 /// For answers that know by themselves whether they are right: 1 or 0.
@@ -54,8 +55,8 @@ pub trait Reward<A> {
 pub struct RightOrWrong;
 
 impl Reward<bool> for RightOrWrong {
-    async fn score(&mut self, samples: &[Sample<bool>]) -> Result<Vec<Verdict>> {
-        let verdict = |s: &Sample<bool>| Verdict::plain(f32::from(s.answer), s.answer);
+    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>> {
+        let verdict = |(_, s): &(usize, &Sample<bool>)| Verdict::plain(f32::from(s.answer), s.answer);
         Ok(samples.iter().map(verdict).collect())
     }
 }

@@ -1,57 +1,43 @@
 //! A run that its trainer drives: what to sample, what came of it, what to train on.
 //!
-//! `host/src/step.rs` calls an engine; here a trainer calls. So its one function is cut in three, at the two
-//! places where it waits for the engine: `next`, `sampled`, `trained`. The order of everything in between is
-//! the same, and a test replays a recorded run through both.
+//! The loop is the program's own, [`allot_loop`]: the program drives it with an engine, and here a trainer does.
 
 mod order;
-mod step;
 mod told;
+mod turns;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allot_allocation::advantage::Scale;
-use allot_allocation::{Batch, Line as Granted, Pool, PromptId, Run, Shelf, View};
+use allot_allocation::rules::Bounds;
+use allot_allocation::{Books, Ceilings, Pool, PromptId, Shelf};
+use allot_loop::{At, Constants, Loop, State};
 use allot_record::{Head, Record};
 use pyo3::prelude::*;
 use pythonize::pythonize;
 
-use crate::kept::{self, Kept, Of};
+use crate::kept::{self, Of};
 use crate::policy::{Loaded, Policy, given, tell};
 use crate::setup::Setup;
 use crate::trouble::{Result, Trouble};
-use order::Learn;
-use step::Rewards;
 use told::Told;
 
-/// A run's pool, shelf, books, policy and record.
+/// A run's loop, its policy and its record.
 #[pyclass(module = "allot._allot")]
 pub struct Allocator {
     policy: Arc<Loaded>,
-    run: Run,
     of: Of,
-    kept: Kept,
+    run: Loop,
     record: Record,
     /// The record's first line, until it is written.
     head: Option<Box<Head>>,
     folder: Option<PathBuf>,
-    scale: Scale,
-    round: u32,
-    rewards: Rewards,
-    phase: Phase,
-}
-
-/// Whose turn it is.
-enum Phase {
-    /// The policy's, at the beginning of a step.
-    Between,
-    /// The policy's, within a step.
-    Asking,
-    /// The trainer's: it samples.
-    Sampling { view: Box<View>, granted: Vec<Granted> },
-    /// The trainer's: it learns.
-    Training { view: Box<View>, batch: Batch, learned: Vec<Learn> },
+    /// Rollouts that the last plan asked for.
+    asked: u64,
+    /// Whether the record has its last line.
+    ended: bool,
+    /// Why the run is over, where that is no normal end.
+    failed: Option<String>,
 }
 
 #[pymethods]
@@ -74,28 +60,26 @@ impl Allocator {
         let limits = setup.limits();
         let tokens = setup.lengths.iter().map(|n| u64::from(*n)).sum();
         let head = setup.head(&policy, run.clone(), &state);
-        let kept = Kept {
-            pool: Pool::new(setup.seed, setup.order, run.pool, setup.lengths),
-            shelf: Shelf::new(wanted.len()),
-            books: allot_allocation::Books::new(limits),
+        let state = State::new(
             state,
-            steps: 0,
-            version: 0,
-            last: None,
-            over: None,
-        };
+            Pool::new(setup.seed, setup.order, run.pool, setup.lengths),
+            Shelf::new(wanted.len()),
+            Books::new(limits),
+        );
+        let of = Of { policy: policy.policy.sha256().to_owned(), run: run.clone(), seed: setup.seed, tokens };
+        let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
+        // A trainer evaluates when it likes to.
+        let constants = Constants { run, seed, scale, bounds, every: None };
         Ok(Self {
-            of: Of { policy: policy.policy.sha256().to_owned(), run: run.clone(), seed: setup.seed, tokens },
+            of,
             policy,
-            run,
-            kept,
+            run: Loop::new(constants, Ceilings::default(), state),
             record: Record::none(),
             head: Some(head),
             folder: setup.folder,
-            scale: setup.advantage,
-            round: 0,
-            rewards: Rewards::default(),
-            phase: Phase::Between,
+            asked: 0,
+            ended: false,
+            failed: None,
         })
     }
 
@@ -142,53 +126,54 @@ impl Allocator {
 
     /// Why the run is over, or none.
     #[getter]
-    fn over(&self) -> Option<&str> {
-        self.kept.over.as_deref()
+    fn over(&self) -> Option<String> {
+        let normal = || (self.run.state.at == At::Over).then(|| self.run.reason().to_string());
+        self.failed.clone().or_else(normal)
     }
 
     /// Steps finished.
     #[getter]
     fn steps(&self) -> u32 {
-        self.kept.steps
+        self.run.state.steps
     }
 
     /// Model updates made.
     #[getter]
     fn version(&self) -> u32 {
-        self.kept.version
+        self.run.state.version
     }
 
     /// What was spent.
     #[getter]
     fn spent(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(pythonize(py, &self.kept.books.spent())?.unbind())
+        Ok(pythonize(py, &self.run.state.books.spent())?.unbind())
     }
 
     /// Rollouts on hand, by prompt, as the policy sees them.
     #[getter]
     fn groups(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(pythonize(py, &self.kept.shelf.groups())?.unbind())
+        Ok(pythonize(py, &self.run.state.shelf.groups())?.unbind())
     }
 
     /// The numbers of the rollouts on hand of a prompt, in their group's order.
     fn on_hand(&self, prompt: u32) -> Vec<u64> {
-        let shelf = &self.kept.shelf;
+        let shelf = &self.run.state.shelf;
         (0..).map_while(|position| shelf.rollout(PromptId(prompt), position)).map(|id| id.0).collect()
     }
 
     /// The run's state between two steps, as text.
     fn save(&self) -> Result<String> {
-        if !matches!(self.phase, Phase::Between) {
-            let what = format!("step {} is not over", self.kept.steps);
+        if !matches!(self.run.state.at, At::Between | At::Over) {
+            let what = format!("step {} is not over", self.run.state.steps);
             return Err(Trouble::new(what).hint("a state is taken between two steps: after trained(…)"));
         }
         self.record.sync()?;
-        kept::save(&self.of, &self.kept, &self.record.mark())
+        kept::save(&self.of, &self.run.state, &self.record.mark())
     }
 
     /// Goes on from a state. What the record had after it is cut off.
     fn load(&mut self, text: &str) -> Result<()> {
-        let (kept, mark) = kept::load(text, &self.of)?;
+        let (state, mark) = kept::load(text, &self.of)?;
         self.record = match &self.folder {
             // Of a state from before the first step there is nothing to go on with.
             Some(folder) if mark.bytes > 0 => {
@@ -199,10 +184,9 @@ impl Allocator {
         if mark.bytes > 0 {
             self.head = None;
         }
-        self.kept = kept;
-        self.round = 0;
-        self.rewards = Rewards::default();
-        self.phase = Phase::Between;
+        self.ended = state.at == At::Over;
+        self.failed = None;
+        self.run = Loop::new(self.run.of.clone(), Ceilings::default(), state);
         Ok(())
     }
 }

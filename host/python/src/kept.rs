@@ -1,34 +1,14 @@
-//! What lives on from step to step, and the way to a checkpoint and back.
+//! A run between two steps as text, and back.
 
-use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_allocation::Run;
+use allot_loop::State;
 use allot_record::Mark;
 use serde::{Deserialize, Serialize};
 
 use crate::trouble::{Result, Trouble};
 
 /// The version of this format.
-const FORMAT: u32 = 2;
-
-/// Everything of a run that changes.
-#[derive(Serialize, Deserialize)]
-pub struct Kept {
-    /// The prompts on offer.
-    pub pool: Pool,
-    /// The rollouts on hand.
-    pub shelf: Shelf,
-    /// What was spent.
-    pub books: Books,
-    /// The policy's memory.
-    pub state: Vec<u8>,
-    /// Steps finished.
-    pub steps: u32,
-    /// Model updates made.
-    pub version: u32,
-    /// Why the step at hand is the last, where it is.
-    pub last: Option<String>,
-    /// Why the run is over, where it is.
-    pub over: Option<String>,
-}
+const FORMAT: u32 = 3;
 
 /// What a checkpoint is a checkpoint of.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -49,7 +29,7 @@ struct Saved<'a> {
     of: &'a Of,
     /// How far the record had come.
     record: &'a Mark,
-    kept: &'a Kept,
+    kept: &'a State,
 }
 
 #[derive(Deserialize)]
@@ -57,17 +37,17 @@ struct Read {
     format: u32,
     of: Of,
     record: Mark,
-    kept: Kept,
+    kept: State,
 }
 
 /// A run's state as text.
-pub fn save(of: &Of, kept: &Kept, record: &Mark) -> Result<String> {
+pub fn save(of: &Of, kept: &State, record: &Mark) -> Result<String> {
     serde_json::to_string(&Saved { format: FORMAT, of, record, kept })
         .map_err(|e| Trouble::new(format!("the state could not be written: {e}")))
 }
 
 /// A run's state from text, and how far its record had come. It must be a state of this very run.
-pub fn load(text: &str, of: &Of) -> Result<(Kept, Mark)> {
+pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
     let read: Read =
         serde_json::from_str(text).map_err(|e| Trouble::new(format!("this is no state of a run: {e}")))?;
     if read.format != FORMAT {

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
-use allot_allocation::{Compute, Flops, Grant, PromptId};
+use allot_allocation::{Compute, Flops, Grant, Line as GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, NativeConfig, Old, Report, Sample, Sampling,
-    Whole,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Old, Report, Sample,
+    Sampled, Sampling, Whole,
 };
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::config::RemoteConfig;
 use crate::learn::{self, Lesson, Passed, Stepped, batches};
 use crate::line::{Failure, Line, told};
-use crate::sample::{self, Sampled, wanted, wire_seed};
+use crate::patience::patient;
+use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
 use crate::sums::Sums;
 
@@ -150,6 +151,7 @@ impl Remote {
         wanted: &[sample::Wanted],
         came: &mut [Option<Vec<Sample<Answer>>>],
         whole: Whole<'_, Answer>,
+        interrupt: &Interrupt,
     ) -> Result<(), Failure> {
         let version = self.state.version;
         let sampler = session.sampler(&self.line, version).await?;
@@ -158,13 +160,15 @@ impl Remote {
             .scan(0, |next, w| Some(std::mem::replace(next, *next + w.count as usize)))
             .collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
+        // What is under way may come, and nothing more is asked for.
+        let missing = missing.into_iter().take_while(|_| !interrupt.is_asked());
         let (sampler, seed) = (sampler.as_str(), self.config.seed);
         let one = |i: usize| async move {
             let w = wanted[i];
             let sampling = self.sampling(w.prompt);
             let seed = wire_seed(seed, w.prompt, version, w.first);
             let body = sample::body(self.prompt(w.prompt), w.count, seed, sampling, &self.config.stops);
-            let sampled: Sampled = session.sample(&self.line, sampler, body).await?;
+            let sampled: sample::Sampled = session.sample(&self.line, sampler, body).await?;
             let over = (version, self.shape.vocabulary, sampling);
             Ok((i, sample::rollouts(&self.line, w, sampled, over, self.config.signals.len())?))
         };
@@ -173,6 +177,32 @@ impl Remote {
             let (i, rollouts) = done?;
             (places[i]..).zip(&rollouts).for_each(|(place, sample)| whole(place, sample));
             came[i] = Some(rollouts);
+        }
+        Ok(())
+    }
+
+    /// The same, on a model that is made anew where the server loses it, until all have come or somebody asks to stop.
+    async fn all(
+        &mut self,
+        wanted: &[sample::Wanted],
+        came: &mut [Option<Vec<Sample<Answer>>>],
+        whole: Whole<'_, Answer>,
+        interrupt: &Interrupt,
+    ) -> Result<(), EngineError> {
+        let mut losses = 0;
+        while came.iter().any(Option::is_none) && !interrupt.is_asked() {
+            self.open().await?;
+            let before = came.iter().flatten().count();
+            let failure = match &self.session {
+                Some(session) => self.ask(session, wanted, came, whole, interrupt).await.err(),
+                None => None,
+            };
+            if came.iter().flatten().count() > before {
+                losses = 0;
+            }
+            if let Some(failure) = failure {
+                self.forget("asample", failure, &mut losses)?;
+            }
         }
         Ok(())
     }
@@ -330,35 +360,31 @@ impl Engine for Remote {
         &mut self,
         grant: Grant,
         whole: Whole<'_, Answer>,
-    ) -> Result<Vec<Sample<Answer>>, EngineError> {
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<Answer>, EngineError> {
         let wanted = wanted(&grant, self.server.samples_per_request);
         let mut came: Vec<Option<Vec<Sample<Answer>>>> = vec![None; wanted.len()];
-        let mut losses = 0;
-        while came.iter().any(Option::is_none) {
-            self.open().await?;
-            let before = came.iter().flatten().count();
-            let failure = match &self.session {
-                Some(session) => self.ask(session, &wanted, &mut came, whole).await.err(),
-                None => None,
-            };
-            if came.iter().flatten().count() > before {
-                losses = 0;
-            }
-            if let Some(failure) = failure {
-                self.forget("asample", failure, &mut losses)?;
-            }
-        }
-        let samples: Vec<Sample<Answer>> = came.into_iter().flatten().flatten().collect();
-        for line in grant.lines() {
+        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt).await;
+        all.unwrap_or(Ok(()))?;
+        let one = |(came, wanted): (Option<Vec<_>>, &sample::Wanted)| match came {
+            Some(samples) => samples.into_iter().map(Some).collect(),
+            None => vec![None; wanted.count as usize],
+        };
+        Ok(came.into_iter().zip(&wanted).flat_map(one).collect())
+    }
+
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
+        let mut compute = Compute::default();
+        for line in lines {
             let prompt = self.prompt(line.prompt).len();
-            self.computed.prompt_tokens += prompt as u64;
-            self.computed.flops.prefill += self.shape.prefill_flops(prompt);
+            compute.prompt_tokens += prompt as u64;
+            compute.flops.prefill += self.shape.prefill_flops(prompt);
         }
-        for sample in &samples {
+        for sample in samples {
             let prompt = self.prompt(sample.prompt).len();
-            self.computed.flops.decode += self.shape.decode_flops(prompt, sample.answer.tokens.len());
+            compute.flops.decode += self.shape.decode_flops(prompt, sample.answer.tokens.len());
         }
-        Ok(samples)
+        compute
     }
 
     async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
@@ -378,13 +404,17 @@ impl Engine for Remote {
         }
     }
 
-    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
         let (lessons, mut losses) = (self.lessons(batch), 0);
         loop {
             self.open().await?;
             let Some(session) = &self.session else { continue };
-            match self.learn(session, lessons.clone()).await {
-                Ok((report, computed, state)) => {
+            match patient(self.learn(session, lessons.clone()), interrupt).await {
+                Some(Ok((report, computed, state))) => {
                     let before = std::mem::replace(&mut self.state, state);
                     let kept = self.kept.replace(false);
                     if let Some(path) = before.path.filter(|_| !kept) {
@@ -393,7 +423,12 @@ impl Engine for Remote {
                     self.computed += computed;
                     return Ok(report);
                 }
-                Err(failure) => self.forget("forward_backward", failure, &mut losses)?,
+                Some(Err(failure)) => self.forget("forward_backward", failure, &mut losses)?,
+                // Whatever the server has begun is begun anew, from the state before.
+                None => {
+                    self.session = None;
+                    return Err(EngineError::Interrupted);
+                }
             }
         }
     }

@@ -9,17 +9,20 @@ use allot_authoring::made::{self, Made};
 use allot_config::CapsConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
-use allot_error::{Result, Trouble};
+use allot_loop::{Every, Scores};
 use allot_record::StepEnd;
 use allot_sandbox::{Fault, Other, Policy};
 use clap::Args;
 
 use super::{Verdict, policies};
-use crate::run::{Course, Every, Go, Rest, Scores};
+use crate::callbacks::{Callbacks, Go};
+use crate::run::{Rest, World};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
-use crate::step::{Stop, Watch, World};
+use crate::stop::Stop;
 use crate::{run, source};
+use allot_config::{self};
+use allot_error::{Result, Trouble};
 
 /// Put a policy to the test: rules, purity, limits, cost
 #[derive(Debug, Args)]
@@ -111,7 +114,8 @@ struct CostRow {
 
 /// Checks it.
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let caps = CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory };
+    let caps =
+        CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory, states: None };
     caps.check("the command line")?;
     if !(command.within > 0.0 && command.within <= LONGEST) {
         let what = format!("`--within {}` is no time for a check", command.within);
@@ -185,7 +189,8 @@ fn simulate(
         let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
         let mut clock = Clock { until };
-        let run = run::run(&simulation.run, &mut simulation.world, Every::Steps(u32::MAX), &mut clock);
+        simulation.world.run.of.every = Some(Every::Steps(u32::MAX));
+        let run = run::run(&mut simulation.world, &mut clock);
         let rest = runtime.block_on(run).map_err(|stop| stop.to_string())?;
         let Rest::Over(end) = rest else { return Ok(None) };
         Ok(Some(format!("{} steps, {} rollouts, {}", end.steps, end.spent.run_rollouts, end.reason)))
@@ -198,11 +203,9 @@ struct Clock {
     until: Instant,
 }
 
-impl<A> Watch<A> for Clock {}
-
-impl<R, P> Course<Coin, R, P> for Clock {
-    async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
-        ().score(world).await
+impl<R, P> Callbacks<Coin, R, P> for Clock {
+    async fn evaluate(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+        ().evaluate(world).await
     }
 
     fn after(&mut self, _: &mut World<Coin, R, P>, _: &StepEnd) -> std::result::Result<Go, Stop> {

@@ -175,12 +175,13 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
 
 /// Runs what is left to run. False where somebody wanted it to stop.
 fn all_over(jobs: &mut Jobs<'_>, screen: &mut Screen<'_>) -> Result<bool> {
-    let stop = interrupt::listen("runs under way finish their step first, and save; again to stop at once");
+    let stop =
+        interrupt::listen("stopping: what the runs have sampled is kept; again to stop at once, without");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
     let (began, mut told, mut paused) = (Instant::now(), false, false);
     loop {
-        let stopping = stop.load(std::sync::atomic::Ordering::SeqCst);
+        let stopping = stop.is_asked();
         let Happened { ended, words } = jobs.poll(stopping)?;
         if !words.is_empty() {
             // As below a table that was drawn: it is drawn anew under it.

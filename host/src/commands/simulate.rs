@@ -7,19 +7,21 @@ use allot_config::BudgetConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_error::{Result, Trouble};
-use allot_outputs::log::Log;
+use allot_loop::Scores;
 use allot_record::StepEnd;
 use allot_sandbox::Line as LogLine;
 use clap::Args;
 
 use super::Verdict;
+use crate::callbacks::{Callbacks, Go};
 use crate::progress::Clips;
-use crate::run::{Course, Go, Rest, Scores};
+use crate::run::{Rest, World};
 use crate::screen::Screen;
 use crate::simulation::Simulation;
-use crate::step::{Stop, Watch, World};
+use crate::stop::Stop;
 use crate::summary::{Totals, percent};
 use crate::{components, folder, interrupt, run, shadow, source};
+use allot_outputs::log::Log;
 
 /// Run a policy in the coin-flip world, in seconds
 #[derive(Debug, Args)]
@@ -68,7 +70,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     let policy = source::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
     simulation.world.policy.shadows =
-        shadow::all(&command.shadows, &sandbox, &policy, &simulation.run, screen)?;
+        shadow::all(&command.shadows, &sandbox, &policy, &simulation.world.run.of.run, screen)?;
     let folder =
         if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
     let _held = match (held, &folder) {
@@ -82,7 +84,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
         components::keep(folder, &component)?;
-        simulation.world.policy.keep(folder, 0)?;
+        simulation.world.policy.keep(folder, (0, 0))?;
     }
     let mut log = folder.as_ref().map(|folder| Log::create(&folder.join("log.jsonl"))).transpose()?;
     log.as_mut().map_or(Ok(()), |log| log.write(None, &simulation.begun))?;
@@ -97,12 +99,11 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     ));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
-    let every = config.evaluation.when("the config")?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let (steps, budget) = (config.run.steps, config.budget);
     let mut shown = Shown { totals, steps, budget, clips: Clips::default(), log, screen };
-    let Simulation { run, world, .. } = &mut simulation;
-    let rest = runtime.block_on(run::run(run, world, every, &mut shown));
+    let world = &mut simulation.world;
+    let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
     world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
     match rest {
@@ -132,7 +133,11 @@ struct Shown<'a, 's> {
     screen: &'a mut Screen<'s>,
 }
 
-impl Watch<bool> for Shown<'_, '_> {
+impl<R, P> Callbacks<Coin, R, P> for Shown<'_, '_> {
+    async fn evaluate(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+        ().evaluate(world).await
+    }
+
     fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
         if let Some(words) = self.clips.add(view, asked, granted) {
             self.screen.tell(words);
@@ -143,12 +148,6 @@ impl Watch<bool> for Shown<'_, '_> {
         self.log
             .as_mut()
             .map_or(Ok(()), |log| log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs))
-    }
-}
-
-impl<R, P> Course<Coin, R, P> for Shown<'_, '_> {
-    async fn score(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
-        ().score(world).await
     }
 
     fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {

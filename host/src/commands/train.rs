@@ -1,13 +1,12 @@
 //! `allot train`: a language model, trained under a policy.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use allot_config::train::TrainConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Result, Trouble, count};
+use allot_loop::At;
 use allot_outputs::rollouts;
 use allot_record::{Line, Record};
 use allot_sandbox::sha256;
@@ -20,6 +19,7 @@ use crate::memory::size;
 use crate::progress::{Done, Progress};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
+use crate::stop::Stop;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::{components, folder, interrupt, resume, shadow, source, swap};
@@ -57,6 +57,9 @@ pub struct Train {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
+    /// With --resume: end the step that the run stopped in, and pause
+    #[arg(long, requires = "resume")]
+    finish_step: bool,
     /// Pause when standard input ends, for processes that start this one
     #[arg(long, hide = true)]
     tied: bool,
@@ -126,7 +129,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         return Ok(Verdict::Good);
     }
     room?;
-    let stop = interrupt::listen("the step at hand is finished first, and saved; again to stop at once");
+    let stop = interrupt::listen("stopping: what is sampled is kept; again to stop at once, without");
     if command.tied {
         interrupt::tie(&stop);
     }
@@ -144,6 +147,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     prepared.log.iter().for_each(folder::tell);
     let (mut world, evaluation, fingerprint) = prepared.build(folder::tell)?;
     world.policy.shadows = shadows;
+    world.interrupt = stop;
     // After all that can fail, so that a failed start leaves no folder.
     let folder = if let Some(run) = &command.resume {
         run.clone()
@@ -156,7 +160,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     };
     let _held = if held.is_some() { held } else { folder::lock(&folder)? };
     let place = Place { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
-    go(command, &prepared, (world, evaluation), (&place, change.as_ref()), (stop, screen))
+    go(command, &prepared, (world, evaluation), (&place, change.as_ref()), screen)
 }
 
 /// The run itself, from its start or from its last checkpoint.
@@ -165,7 +169,7 @@ fn go(
     prepared: &Prepared<'_>,
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
     (place, change): (&Place<'_>, Option<&Change>),
-    (stop, screen): (Arc<AtomicBool>, &mut Screen<'_>),
+    screen: &mut Screen<'_>,
 ) -> Result<Verdict> {
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -184,21 +188,27 @@ fn go(
         if change.is_some() {
             swap::has_room(&state, steps)?;
         }
-        prepared.restore(&mut world, &mut evaluation, &checkpoint, &mut state)?;
         shadow::check(place.folder, &state.shadows)?;
-        screen.tell(format_args!("goes on after step {} of {steps}", state.steps));
-        let done = Done { steps: state.steps, spent: world.books.spent(), measured: world.meter.measured() };
+        evaluation.restore(state.evaluation);
+        let run = &state.run;
+        screen.tell(format_args!("goes on {} of {steps}", place_of(run)));
+        let done = Done { steps: run.steps, spent: run.books.spent(), measured: run.measured };
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
         let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
-        let kept = (checkpoint, state);
-        let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, stop, kept)?;
+        let at = run.call();
+        let kept = (checkpoint.clone(), &mut state);
+        let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, kept)?;
+        prepared.restore(&mut world, &checkpoint, state)?;
+        keeper.until_next_step = command.finish_step;
         world.record = record;
-        world.policy.keep(place.folder, world.steps)?;
+        world.policy.keep(place.folder, at)?;
         if let Some(change) = change {
             components::keep(place.folder, place.component)?;
             swap::done(place.folder, change, prepared, &mut world, &mut keeper)?;
             let name = &prepared.policy.description().name;
-            keeper.progress.tell(format_args!("policy `{name}` takes over from step {} on", world.steps));
+            keeper
+                .progress
+                .tell(format_args!("policy `{name}` takes over from step {} on", world.run.state.steps));
         }
         keeper
     } else {
@@ -208,20 +218,27 @@ fn go(
         }
         components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, steps, budget, Done::default(), 0.0, 0);
-        let mut keeper = Keeper::fresh(prepared, evaluation, place, progress, stop)?;
+        let mut keeper = Keeper::fresh(prepared, evaluation, place, progress)?;
         keeper.progress.screen.draw("taking the score at the start");
-        let scores = runtime
-            .block_on(run::taken(&mut world, &mut keeper))
-            .map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
+        let scores = match runtime.block_on(run::evaluated(&mut world, &mut keeper)) {
+            Ok(scores) => scores,
+            Err(Stop::Interrupted) => {
+                let shown = place.folder.display();
+                let words = format!("paused before the first step; to go on: allot train --resume {shown}");
+                keeper.progress.tell(words);
+                return Ok(Verdict::Bad);
+            }
+            Err(stop) => return Err(folder::stopped(&stop, Some(place.folder))),
+        };
+        world.run.state.scored = Some((0, scores.clone()));
         keeper.started(&world, &scores)?;
         world.record = Record::create(&place.folder.join("record.jsonl"))?;
         let head = prepared.head(&world, &place.model, &scores);
         world.record.write(&Line::Head(Box::new(head)))?;
-        world.policy.keep(place.folder, 0)?;
+        world.policy.keep(place.folder, (0, 0))?;
         keeper
     };
-    let every = config.evaluation.when("the config")?;
-    let rest = runtime.block_on(run::run(&prepared.run, &mut world, every, &mut keeper));
+    let rest = runtime.block_on(run::run(&mut world, &mut keeper));
     for shadow in &world.policy.shadows {
         keeper.progress.tell(shadow.summary());
     }
@@ -242,7 +259,7 @@ fn go(
             Ok(Verdict::Good)
         }
         Ok(Rest::Paused) => {
-            keeper.progress.tell(format_args!("paused after step {}; to go on: {again}", world.steps));
+            keeper.progress.tell(format_args!("paused {}; to go on: {again}", place_of(&world.run.state)));
             Ok(Verdict::Bad)
         }
         Err(stop) => {
@@ -252,6 +269,16 @@ fn go(
                 if stop.may_pass() { format!("{last}; to go on from it: {again}") } else { last }
             });
             Err(folder::stopped(&stop, Some(place.folder)).note(saved))
+        }
+    }
+}
+
+/// Where a run is, in words.
+fn place_of(run: &allot_loop::State) -> String {
+    match run.at {
+        At::Asking(_) | At::Sampling(_) | At::Updating(..) => format!("within step {}", run.steps + 1),
+        At::Between | At::Evaluating(_) | At::Ended(_) | At::Closing | At::Over => {
+            format!("after step {}", run.steps)
         }
     }
 }

@@ -60,9 +60,9 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect())
 }
 
-/// Cuts off a shadow's file what comes after the first `steps` steps; gives its head and the calls that stay.
+/// Cuts off a shadow's file what comes from this step and round on; gives its head and the calls that stay.
 /// One whose head is not whole goes away.
-pub(super) fn cut(path: &Path, steps: u32) -> Result<Option<(String, Vec<Call>)>> {
+pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Call>)>> {
     let failed = |e| Trouble::file("read", path, &e);
     let mut lines = BufReader::new(File::open(path).map_err(failed)?);
     let (mut head, mut calls, mut bytes) = (None, Vec::new(), 0);
@@ -72,7 +72,7 @@ pub(super) fn cut(path: &Path, steps: u32) -> Result<Option<(String, Vec<Call>)>
             Ok(Entry::Head { .. }) if head.is_none() => {
                 head = Some(String::from_utf8_lossy(&text).into_owned());
             }
-            Ok(Entry::Call(call)) if head.is_some() && call.step < steps => {
+            Ok(Entry::Call(call)) if head.is_some() && (call.step, call.round) < at => {
                 calls.push(Call { plan: None, ..call });
             }
             Ok(Entry::Call(_)) if head.is_some() => break,

@@ -20,6 +20,7 @@ use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu, wide};
 use super::lora::Place;
 use super::panels::{Laid, Panels};
+use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
 
@@ -87,6 +88,8 @@ pub struct Decode<'a> {
     /// Where answers go as soon as they are whole, with their requests' numbers: those of a token at once, for
     /// whoever is told has to be woken.
     pub tell: mpsc::Sender<Vec<(usize, Answered)>>,
+    /// Looked at once a token.
+    pub interrupt: &'a Interrupt,
 }
 
 impl Decode<'_> {
@@ -122,7 +125,7 @@ impl Decode<'_> {
             let first = next.fetch_add(wanted, Ordering::Relaxed).min(requests.len());
             let taken = &requests[first..requests.len().min(first + wanted)];
             rows.extend(self.admit(taken, first, &mut shared, &mut free));
-            if rows.is_empty() {
+            if rows.is_empty() || self.interrupt.is_asked() {
                 return;
             }
             // Each fresh row has its first token by now; one that is done at once is not read on.

@@ -16,6 +16,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::batch::known;
 use super::learning::Learning;
+use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
 use crate::model::{Checkpoint, Decoder, ModelError};
@@ -29,6 +30,8 @@ pub struct Decode<'a> {
     pub weights: &'a Checkpoint,
     /// What prompts are read by.
     pub learning: &'a dyn Learning,
+    /// Looked at between two tokens, or several.
+    pub interrupt: &'a Interrupt,
 }
 
 /// What was read of a prompt.
@@ -107,7 +110,7 @@ impl Decode<'_> {
                 next = self.admit(requests, next, &mut owners, steps, &mut shared)?;
                 retire(&mut owners, whole);
             }
-            if owners.iter().all(Option::is_none) {
+            if owners.iter().all(Option::is_none) || self.interrupt.is_asked() {
                 return Ok(());
             }
             steps.shrink(&mut owners)?;

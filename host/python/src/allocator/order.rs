@@ -1,6 +1,7 @@
 //! What the trainer is to do: sample, learn, or stop.
 
-use allot_allocation::{PromptId, RolloutId};
+use allot_allocation::PromptId;
+use allot_loop::Learned;
 use serde::Serialize;
 
 /// What the trainer is to do.
@@ -17,7 +18,7 @@ pub enum Order {
     Train {
         step: u32,
         round: u32,
-        rollouts: Vec<Learn>,
+        rollouts: Vec<Learned>,
         hold: Vec<PromptId>,
     },
     Over {
@@ -32,13 +33,4 @@ pub struct Draw {
     pub count: u32,
     /// Where the chance of each comes from, so that runs of one seed are paired.
     pub seeds: Vec<u64>,
-}
-
-/// A rollout to train on.
-#[derive(Clone, Serialize)]
-pub struct Learn {
-    pub id: RolloutId,
-    pub prompt: PromptId,
-    pub age: u32,
-    pub advantage: f32,
 }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use allot_allocation::{Compute, Grant, Line as GrantLine, PromptId};
 use allot_engine::model::ModelError;
-use allot_engine::{Answer, Capabilities, Cost, Engine, EngineError, Example, Native, Report, Sample, Whole};
+use allot_engine::{
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
+    Whole,
+};
 use futures_util::StreamExt as _;
 
 use super::config::{Kind, RolloutsConfig};
@@ -12,6 +15,7 @@ use super::handover::Handover;
 use super::sampler::{Missed, Sampler, Wish};
 use crate::engine::SIGNALS;
 use crate::line::{Failure, Line, told};
+use crate::patience::patient;
 use crate::sample::{Limits, Place, wire_seed};
 
 /// How often in a row a server may lose its weights before it is no longer believed in.
@@ -90,6 +94,7 @@ impl Split {
         label: &str,
         came: &mut [Option<Sample<Answer>>],
         whole: Whole<'_, Answer>,
+        interrupt: &Interrupt,
     ) -> Result<(), Missed> {
         let config = self.native.config();
         let one = |i: usize| async move {
@@ -109,10 +114,38 @@ impl Split {
             self.sampler.rollout(wish, place, limits, label).await.map(|rollout| (i, rollout))
         };
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
+        // What is under way may come, and nothing more is asked for.
+        let missing = missing.into_iter().take_while(|_| !interrupt.is_asked());
         let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(config.rows);
         while let Some(done) = stream.next().await {
             let (i, rollout) = done?;
             whole(i, came[i].insert(rollout));
+        }
+        Ok(())
+    }
+
+    /// The same, from a server that is given its weights again where it loses them, until all have come or somebody asks
+    /// to stop.
+    async fn all(
+        &mut self,
+        wanted: &[Place],
+        came: &mut [Option<Sample<Answer>>],
+        whole: Whole<'_, Answer>,
+        interrupt: &Interrupt,
+    ) -> Result<(), EngineError> {
+        let mut losses = 0;
+        while came.iter().any(Option::is_none) && !interrupt.is_asked() {
+            let label = self.give().await?;
+            let before = came.iter().flatten().count();
+            let missed = self.ask(wanted, &label, came, whole, interrupt).await.err();
+            if came.iter().flatten().count() > before {
+                losses = 0;
+            }
+            match missed {
+                None => {}
+                Some(Missed::Weights(other)) => self.forget(&other, &mut losses)?,
+                Some(Missed::Failure(failure)) => return Err(self.plain(failure)),
+            }
         }
         Ok(())
     }
@@ -152,39 +185,34 @@ impl Engine for Split {
         &mut self,
         grant: Grant,
         whole: Whole<'_, Answer>,
-    ) -> Result<Vec<Sample<Answer>>, EngineError> {
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<Answer>, EngineError> {
         let version = self.native.version();
         let of = |line: &GrantLine| {
             let prompt = line.prompt;
             (line.first..line.first + line.count).map(move |position| Place { prompt, position, version })
         };
         let wanted: Vec<Place> = grant.lines().iter().flat_map(of).collect();
-        let mut came: Vec<Option<Sample<Answer>>> = vec![None; wanted.len()];
-        let mut losses = 0;
-        while came.iter().any(Option::is_none) {
-            let label = self.give().await?;
-            let before = came.iter().flatten().count();
-            let missed = self.ask(&wanted, &label, &mut came, whole).await.err();
-            if came.iter().flatten().count() > before {
-                losses = 0;
-            }
-            match missed {
-                None => {}
-                Some(Missed::Weights(other)) => self.forget(&other, &mut losses)?,
-                Some(Missed::Failure(failure)) => return Err(self.plain(failure)),
-            }
-        }
-        let samples: Vec<Sample<Answer>> = came.into_iter().flatten().collect();
-        self.native.count(&grant, &samples);
-        Ok(samples)
+        let mut came: Sampled<Answer> = vec![None; wanted.len()];
+        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt).await;
+        all.unwrap_or(Ok(()))?;
+        Ok(came)
+    }
+
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
+        self.native.sampled(lines, samples)
     }
 
     async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
         self.native.score(samples).await
     }
 
-    async fn update(&mut self, batch: &[Example<'_, Answer>]) -> Result<Report, EngineError> {
-        self.native.update(batch).await
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
+        self.native.update(batch, interrupt).await
     }
 
     fn computed(&mut self) -> Compute {

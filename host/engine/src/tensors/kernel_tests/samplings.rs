@@ -44,7 +44,7 @@ fn sampled(
     let mut steps = Fused::new(&machine, kind, weights, stops, extent, stride).unwrap();
     let mut answers = vec![Answered::default(); requests.len()];
     let mut whole = |number: usize, answer| answers[number] = answer;
-    Decode { weights, learning: &*model.learning }
+    Decode { weights, learning: &*model.learning, interrupt: &crate::Interrupt::new() }
         .run(requests, extent.slots, &mut steps, &mut whole)
         .unwrap();
     Some(answers)

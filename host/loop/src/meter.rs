@@ -1,39 +1,29 @@
 //! What a run computes and how long it takes, measured as it goes; and the ceilings on both.
 
-use std::cell::OnceCell;
-use std::time::Instant;
+use std::sync::OnceLock;
 
-use allot_allocation::{Books, Ceilings, Compute, PromptId, Request, Spent};
-use allot_engine::Cost;
-use allot_record::{Phase, Seconds};
+use allot_allocation::{Ceilings, Compute, Cost, PromptId, Request, Spent};
+use allot_record::Seconds;
 use serde::{Deserialize, Serialize};
 
-/// A run's meter. It does not know what a policy or a model is.
-#[derive(Clone, Debug)]
-pub struct Meter {
-    /// What was computed, evaluation left out.
-    pub compute: Compute,
-    /// Seconds so far.
-    pub seconds: Seconds,
-    /// Rollouts that evaluation had sampled by now.
-    evaluated: u64,
-    ceilings: Ceilings,
-    /// What the run's cheapest rollout costs at most, in operations.
-    cheapest: OnceCell<f64>,
-    /// When the phase at hand began.
-    since: Instant,
-}
-
-/// What a checkpoint keeps of it.
+/// What a run computed, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What was computed.
+    /// What was computed, evaluation left out.
     pub compute: Compute,
     /// Seconds so far.
     pub seconds: Seconds,
     /// Rollouts that evaluation had sampled by then.
     #[serde(default)]
     pub evaluated: u64,
+}
+
+/// The ceilings on it. They do not know what a policy or a model is.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    ceilings: Ceilings,
+    /// What the run's cheapest rollout costs at most, in operations.
+    cheapest: OnceLock<f64>,
 }
 
 /// What is left below the ceilings at a moment.
@@ -47,69 +37,10 @@ pub struct Left {
     cheapest: f64,
 }
 
-impl Meter {
-    /// A meter at zero.
-    pub fn new(ceilings: Ceilings) -> Self {
-        Self {
-            compute: Compute::default(),
-            seconds: Seconds::default(),
-            evaluated: 0,
-            ceilings,
-            cheapest: OnceCell::new(),
-            since: Instant::now(),
-        }
-    }
-
-    /// What a checkpoint keeps.
-    pub fn measured(&self) -> Measured {
-        Measured { compute: self.compute, seconds: self.seconds, evaluated: self.evaluated }
-    }
-
-    /// Goes on from a checkpoint. The time between is nobody's.
-    pub fn restore(&mut self, measured: Measured) {
-        self.compute = measured.compute;
-        self.seconds = measured.seconds;
-        self.evaluated = measured.evaluated;
-        self.since = Instant::now();
-    }
-
-    /// Time counts from here.
-    pub fn start(&mut self) {
-        self.since = Instant::now();
-    }
-
-    /// A phase has ended, and the next one begins.
-    pub fn lap(&mut self, phase: Phase) {
-        let now = Instant::now();
-        self.seconds.add(phase, now.duration_since(self.since).as_secs_f64());
-        self.since = now;
-    }
-
-    /// A score was taken, by which time evaluation had spent this.
-    pub fn scored(&mut self, spent: Option<Spent>) {
-        self.lap(Phase::Evaluating);
+impl Measured {
+    /// An evaluation was made, by the end of which all evaluation had spent this.
+    pub fn evaluated(&mut self, spent: Option<Spent>) {
         self.evaluated = spent.map_or(self.evaluated, |spent| spent.run_rollouts);
-    }
-
-    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is on hand
-    /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
-    pub fn left(
-        &self,
-        rollouts: u64,
-        reserved: impl FnOnce() -> f64,
-        cheapest: impl FnOnce() -> f64,
-    ) -> Option<Left> {
-        if self.ceilings.are_none() {
-            return None;
-        }
-        let flops = self.ceilings.flops.map(|most| most - self.compute.flops.total() - reserved());
-        let seconds = self.ceilings.seconds.map(|most| (most - self.seconds.of_steps()).max(0.0));
-        let by_seconds = seconds.zip(self.rate(rollouts)).map(|(left, rate)| match left / rate {
-            n if left > 0.0 => n.max(1.0) as u64,
-            _ => 0,
-        });
-        let cheapest = if flops.is_some() { *self.cheapest.get_or_init(cheapest) } else { 0.0 };
-        Some(Left { flops, rollouts: by_seconds, cheapest })
     }
 
     /// Seconds that a rollout takes with all that comes with it, by the steps so far; before the first one, by what
@@ -121,14 +52,41 @@ impl Meter {
         };
         (rollouts > 0 && seconds > 0.0).then(|| seconds / rollouts as f64)
     }
+}
 
-    /// Closes the books where a ceiling is reached.
-    pub fn close(&self, books: &mut Books) {
-        let flops = self.ceilings.flops.is_some_and(|most| self.compute.flops.total() >= most);
-        let seconds = self.ceilings.seconds.is_some_and(|most| self.seconds.of_steps() >= most);
-        if flops || seconds {
-            books.close();
+impl Meter {
+    /// A meter with these ceilings.
+    pub fn new(ceilings: Ceilings) -> Self {
+        Self { ceilings, cheapest: OnceLock::new() }
+    }
+
+    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is on hand
+    /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
+    pub fn left(
+        &self,
+        measured: &Measured,
+        rollouts: u64,
+        reserved: impl FnOnce() -> f64,
+        cheapest: impl FnOnce() -> f64,
+    ) -> Option<Left> {
+        if self.ceilings.are_none() {
+            return None;
         }
+        let flops = self.ceilings.flops.map(|most| most - measured.compute.flops.total() - reserved());
+        let seconds = self.ceilings.seconds.map(|most| (most - measured.seconds.of_steps()).max(0.0));
+        let by_seconds = seconds.zip(measured.rate(rollouts)).map(|(left, rate)| match left / rate {
+            n if left > 0.0 => n.max(1.0) as u64,
+            _ => 0,
+        });
+        let cheapest = if flops.is_some() { *self.cheapest.get_or_init(cheapest) } else { 0.0 };
+        Some(Left { flops, rollouts: by_seconds, cheapest })
+    }
+
+    /// Whether a ceiling is reached.
+    pub fn reached(&self, measured: &Measured) -> bool {
+        let flops = self.ceilings.flops.is_some_and(|most| measured.compute.flops.total() >= most);
+        let seconds = self.ceilings.seconds.is_some_and(|most| measured.seconds.of_steps() >= most);
+        flops || seconds
     }
 }
 
@@ -189,14 +147,18 @@ mod tests {
 
     #[test]
     fn without_a_ceiling_nothing_is_limited() {
-        assert_eq!(meter(None, None).left(5, || panic!("for nothing"), || panic!("for nothing")), None);
+        let measured = Measured::default();
+        assert_eq!(
+            meter(None, None).left(&measured, 5, || panic!("for nothing"), || panic!("for nothing")),
+            None
+        );
     }
 
     #[test]
     fn operations_are_granted_first_to_last_with_what_learning_from_them_takes() {
-        let mut meter = meter(Some(100.0), None);
-        meter.compute.flops.decode = 20.0;
-        let left = meter.left(0, || 10.0, || 11.0).expect("there is a ceiling");
+        let (meter, mut measured) = (meter(Some(100.0), None), Measured::default());
+        measured.compute.flops.decode = 20.0;
+        let left = meter.left(&measured, 0, || 10.0, || 11.0).expect("there is a ceiling");
         // 70 are left: prompt 5 costs 5 and 10 each, prompt 1 then 1 and 10 each.
         assert_eq!(left.of_order(&[ask(5, 4), ask(1, 9)], cost), 6);
         assert_eq!(left.of_order(&[ask(5, 4), ask(20, 9)], cost), 4, "prompt 20 can't be read and answered");
@@ -204,27 +166,28 @@ mod tests {
         assert_eq!(left.of_order(&[ask(61, 1), ask(1, 1)], cost), 0, "nobody is served before the first");
         assert_eq!(left.in_any_case([1, 20].into_iter().map(|p| cost(PromptId(p)))), 2);
         assert_eq!(left.in_any_case([90].into_iter().map(|p| cost(PromptId(p)))), 1, "others fit");
-        let left = meter.left(0, || 70.0, || panic!("it was told before")).expect("there is a ceiling");
+        let left =
+            meter.left(&measured, 0, || 70.0, || panic!("it was told before")).expect("there is a ceiling");
         assert!(left.is_nothing());
         assert_eq!(left.in_any_case([1].into_iter().map(|p| cost(PromptId(p)))), 0);
     }
 
     #[test]
     fn seconds_are_granted_by_the_rate_so_far() {
-        let mut meter = meter(None, Some(10.0));
-        let rollouts = |meter: &Meter, sampled| {
-            meter.left(sampled, || 0.0, || 0.0).map(|left| left.of_order(&[ask(1, u32::MAX)], cost))
+        let (meter, mut measured) = (meter(None, Some(10.0)), Measured::default());
+        let rollouts = |measured: &Measured, sampled| {
+            meter.left(measured, sampled, || 0.0, || 0.0).map(|left| left.of_order(&[ask(1, u32::MAX)], cost))
         };
-        assert_eq!(rollouts(&meter, 0), Some(u64::MAX), "no rate is known");
-        meter.seconds.evaluating = 2.0;
-        meter.evaluated = 40;
-        assert_eq!(rollouts(&meter, 0), Some(200));
-        meter.seconds.sampling = 3.0;
-        meter.seconds.updating = 1.0;
-        assert_eq!(rollouts(&meter, 100), Some(150));
-        meter.seconds.updating = 6.99;
-        assert_eq!(rollouts(&meter, 10), Some(1), "while anything is left");
-        meter.seconds.updating = 7.0;
-        assert_eq!(rollouts(&meter, 10), Some(0));
+        assert_eq!(rollouts(&measured, 0), Some(u64::MAX), "no rate is known");
+        measured.seconds.evaluating = 2.0;
+        measured.evaluated = 40;
+        assert_eq!(rollouts(&measured, 0), Some(200));
+        measured.seconds.sampling = 3.0;
+        measured.seconds.updating = 1.0;
+        assert_eq!(rollouts(&measured, 100), Some(150));
+        measured.seconds.updating = 6.99;
+        assert_eq!(rollouts(&measured, 10), Some(1), "while anything is left");
+        measured.seconds.updating = 7.0;
+        assert_eq!(rollouts(&measured, 10), Some(0));
     }
 }

@@ -1,0 +1,433 @@
+//! The loop itself: what is done next, and what came of it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use allot_allocation::advantage::{self, Scale};
+use allot_allocation::rules::{self, Bounds, Broken};
+use allot_allocation::{
+    Action, Batch, Ceilings, Cost, Fault, Grant, Group, Outcome, Plan, Prompt, PromptId, Request, RolloutId,
+    Run, Settled, View, seed,
+};
+use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
+
+use crate::{At, Every, Learned, Left, Meter, Reason, Scores, State, Step, Update};
+
+/// What a rollout of a prompt costs at most with an answer of so many tokens. Only asked where operations are limited.
+pub type Costs<'a> = &'a dyn Fn(PromptId, u32) -> Cost;
+
+/// What never changes in a run.
+#[derive(Clone, Debug)]
+pub struct Constants {
+    /// The run as the policy sees it.
+    pub run: Run,
+    /// Its seed.
+    pub seed: u64,
+    /// How rewards become advantages.
+    pub scale: Scale,
+    /// Bounds on what a plan may put into the record.
+    pub bounds: Bounds,
+    /// When the model is evaluated; never, where whoever drives the loop does that by itself.
+    pub every: Option<Every>,
+}
+
+/// A run's loop.
+#[derive(Debug)]
+pub struct Loop {
+    /// What never changes.
+    pub of: Constants,
+    /// What does.
+    pub state: State,
+    meter: Meter,
+    /// What the policy is shown, and what is new on offer, while it is asked.
+    view: Option<(Arc<View>, Vec<Prompt>)>,
+    /// Whether something was handed out and did not come back yet.
+    out: bool,
+}
+
+/// What is done next.
+#[derive(Debug)]
+pub enum Next {
+    /// Ask the policy.
+    Decide(Arc<View>),
+    /// Sample, and judge.
+    Sample(Grant, Round),
+    /// Update the model by these rollouts.
+    Update(Vec<Learned>),
+    /// Evaluate the model.
+    Evaluate,
+    /// A step is over. It goes to the record.
+    Step(Box<StepEnd>),
+    /// The run is over. This goes to the record.
+    Over(Box<End>),
+    /// Nothing, until what was handed out comes back.
+    Wait,
+}
+
+/// A round of sampling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The step.
+    pub step: u32,
+    /// The round in it.
+    pub round: u32,
+    /// Prompts that have rollouts on hand: more of theirs are a commit, others' a pilot.
+    pub on_hand: HashSet<PromptId>,
+}
+
+/// What a plan came to.
+#[derive(Debug)]
+pub struct Decided {
+    /// It goes to the record.
+    pub call: Box<Call>,
+    /// Whether less was granted than asked for, though something could be.
+    pub clipped: bool,
+}
+
+/// What became of a round's rollouts.
+#[derive(Debug)]
+pub struct Took {
+    /// They go to the record, if there are any.
+    pub rollouts: Option<Box<Rollouts>>,
+    /// The first one's number.
+    pub first: RolloutId,
+}
+
+impl Loop {
+    /// A loop that begins or goes on at this state, below these ceilings.
+    pub fn new(of: Constants, ceilings: Ceilings, state: State) -> Self {
+        Self { of, state, meter: Meter::new(ceilings), view: None, out: false }
+    }
+
+    /// What is done next. A grant is handed out once; after a loop was made anew from its state, once more.
+    pub fn next(&mut self, costs: Costs<'_>) -> Next {
+        if self.out {
+            return Next::Wait;
+        }
+        loop {
+            match &self.state.at {
+                At::Between => self.open(costs),
+                At::Asking(step) => {
+                    let (round, dry) = (step.round, step.dry);
+                    let (view, offered) = match self.view.take() {
+                        Some(shown) => shown,
+                        None => self.look(round, dry, costs),
+                    };
+                    self.view = Some((Arc::clone(&view), offered));
+                    return Next::Decide(view);
+                }
+                At::Sampling(step) => {
+                    let round = step.round;
+                    self.out = true;
+                    let on_hand = self.state.shelf.prompts().collect();
+                    let grant = self.state.books.reissue();
+                    return Next::Sample(grant, Round { step: self.state.steps, round, on_hand });
+                }
+                At::Updating(_, update) => {
+                    self.out = true;
+                    return Next::Update(update.rollouts.clone());
+                }
+                At::Evaluating(_) => return Next::Evaluate,
+                At::Ended(_) => {
+                    if let At::Ended(end) = std::mem::replace(&mut self.state.at, At::Between) {
+                        return Next::Step(end);
+                    }
+                }
+                At::Closing => match &self.state.scored {
+                    Some((at, _)) if *at == self.state.steps => self.state.at = At::Over,
+                    _ if self.of.every.is_none() => self.state.at = At::Over,
+                    _ => return Next::Evaluate,
+                },
+                At::Over => {
+                    return Next::Over(self.end(self.reason().to_string(), true));
+                }
+            }
+        }
+    }
+
+    /// The work at hand was not finished, and [`next`](Self::next) asks for it again.
+    pub fn interrupted(&mut self) {
+        self.out = false;
+    }
+
+    /// Why the run ends, if it does.
+    pub fn reason(&self) -> Reason {
+        self.state.ending.unwrap_or(Reason::Steps)
+    }
+
+    /// Whether there is nothing left that takes time.
+    pub fn is_done(&self) -> bool {
+        let state = &self.state;
+        let scored = state.scored.as_ref().is_some_and(|(at, _)| *at == state.steps);
+        match state.at {
+            At::Over => true,
+            At::Between | At::Closing => self.is_at_end() && scored,
+            _ => false,
+        }
+    }
+
+    /// Whether no step will come any more.
+    pub fn is_at_end(&self) -> bool {
+        self.state.ending.is_some() || self.state.steps >= self.of.run.steps
+    }
+
+    /// Opens a step, or ends the run.
+    fn open(&mut self, costs: Costs<'_>) {
+        let on_hand = self.state.shelf.rollouts();
+        let over = self.is_at_end();
+        if !over && self.state.books.exhausted() {
+            // What was paid for and is held may be trained on in one more step.
+            self.state.ending = Some(Reason::Budget);
+        }
+        let evicted = self.state.pool.is_spent();
+        if !over && on_hand == 0 && evicted && self.state.ending.is_none() {
+            self.state.ending = Some(Reason::Evicted);
+        }
+        if over || on_hand == 0 && (evicted || self.state.ending.is_some()) {
+            self.state.at = At::Closing;
+            return;
+        }
+        self.state.books.open_step();
+        self.state.shelf.open_step();
+        self.close(costs);
+        self.state.at = At::Asking(Step { before: self.state.books.spent(), ..Step::default() });
+    }
+
+    /// The view of a round, and the prompts in it that the last one did not have. In a step that has run dry there
+    /// is nothing left to be granted.
+    fn look(&mut self, round: u32, dry: bool, costs: Costs<'_>) -> (Arc<View>, Vec<Prompt>) {
+        self.state.pool.top_up(&self.state.shelf);
+        let groups = self.state.shelf.groups();
+        let spare = self.left(&groups, costs).map(|left| {
+            let offered = self.state.pool.offered().iter().map(|prompt| prompt.id);
+            let prompts = offered.chain(groups.iter().map(|group| group.prompt));
+            if dry { 0 } else { left.in_any_case(prompts.map(|prompt| self.most(prompt, costs))) }
+        });
+        self.state.books.leave(spare);
+        let view = View {
+            step: self.state.steps,
+            round,
+            seed: seed::policy(self.of.seed, self.state.steps, round),
+            budget: self.state.books.budget(),
+            pool: self.state.pool.offered().to_vec(),
+            groups,
+        };
+        (Arc::new(view), self.state.pool.newly_offered().to_vec())
+    }
+
+    /// Takes the answer of the policy of this name. A plan that breaks a rule changes nothing.
+    pub fn decided(&mut self, policy: &str, plan: &Plan, costs: Costs<'_>) -> Result<Decided, Broken> {
+        let (view, offered) = match (self.view.take(), &self.state.at) {
+            (Some(view), At::Asking(_)) => view,
+            _ => unreachable_turn("a plan"),
+        };
+        let changed = plan.state != self.state.policy;
+        // A state that stays as it is takes nothing of the record.
+        let states =
+            if changed { self.of.bounds.states.saturating_sub(self.state.written) } else { u64::MAX };
+        if let Err(broken) = rules::check(policy, &view, plan, Bounds { states, ..self.of.bounds }) {
+            self.view = Some((view, offered));
+            return Err(broken);
+        }
+        let At::Asking(mut step) = std::mem::replace(&mut self.state.at, At::Between) else {
+            unreachable_turn("a plan")
+        };
+        let before = std::mem::replace(&mut self.state.policy, plan.state.clone());
+        self.state.written += if changed { plan.state.len() as u64 } else { 0 };
+        self.state.pool.evict(&plan.evict);
+        self.state.pool.take(plan.skip.iter().copied());
+        let (granted, clipped) = match &plan.action {
+            Action::Sample(order) => {
+                let spent = self.state.books.grantable() == 0;
+                let grant = self.grant(order, &view, costs);
+                step.dry = grant.is_empty() && !order.is_empty();
+                let granted = grant.rollouts();
+                self.state.pool.take(grant.lines().iter().map(|line| line.prompt));
+                if spent {
+                    self.state.ending = Some(self.state.ending.unwrap_or(Reason::Budget));
+                    self.state.at = At::Closing;
+                } else if grant.is_empty() {
+                    // Passed over or evicted, and nothing else: another round.
+                    step.round += 1;
+                    self.state.at = At::Asking(step);
+                } else {
+                    self.state.at = At::Sampling(step);
+                }
+                let asked = order.iter().map(|request| u64::from(request.count)).sum();
+                (granted, !spent && granted < asked)
+            }
+            Action::Train(batch) => {
+                let rollouts = self.picked(&view, batch);
+                self.state.at = At::Updating(step, Update { batch: batch.clone(), rollouts });
+                (0, false)
+            }
+        };
+        let call = Box::new(Call::of(&view, plan, &before, offered, granted));
+        Ok(Decided { call, clipped })
+    }
+
+    /// Grants what is asked for, as far as the budget goes by all its measures.
+    fn grant(&mut self, order: &[Request], view: &View, costs: Costs<'_>) -> Grant {
+        let open = self.state.books.grantable() > 0;
+        if let Some(left) = self.left(&view.groups, costs).filter(|_| open) {
+            let fits = left.of_order(order, |prompt| self.most(prompt, costs));
+            // With nothing on hand there is nothing reserved that could come free.
+            if fits == 0 && !order.is_empty() && view.groups.is_empty() {
+                self.state.books.close();
+            }
+            self.state.books.leave(Some(fits));
+        }
+        let shelf = &self.state.shelf;
+        self.state.books.grant(order, |prompt| shelf.next_position(prompt))
+    }
+
+    /// The rollouts that a batch picks, with their advantages.
+    fn picked(&self, view: &View, batch: &Batch) -> Vec<Learned> {
+        let groups: BTreeMap<PromptId, &Group> = view.groups.iter().map(|g| (g.prompt, g)).collect();
+        let mut learned = Vec::new();
+        for pick in &batch.picks {
+            let Some(group) = groups.get(&pick.prompt) else { continue };
+            let advantages = advantage::of_pick(pick, group, self.of.scale);
+            for (position, advantage) in pick.positions(group.len()).into_iter().zip(advantages) {
+                if let Some(id) = self.state.shelf.rollout(pick.prompt, position) {
+                    let age = group.ages[position];
+                    learned.push(Learned { id, prompt: pick.prompt, age, advantage });
+                }
+            }
+        }
+        learned
+    }
+
+    /// Takes the rollouts of a round, judged, in the order of their grant; `parts` are those of each one's reward.
+    /// What was not granted so changes nothing.
+    pub fn sampled(&mut self, outcomes: &[Outcome], parts: &[Vec<(String, f32)>]) -> Result<Took, Fault> {
+        let At::Sampling(_) = self.state.at else { unreachable_turn("rollouts") };
+        self.state.books.charge(outcomes.iter().map(|o| (o.prompt, o.position, o.tokens)))?;
+        self.out = false;
+        let At::Sampling(mut step) = std::mem::replace(&mut self.state.at, At::Between) else {
+            unreachable_turn("rollouts")
+        };
+        outcomes.iter().filter_map(|o| o.reward).for_each(|r| step.rewards.add(f64::from(r)));
+        for (name, x) in parts.iter().flatten() {
+            match step.parts.get_mut(name) {
+                Some(mean) => mean.add(f64::from(*x)),
+                None => step.parts.entry(name.clone()).or_default().add(f64::from(*x)),
+            }
+        }
+        let rollouts = outcomes.first().map(|one| {
+            let sampled = Sampled::of(outcomes, one.signals.len());
+            Box::new(Rollouts { step: self.state.steps, round: step.round, sampled })
+        });
+        let first = self.state.shelf.add(outcomes.iter().cloned());
+        if self.meter.reached(&self.state.measured) {
+            self.state.books.close();
+        }
+        step.round += 1;
+        self.state.at = At::Asking(step);
+        Ok(Took { rollouts, first })
+    }
+
+    /// The model was updated, unless there was nothing to update it by, and this is what is told of it.
+    pub fn updated(&mut self, updated: bool, metrics: Vec<(String, f64)>, costs: Costs<'_>) -> Settled {
+        let At::Updating(step, update) = std::mem::replace(&mut self.state.at, At::Between) else {
+            unreachable_turn("an update")
+        };
+        self.out = false;
+        let flat: HashSet<RolloutId> = self.state.shelf.flat().collect();
+        let settled = self.state.shelf.settle(&update.batch, updated, self.of.run.max_age);
+        self.state.pool.remember(self.state.steps, &settled.visits);
+        let mut ages = crate::Mean::default();
+        update.rollouts.iter().for_each(|rollout| ages.add(f64::from(rollout.age)));
+        let end = StepEnd {
+            step: self.state.steps,
+            updated,
+            groups: update.batch.picks.len() as u64,
+            trained: settled.trained.len() as u64,
+            effective: update.rollouts.iter().filter(|rollout| rollout.advantage != 0.0).count() as u64,
+            released: settled.released.len() as u64,
+            flat: settled.released.iter().filter(|id| flat.contains(id)).count() as u64,
+            stale: settled.stale.len() as u64,
+            held: settled.held,
+            mean_age: ages.mean(),
+            reward: step.rewards.mean(),
+            rewards: step.parts.into_iter().map(|(name, part)| (name, part.mean())).collect(),
+            spent: self.state.books.spent(),
+            compute: self.state.measured.compute,
+            metrics,
+            ..StepEnd::default()
+        };
+        self.state.steps += 1;
+        self.state.version += u32::from(updated);
+        self.close(costs);
+        let spent = self.state.books.spent();
+        let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, spent));
+        self.state.at = if due { At::Evaluating(Box::new(end)) } else { At::Ended(Box::new(end)) };
+        settled
+    }
+
+    /// The model was evaluated.
+    pub fn evaluated(&mut self, scores: Scores) {
+        self.state.at = match std::mem::replace(&mut self.state.at, At::Between) {
+            At::Evaluating(mut end) => {
+                end.accuracy = Some(scores.accuracy);
+                end.scores.clone_from(&scores.parts);
+                end.evaluated = scores.spent;
+                At::Ended(end)
+            }
+            other => other,
+        };
+        self.state.scored = Some((self.state.steps, scores));
+    }
+
+    /// What stands at the end of the record of a run that is over; an end is normal, or told by its reason.
+    pub fn end(&self, reason: String, normal: bool) -> Box<End> {
+        let scores = self.state.scored.as_ref().filter(|(at, _)| normal && *at == self.state.steps);
+        let scores = scores.map(|(_, scores)| scores.clone());
+        Box::new(End {
+            reason,
+            normal,
+            steps: self.state.steps,
+            spent: self.state.books.spent(),
+            compute: self.state.measured.compute,
+            accuracy: scores.as_ref().map(|s| s.accuracy),
+            scores: scores.as_ref().map(|s| s.parts.clone()).unwrap_or_default(),
+            evaluated: scores.and_then(|s| s.spent),
+        })
+    }
+
+    /// What is left below the run's ceilings, if it has any, with these groups on hand. All of them may be learned
+    /// from.
+    fn left(&self, groups: &[Group], costs: Costs<'_>) -> Option<Left> {
+        let learning =
+            |group: &Group| group.tokens.iter().map(|n| costs(group.prompt, *n).learning).sum::<f64>();
+        let cheapest = || {
+            let all = (0..self.state.pool.prompts()).map(|prompt| self.most(PromptId(prompt), costs));
+            all.map(|cost| cost.reading + cost.rollout()).fold(f64::INFINITY, f64::min)
+        };
+        let sampled = self.state.books.spent().run_rollouts;
+        self.meter.left(&self.state.measured, sampled, || groups.iter().map(learning).sum(), cheapest)
+    }
+
+    /// What a prompt's rollout costs with the longest answer.
+    fn most(&self, prompt: PromptId, costs: Costs<'_>) -> Cost {
+        costs(prompt, self.state.books.limits().longest)
+    }
+
+    /// Closes the books where a ceiling is reached, or is so near that no rollout will fit below it, whatever
+    /// becomes of those on hand.
+    fn close(&mut self, costs: Costs<'_>) {
+        if self.meter.reached(&self.state.measured) {
+            self.state.books.close();
+        }
+        // What was short in a view may be there again.
+        self.state.books.leave(None);
+        if self.left(&[], costs).is_some_and(|left| left.is_nothing()) {
+            self.state.books.close();
+        }
+    }
+}
+
+/// The loop is told of something that it did not ask for: a fault of whoever drives it.
+fn unreachable_turn(what: &str) -> ! {
+    unreachable!("{what} came out of turn")
+}

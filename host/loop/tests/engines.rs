@@ -1,0 +1,205 @@
+//! The loop under engines that fail, lie and are stopped anywhere, and under any plans: what it asks for and what goes to
+//! the record is what an engine that never fails would have had.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use allot_allocation::advantage::Scale;
+use allot_allocation::rules::Bounds;
+use allot_allocation::seed::Stream;
+use allot_allocation::{
+    Action, Advantage, Batch, Books, Ceilings, Cost, Fault, Grant, Limits, Order, Outcome, Pick, Plan, Pool,
+    PromptId, Request, Run, Shelf, View, seed,
+};
+use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
+use proptest::prelude::*;
+
+/// What a rollout costs.
+fn costs(prompt: PromptId, tokens: u32) -> Cost {
+    Cost { reading: f64::from(prompt.0 % 7), answering: f64::from(tokens), learning: 3.0 * f64::from(tokens) }
+}
+
+fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
+    let run =
+        Run { settings: Vec::new(), prompts: 20, steps: 6, groups: 4, rollouts: 3, pool: 8, max_age: 2 };
+    let limits = Limits {
+        rounds: 4,
+        step_rollouts: Some(40),
+        run_rollouts: Some(rollouts),
+        run_tokens: None,
+        longest: 9,
+    };
+    let (scale, bounds, every) = (Scale::default(), Bounds::default(), Some(Every::Steps(2)));
+    let pool = Pool::new(seed, Order::Shuffled, run.pool, vec![5; run.prompts as usize]);
+    let state = State::new(Vec::new(), pool, Shelf::new(0), Books::new(limits));
+    Loop::new(Constants { run, seed, scale, bounds, every }, Ceilings { flops, seconds: None }, state)
+}
+
+/// A plan that keeps the rules, drawn by the view's own seed: the same for the same view.
+fn plan(view: &View) -> Plan {
+    let mut draws = Stream::new(view.seed);
+    let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+    let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
+    let sampling = open && draws.below(4) > 0 && !(view.pool.is_empty() && on_hand.is_empty());
+    let action = if sampling {
+        let all: Vec<PromptId> = view.pool.iter().map(|p| p.id).chain(on_hand).collect();
+        let mut order: Vec<Request> = Vec::new();
+        for _ in 0..=draws.below(4) {
+            let prompt = all[draws.below(all.len())];
+            if order.iter().all(|request| request.prompt != prompt) {
+                order.push(Request { prompt, count: 1 + draws.below(5) as u32 });
+            }
+        }
+        Action::Sample(order)
+    } else {
+        let (picked, hold): (Vec<_>, Vec<_>) = on_hand.into_iter().partition(|_| draws.below(3) > 0);
+        let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
+        Action::Train(Batch { picks: picked.into_iter().map(pick).collect(), hold })
+    };
+    Plan { state: vec![view.round as u8; draws.below(3)], ..Plan::of(action) }
+}
+
+/// What an engine and a judge give for a grant at these weights.
+fn outcomes(grant: &Grant, run: u64, version: u32) -> Vec<Outcome> {
+    let one = |prompt, position| {
+        let mut draws = Stream::new(seed::rollout(run, prompt, version, position));
+        let reward = f32::from(u8::from(draws.below(2) > 0));
+        let tokens = 1 + draws.below(9) as u32;
+        Outcome { tokens, ..Outcome::of(prompt, position, reward, reward > 0.5) }
+    };
+    let lines = grant.lines().iter();
+    lines.flat_map(|l| (l.first..l.first + l.count).map(move |i| one(l.prompt, i))).collect()
+}
+
+/// A lie: something else than what was granted.
+fn lie(mut told: Vec<Outcome>, kind: usize) -> Vec<Outcome> {
+    let last = told.len() - 1;
+    match kind {
+        0 => told.truncate(last),
+        1 => told.push(told[last].clone()),
+        2 => told[last].position += 1,
+        3 => told[0].tokens = 10,
+        4 if told.len() > 1 => told.swap(0, last),
+        _ => told[last].prompt = PromptId(told[last].prompt.0 + 1),
+    }
+    told
+}
+
+/// The loop as a checkpoint would keep it.
+fn text(run: &Loop) -> String {
+    serde_json::to_string(&run.state).unwrap()
+}
+
+/// Runs to the end; all that goes to the record. `trouble` draws what goes wrong, if anything may.
+fn record(
+    mut run: Loop,
+    flops: Option<f64>,
+    mut trouble: Option<Stream>,
+) -> Result<Vec<String>, TestCaseError> {
+    let mut lines = Vec::new();
+    let mut write = |line: &dyn Fn() -> String| lines.push(line());
+    loop {
+        let mut chance = |n| trouble.as_mut().is_some_and(|draws| draws.below(n) == 0);
+        if chance(5) {
+            // A stop: what a checkpoint keeps is all that there is of it.
+            let mut state: State = serde_json::from_str(&text(&run)).unwrap();
+            state.shelf.index();
+            run = Loop::new(run.of.clone(), Ceilings { flops, seconds: None }, state);
+        }
+        match run.next(&costs) {
+            Next::Decide(view) => {
+                if chance(4) {
+                    let bad = Plan::of(Action::Sample(vec![Request { prompt: PromptId(1000), count: 1 }]));
+                    let before = text(&run);
+                    prop_assert!(run.decided("liar", &bad, &costs).is_err());
+                    prop_assert_eq!(text(&run), before, "a plan that breaks a rule changes nothing");
+                }
+                let decided = run.decided("dice", &plan(&view), &costs).unwrap();
+                prop_assert!(decided.call.granted <= decided.call.asked);
+                write(&|| serde_json::to_string(&decided.call).unwrap());
+            }
+            Next::Sample(grant, _) => {
+                prop_assert!(matches!(run.next(&costs), Next::Wait), "a grant is handed out once");
+                if chance(4) {
+                    // The engine fails, and is asked again.
+                    let lines = grant.lines().to_vec();
+                    run.interrupted();
+                    let Next::Sample(again, _) = run.next(&costs) else { panic!("it is asked again") };
+                    prop_assert_eq!(again.lines(), &lines[..]);
+                }
+                let told = outcomes(&grant, run.of.seed, run.state.version);
+                if chance(3) {
+                    let before = text(&run);
+                    let kind = trouble.as_mut().map_or(0, |draws| draws.below(6));
+                    let fault: Result<_, Fault> = run.sampled(&lie(told.clone(), kind), &[]);
+                    prop_assert!(fault.is_err());
+                    prop_assert_eq!(text(&run), before, "what was not granted is not charged");
+                }
+                let took = run.sampled(&told, &[]).unwrap();
+                write(&|| serde_json::to_string(&took.rollouts).unwrap());
+            }
+            Next::Update(rollouts) => {
+                if chance(4) {
+                    run.interrupted();
+                    continue;
+                }
+                run.state.measured.compute.flops.training += 27.0 * rollouts.len() as f64;
+                let settled = run.updated(!rollouts.is_empty(), Vec::new(), &costs);
+                prop_assert_eq!(settled.trained.len(), rollouts.len());
+            }
+            Next::Evaluate => {
+                let accuracy = f64::from(run.state.version) / 10.0;
+                run.evaluated(Scores { accuracy, ..Scores::default() });
+            }
+            Next::Step(end) => write(&|| serde_json::to_string(&end).unwrap()),
+            Next::Over(end) => {
+                write(&|| serde_json::to_string(&end).unwrap());
+                prop_assert!(end.normal && matches!(run.state.at, At::Over));
+                let (spent, limits) = (run.state.books.spent(), run.state.books.limits());
+                prop_assert!(Some(spent.run_rollouts) <= limits.run_rollouts);
+                return Ok(lines);
+            }
+            Next::Wait => panic!("nothing is out"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn engines_that_fail_lie_and_are_stopped_leave_the_record_of_one_that_does_not(
+        seed: u64, trouble: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0),
+    ) {
+        let smooth = record(fresh(seed, rollouts, flops), flops, None)?;
+        let rough = record(fresh(seed, rollouts, flops), flops, Some(Stream::new(trouble)))?;
+        prop_assert_eq!(smooth, rough);
+    }
+}
+
+#[test]
+fn states_that_change_fill_the_record_to_its_bound_and_those_that_do_not_take_nothing() {
+    let mut run = fresh(3, 200, None);
+    run.of.bounds.states = 25;
+    let train = |state: u8| Plan { state: vec![state; 10], ..Plan::of(Action::Train(Batch::default())) };
+    let mut broken = None;
+    for step in [1, 1, 1, 2, 3] {
+        loop {
+            match run.next(&costs) {
+                Next::Decide(_) => match run.decided("p", &train(step), &costs) {
+                    Ok(_) => {}
+                    Err(rule) => {
+                        broken = Some(rule.to_string());
+                        break;
+                    }
+                },
+                Next::Update(_) => _ = run.updated(false, Vec::new(), &costs),
+                Next::Evaluate => run.evaluated(Scores::default()),
+                Next::Step(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let said = "policy `p` returned another state, of 10 bytes; of changed states the run's record takes 5 bytes more \
+                (step 4, round 0)";
+    assert_eq!(broken.as_deref(), Some(said));
+}

@@ -1,0 +1,155 @@
+//! The trainer's turns: it asks what to do, hands rollouts in, and says that it is done with a batch.
+
+use allot_allocation::{Cost, Grant, Line as Granted, PromptId, Settled, View, seed};
+use allot_loop::{At, Learned, Next, Round};
+use allot_record::{Line, Record, StepEnd};
+use allot_sandbox::Line as LogLine;
+
+use super::Allocator;
+use super::order::{Draw, Order};
+use super::told::Told;
+use crate::trouble::{Result, Trouble};
+
+/// A trainer limits no operations.
+fn free(_: PromptId, _: u32) -> Cost {
+    Cost::default()
+}
+
+impl Allocator {
+    /// Asks the policy until there is something to do.
+    pub fn order(&mut self, log: &mut Vec<LogLine>) -> Result<Order> {
+        if let Some(reason) = &self.failed {
+            return Ok(Order::Over { reason: reason.clone() });
+        }
+        self.begin()?;
+        loop {
+            match self.run.next(&free) {
+                Next::Decide(view) => self.decide(&view, log)?,
+                Next::Sample(grant, round) => return Ok(self.sampling(&grant, &round)),
+                Next::Update(rollouts) => return Ok(self.training(&rollouts)),
+                Next::Over(end) => {
+                    if !self.ended {
+                        self.record.write(&Line::End(*end))?;
+                        self.ended = true;
+                    }
+                    return Ok(Order::Over { reason: self.run.reason().to_string() });
+                }
+                Next::Wait => return Err(self.awaited()),
+                // Both are done with where a step ends.
+                Next::Evaluate | Next::Step(_) => {}
+            }
+        }
+    }
+
+    /// Writes the record's first line, before all else.
+    fn begin(&mut self) -> Result<()> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        if let Some(folder) = &self.folder {
+            std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+            match Record::create(&folder.join("record.jsonl")) {
+                Ok(record) => self.record = record,
+                Err(error) => {
+                    self.head = Some(head);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(self.record.write(&Line::Head(head))?)
+    }
+
+    fn decide(&mut self, view: &View, log: &mut Vec<LogLine>) -> Result<()> {
+        let plan = self.policy.ask(&self.of.run, &self.run.state.policy, view, log)?;
+        let decided = self.run.decided(self.policy.name(), &plan, &free)?;
+        self.asked = decided.call.asked;
+        Ok(self.record.write(&Line::Call(decided.call))?)
+    }
+
+    fn sampling(&self, grant: &Grant, round: &Round) -> Order {
+        let (of, version) = (self.of.seed, self.run.state.version);
+        let draw = |line: &Granted| {
+            let seed = |i| seed::rollout(of, line.prompt, version, line.first + i);
+            Draw { prompt: line.prompt, count: line.count, seeds: (0..line.count).map(seed).collect() }
+        };
+        let draws = grant.lines().iter().map(draw).collect();
+        Order::Sample { step: round.step, round: round.round, draws, asked: self.asked }
+    }
+
+    fn training(&self, rollouts: &[Learned]) -> Order {
+        let At::Updating(step, update) = &self.run.state.at else {
+            unreachable!("an update is asked for while none is made")
+        };
+        Order::Train {
+            step: self.run.state.steps,
+            round: step.round,
+            rollouts: rollouts.to_vec(),
+            hold: update.batch.hold.clone(),
+        }
+    }
+
+    /// What the trainer was told to do, and did not say that it did.
+    fn awaited(&self) -> Trouble {
+        if let At::Updating(_, update) = &self.run.state.at {
+            let n = update.rollouts.len();
+            return Trouble::new(format!("a batch of {n} rollouts was given, and nothing was said of it"))
+                .hint("say that it is done with trained(…), then ask again");
+        }
+        let n: u32 = self.run.state.books.open().iter().map(|line| line.count).sum();
+        Trouble::new(format!("{n} rollouts were granted, and nothing was said of them"))
+            .hint("hand them in with sampled(…), then ask again")
+    }
+
+    /// Puts rollouts on the shelf. Whatever is wrong with them is found before anything is charged.
+    pub fn take(&mut self, told: Vec<Told>) -> Result<(u64, Vec<bool>)> {
+        let At::Sampling(_) = self.run.state.at else {
+            return Err(Trouble::new("rollouts were handed in, and none were granted")
+                .hint("next() says when to sample, and how often"));
+        };
+        let signals = self.policy.policy.description().signals.len();
+        let books = &self.run.state.books;
+        let outcomes = Told::outcomes(told, books.open(), signals, books.limits().longest)?;
+        let took = self.run.sampled(&outcomes, &[]).map_err(|fault| Trouble::new(fault.to_string()))?;
+        if let Some(rollouts) = took.rollouts {
+            self.record.write(&Line::Rollouts(rollouts))?;
+        }
+        Ok((took.first.0, outcomes.iter().map(|o| o.reward.is_some()).collect()))
+    }
+
+    /// Settles the shelf, and ends the step.
+    pub fn settle(
+        &mut self,
+        updated: bool,
+        metrics: Vec<(String, f64)>,
+        accuracy: Option<f64>,
+    ) -> Result<(Settled, StepEnd)> {
+        let At::Updating(..) = self.run.state.at else {
+            return Err(Trouble::new("a batch is said to be done, and none was given")
+                .hint("next() gives one when the policy is done sampling"));
+        };
+        if let Some((name, value)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
+            let step = self.run.state.steps;
+            let what = format!("the update of step {step} was refused: {name} is {value}");
+            return Err(
+                Trouble::new(what).hint("go on from the last checkpoint, with a smaller learning rate")
+            );
+        }
+        let settled = self.run.updated(updated, metrics, &free);
+        let Next::Step(mut end) = self.run.next(&free) else {
+            unreachable!("a step is over once it is settled")
+        };
+        end.accuracy = accuracy;
+        self.record.write(&Line::Step(end.clone()))?;
+        if self.run.is_at_end() {
+            self.order(&mut Vec::new())?;
+        }
+        Ok((settled, *end))
+    }
+
+    /// The policy broke a rule or gave no answer: in mid-step, there is no way on but from a state.
+    pub fn stopped(&mut self, trouble: &Trouble) {
+        if matches!(self.run.state.at, At::Asking(_)) {
+            // The reason for the stop matters more than a second failure of the record.
+            let _ = self.record.write(&Line::End(*self.run.end(trouble.what().to_owned(), false)));
+            self.failed = Some(trouble.what().to_owned());
+        }
+    }
+}

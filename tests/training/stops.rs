@@ -1,0 +1,94 @@
+//! Runs that somebody asks to stop: at once, within a round, with nothing lost that was paid for.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{CONFIG, assert_same_but_parts, bytes, error, newest, started, told, trained, until, with};
+
+/// Long rounds: most of the time is spent within one.
+fn config() -> String {
+    let long =
+        CONFIG.replace("rollouts = 8\n", "rollouts = 400\n").replace("rollouts = 4000", "rollouts = 12000");
+    long.replace("\"uniform\"", "\"pilot-commit\"").replace("steps = 6", "steps = 4")
+}
+
+/// Rollouts that the newest checkpoint keeps of a round, and where in its step the run is.
+fn kept(run: &Path) -> (usize, String) {
+    let text = fs::read_to_string(newest(run).join("state.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let at = &state["run"]["at"];
+    let at =
+        at.as_str().map_or_else(|| at.as_object().unwrap().keys().next().unwrap().clone(), str::to_owned);
+    (state["paid"].as_array().unwrap().len(), at)
+}
+
+fn asked(child: &std::process::Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn a_run_that_is_stopped_within_its_rounds_again_and_again_comes_to_the_same_end() {
+    let scratch = with(&config());
+    let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
+    let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+    let (mut within, mut paid, mut before) = (0, 0, 0);
+    for n in 0..200 {
+        let mut child = started(&scratch);
+        // Later and later after the call that was made last, so that the run gets on.
+        until(&mut child, || bytes(&run) > before);
+        std::thread::sleep(Duration::from_millis(5 + 7 * (n % 9)));
+        asked(&child, "-TERM");
+        let done = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        before = bytes(&run);
+        if done.status.success() {
+            assert_eq!(String::from_utf8_lossy(&done.stdout), table);
+            break;
+        }
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        assert!(said.lines().last().unwrap().starts_with("paused "), "{said}");
+        if !run.join("checkpoints").exists() {
+            continue;
+        }
+        let (rollouts, at) = kept(&run);
+        within += usize::from(at == "Sampling");
+        paid = paid.max(rollouts);
+        assert!(rollouts == 0 || at == "Sampling", "{rollouts} rollouts are kept, and the run is {at}");
+    }
+    assert!(within >= 3 && paid > 10, "{within} stops within a round, {paid} rollouts kept at most");
+    assert!(run.join("record.jsonl").exists());
+    assert_same_but_parts(&whole, &run, 4);
+}
+
+#[test]
+fn a_policy_takes_over_once_the_step_is_ended_that_a_run_stopped_in() {
+    let scratch = with(&config());
+    let run = scratch.path().join("out");
+    let mut stopped = false;
+    for _ in 0..20 {
+        let mut child = started(&scratch);
+        let before = bytes(&run);
+        until(&mut child, || bytes(&run) > before + 200);
+        asked(&child, "-INT");
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
+        stopped = run.join("checkpoints").exists() && kept(&run).1 == "Sampling";
+        if stopped {
+            break;
+        }
+    }
+    assert!(stopped, "no stop came within a round");
+    let said = told(&scratch, &["--resume", "out", "--policy", "uniform"]);
+    let step = error(&said).split(['p', ',']).nth(4).unwrap_or_default().trim().to_owned();
+    insta::assert_snapshot!(error(&said).replace(&format!("step {step},"), "step N,"), @"");
+    let said = told(&scratch, &["--resume", "out", "--finish-step"]);
+    assert!(said.contains("goes on within step ") && said.contains("paused after step "), "{said}");
+    assert_eq!(kept(&run), (0, "Between".to_owned()));
+    let said = told(&scratch, &["--resume", "out", "--policy", "uniform"]);
+    assert!(
+        said.contains("policy `uniform` takes over from step ") && said.ends_with("exit code 0\n"),
+        "{said}"
+    );
+}
