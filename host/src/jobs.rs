@@ -145,7 +145,7 @@ impl<'c> Jobs<'c> {
         }
     }
 
-    /// Asks the runs to pause: those under way to finish their step, and save.
+    /// Asks the runs to pause: those under way to save what they have.
     pub fn pause(&mut self) -> Result<()> {
         self.executor.pause()
     }

@@ -256,17 +256,17 @@ fn simulated_runs_have_shadows_too() {
     let args = ["simulate", "run.toml", "--out", "out", "--shadow", "pods", "--shadow", "uniform,rollouts=4"];
     insta::assert_snapshot!(told(&scratch, &args), @"
     all steps are done
-      rollouts sampled                         384  100.0 %
-        trained on                             384  100.0 %
-          with an advantage                    184   47.9 %
-        let go                                   0    0.0 %
-          of groups with one reward              0    0.0 %
-        grown too old                            0    0.0 %
+      rollouts sampled                          384  100.0 %
+        trained on                              384  100.0 %
+          with an advantage                     184   47.9 %
+        let go                                    0    0.0 %
+          of groups with one reward               0    0.0 %
+        grown too old                             0    0.0 %
         on hand at the end, or unscorable         0    0.0 %
-      generated tokens                       86212
-      model updates                             12
-      held-out accuracy                     0.4109
-        at the start                        0.3856
+      generated tokens                        86212
+      model updates                              12
+      held-out accuracy                      0.4109
+        at the start                         0.3856
     policy uniform 0.1.0, sha256 HASH, seed 3
     step    10/12  rollouts      320/1200  accuracy 0.4052  effective  50.0 %
     shadow `pods`: 24 calls, 12 plans differ, from step 0, round 1 on; it asks for 384 rollouts where 384 were asked for; all in out/shadows/pods.jsonl

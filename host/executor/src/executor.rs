@@ -65,7 +65,7 @@ pub trait Executor {
     /// What happened since.
     fn poll(&mut self) -> Result<Vec<News>>;
 
-    /// Asks all runs to pause: those under way to finish their step and save, the others not to begin. May be
+    /// Asks all runs to pause: those under way to save what they have, the others not to begin. May be
     /// called again.
     fn pause(&mut self) -> Result<()>;
 }

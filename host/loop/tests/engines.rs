@@ -36,7 +36,7 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
 
 /// A plan that keeps the rules, drawn by the view's own seed: the same for the same view.
 fn plan(view: &View) -> Plan {
-    let mut draws = Stream::new(view.seed);
+    let mut draws = Stream::new(u64::from(view.seed));
     let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
     let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
     let sampling = open && draws.below(4) > 0 && !(view.pool.is_empty() && on_hand.is_empty());
