@@ -22,9 +22,9 @@ use std::time::Instant;
 use allot::callbacks::{Callbacks, CameIn, Go};
 use allot::run::World;
 use allot::shadow::Decider;
+use allot::shipped;
 use allot::stop::Stop;
 use allot::tally::Tally;
-use allot::{config, shipped};
 use allot_allocation::{RolloutId, Run, Settled};
 use allot_loop::{Learned, Scores};
 use allot_outputs::metrics::Metrics;
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(shipped::component("pilot-commit").unwrap(), None).unwrap();
     let typed = [format!("pilot={}", rollouts / 4), format!("commit={}", rollouts - rollouts / 4)];
-    let settings = config::typed(&typed, "").unwrap();
-    let settings = config::settings(policy.description(), &settings).unwrap();
+    let settings = allot_config::typed(&typed, "").unwrap();
+    let settings = allot_config::settings(policy.description(), &settings).unwrap();
     let run =
         Run { settings, prompts: 4000, steps: u32::MAX, groups, rollouts, pool: 12 * groups, max_age: 5 };
 

@@ -7,9 +7,10 @@ use std::rc::Rc;
 
 use allot::callbacks::{Callbacks, Decide, Go};
 use allot::run::World;
+use allot::shipped;
 use allot::stop::Stop;
-use allot::{component, config, shipped};
 use allot_allocation::{Order, Plan, Pool, PromptId, Run, Shelf, View, Visit};
+use allot_authoring::component;
 use allot_loop::Scores;
 use allot_record::{Record, StepEnd};
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
@@ -219,12 +220,12 @@ impl Write for Nowhere {
 /// Nobody, who lets each step be the last for now.
 struct Nobody;
 
-impl<R, P> Callbacks<fake::Fake, R, P> for Nobody {
-    async fn evaluate(&mut self, _: &mut World<fake::Fake, R, P>) -> Result<Scores, Stop> {
+impl<R, P> Callbacks<Fake, R, P> for Nobody {
+    async fn evaluate(&mut self, _: &mut World<Fake, R, P>) -> Result<Scores, Stop> {
         Ok(Scores::default())
     }
 
-    fn after(&mut self, _: &mut World<fake::Fake, R, P>, _: &StepEnd) -> Result<Go, Stop> {
+    fn after(&mut self, _: &mut World<Fake, R, P>, _: &StepEnd) -> Result<Go, Stop> {
         Ok(Go::Pause)
     }
 }

@@ -4,10 +4,11 @@
 use allot::callbacks::Decide;
 use allot::run::Rest;
 use allot::simulation::Simulation;
-use allot::{made, run, shipped};
+use allot::{run, shipped};
 use allot_allocation::seed::Stream;
 use allot_allocation::{Action, Budget, Group, Plan, Prompt, PromptId, Run, Value, View};
 use allot_authoring::language::Language;
+use allot_authoring::made;
 use allot_config::simulate::SimulateConfig;
 use allot_loop::Every;
 use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
