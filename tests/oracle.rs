@@ -1,7 +1,7 @@
 //! The policies against recorded decisions of the authors' own code.
 //!
 //! Every case of `tests/cases/oracle` (or of the folder in `ALLOT_ORACLE_CASES`) must agree, or depart
-//! on purpose in a way that is checked and told; `docs/fidelity.md` has the reasons. A file, a field or
+//! on purpose in a way that is checked and told; `docs/explanation/fidelity.md` has the reasons. A file, a field or
 //! a parameter that no check knows fails. Every question that the cases lead to is then put to the
 //! components too (`ALLOT_COMPONENTS`, by default those that ship).
 

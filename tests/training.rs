@@ -321,9 +321,9 @@ fn what_a_policy_measures_and_says_lies_in_the_run_s_folder() {
 
 #[test]
 fn the_page_tells_each_number_of_a_step() {
-    let page = fs::read_to_string(scratch::root().join("docs/training.md")).unwrap();
+    let page = fs::read_to_string(scratch::root().join("docs/reference/outputs.md")).unwrap();
     let table = allot_outputs::named::table();
-    assert!(page.contains(&table), "docs/training.md should have this table:\n{table}");
+    assert!(page.contains(&table), "docs/reference/outputs.md should have this table:\n{table}");
 
     // And each that is written is in it.
     let scratch = with(&format!("{CONFIG}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));

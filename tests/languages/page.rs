@@ -1,4 +1,4 @@
-//! `docs/writing-a-policy.md`: every command under `## In LANGUAGE` works as it stands, in the order of the page, in
+//! `docs/how-to/writing-a-policy.md`: every command under `## In LANGUAGE` works as it stands, in the order of the page, in
 //! one folder for each language. After `<!-- install -->` comes what the tests' tools are installed by already.
 //! What stands elsewhere on the page is run with all other pages, by `pages.rs`.
 
@@ -22,7 +22,7 @@ pub struct Block {
 
 /// The page's blocks of commands.
 fn page() -> Vec<Block> {
-    blocks(&fs::read_to_string(scratch::root().join("docs/writing-a-policy.md")).unwrap())
+    blocks(&fs::read_to_string(scratch::root().join("docs/how-to/writing-a-policy.md")).unwrap())
 }
 
 /// The blocks of commands of a page.

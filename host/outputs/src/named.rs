@@ -1,5 +1,5 @@
 //! What the numbers of a step are called, and what each of them is: one declaration, from which the table in
-//! docs/training.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
+//! docs/reference/config.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
 //! scripts made for TRL read it. TRL's meanings are those of TRL 1.16 (`trl/trainer/grpo_trainer.py`, and
 //! "Logged metrics" in `grpo_trainer.md`).
 
@@ -169,7 +169,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The table of docs/training.md.
+/// The table of docs/reference/config.md.
 pub fn table() -> String {
     let line = |one: &Named| {
         let names: Vec<String> = one.names.iter().map(|name| format!("`{name}`")).collect();

@@ -2,7 +2,7 @@
 //! policy, one for the rollouts that it led to, one for each step, one for the end, and one where another
 //! policy takes over. Enough to ask everything again.
 //!
-//! `docs/record.md` describes the lines for readers in other languages.
+//! `docs/reference/record.md` describes the lines for readers in other languages.
 
 mod appended;
 mod error;

@@ -78,7 +78,7 @@ type Refusal = (String, &'static str);
 #[cfg(not(feature = "cuda"))]
 fn cuda(_: usize) -> Result<Device, Refusal> {
     let reason = "this program was built without CUDA".to_owned();
-    Err((reason, "build it with `--features cuda` (see docs/cuda.md), or set `model.device` to \"cpu\""))
+    Err((reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set `model.device` to \"cpu\""))
 }
 
 #[cfg(feature = "cuda")]
@@ -104,7 +104,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
     match done {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(words)) => {
-            Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/cuda.md"))
+            Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/how-to/cuda.md"))
         }
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map_or("", String::as_str);
@@ -115,7 +115,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
             };
             Err((
                 reason,
-                "add its folder to LD_LIBRARY_PATH (see docs/cuda.md), or set `model.device` to \"cpu\"",
+                "add its folder to LD_LIBRARY_PATH (see docs/how-to/cuda.md), or set `model.device` to \"cpu\"",
             ))
         }
     }

@@ -89,7 +89,7 @@ async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) 
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
-            &format!("`rollouts.url` is what comes before `/{verb}`; docs/scaling.md names the versions"),
+            &format!("`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"),
         )
     };
     let answer = line.ask(verb, None).await.map_err(|failure| match failure {
@@ -117,7 +117,7 @@ async fn sglang(line: &Line, config: &RolloutsConfig, shape: &Shape) -> Result<G
     if !info.is_generation || info.weight_version.is_none() {
         let what =
             format!("the server at {url} has a model that does not generate, or no word for its weights");
-        return Err(told(what, "docs/scaling.md names the versions of SGLang that this was made for"));
+        return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name()) {
         let (other, own) = (line.clean(&other), shape.family.name());

@@ -1,5 +1,5 @@
 //! vLLM's words: `/inference/v1/generate`, and weights by the `reload_weights` of its workers. As of 0.32.0, read on
-//! 2026-11-22. Both are off unless the server is started with them: see docs/scaling.md.
+//! 2026-11-22. Both are off unless the server is started with them: see docs/how-to/scaling.md.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Whether a comparison is fair: what the arms share, in what they differ, and which differences bend the
-//! result. Each of them is explained in `docs/fair-comparison.md`.
+//! result. Each of them is explained in `docs/explanation/fair-comparison.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
