@@ -1,5 +1,5 @@
 //! What the numbers of a step are called, and what each of them is: one declaration, from which the table in
-//! docs/reference/config.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
+//! docs/reference/outputs.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
 //! scripts made for TRL read it. TRL's meanings are those of TRL 1.16 (`trl/trainer/grpo_trainer.py`, and
 //! "Logged metrics" in `grpo_trainer.md`).
 
@@ -39,7 +39,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["rewards/PART/mean"],
-        "Mean of a part of the rewards, before its weight, where a judge gives parts",
+        "Mean of a part of the rewards, before its weight, if a judge gives parts",
         Trl::Other("Of a reward function"),
     ),
     named(
@@ -58,19 +58,19 @@ pub const ALL: &[Named] = &[
             "completions/min_terminated_length",
             "completions/max_terminated_length",
         ],
-        "The same of those that ended by themselves; 0 where none did",
+        "The same, of those that ended by themselves; 0 if none did",
         Trl::Same,
     ),
-    named(&["completions/clipped_ratio"], "Share that met the length limit", Trl::Same),
+    named(&["completions/clipped_ratio"], "Share that reached the length limit", Trl::Same),
     named(
         &["num_tokens"],
         "Tokens so far in the run: of answers and of prompts, a prompt counted for each of its rollouts",
         Trl::Same,
     ),
-    named(&["step_time"], "Seconds of the step, all rounds included, evaluation left out", Trl::Same),
+    named(&["step_time"], "Seconds of the step: all rounds, without evaluation", Trl::Same),
     named(
         &["tokens_per_second"],
-        "Generated tokens of the step by its seconds, the update's included",
+        "Generated tokens of the step, divided by its seconds, update included",
         Trl::None,
     ),
     named(
@@ -80,7 +80,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["loss", "grad_norm"],
-        "Means over the optimizer's steps; the norm before it is cut. A server may not tell its norm",
+        "Means over the optimizer's steps; the norm is before clipping. A server may not report it",
         Trl::Same,
     ),
     named(&["learning_rate"], "Of the last optimizer step", Trl::Same),
@@ -91,12 +91,12 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"],
-        "Of the tokens that were computed, the share that did not count because their ratio was below, above, either",
+        "Of the tokens that were computed, the share that was clipped: ratio too low, too high, either",
         Trl::Other("Of all tokens"),
     ),
     named(
         &["sampling/importance_sampling_ratio/mean"],
-        "Mean importance weight of the tokens that were computed, before it is cut",
+        "Mean importance weight of the tokens that were computed, before truncation",
         Trl::Other("Mean weight"),
     ),
     named(
@@ -107,7 +107,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["kl"],
-        "Mean divergence from the reference, over the tokens that were computed; only with a weight",
+        "Mean divergence from the reference, over the tokens that were computed; only if it has a weight",
         Trl::Other("Over all tokens"),
     ),
     named(&["optimizer_steps"], "Of this update", Trl::None),
@@ -118,7 +118,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["budget/clipped"],
-        "Rollouts of this step that were asked for and not granted; missing where there are none",
+        "Rollouts of this step that were asked for and not granted; missing if there are none",
         Trl::None,
     ),
     named(
@@ -128,26 +128,26 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["alloc/released", "alloc/flat", "alloc/stale", "alloc/held"],
-        "Rollouts let go; of these, those of groups with one reward; grown too old; kept",
+        "Rollouts discarded; of these, those of zero-variance groups; stale ones; those held",
         Trl::None,
     ),
     named(&["alloc/age"], "Mean age of the rollouts trained on, in model updates", Trl::None),
     named(
         &["accuracy"],
-        "Held-out accuracy: that of the first set. In the steps after which the score was taken, at the start, and at \
-         the end",
+        "Held-out accuracy, that of the first set: at the start, at the end, and in the steps after which it was \
+         evaluated",
         Trl::None,
     ),
     named(
         &["eval/SET/avg@K", "eval/SET/pass@K", "eval/SET/unjudged", "eval/SET/SOURCE"],
-        "What the score is made of: the share of right answers of K a problem; the share of problems that K answers \
-         solve, for each power of two up to that, too; the share of answers without a verdict; and the first for each \
-         source, where a set has several",
+        "What accuracy is made of: the share of right answers, of K for each problem; the share of problems that K \
+         answers solve, also for each power of two up to K; the share of answers without a verdict; and the first \
+         for each source, if a set has several",
         Trl::None,
     ),
     named(
         &["policy/NAME"],
-        "A metric of the policy's own, by its name: the mean over the calls of the step whose plans gave it",
+        "A metric of the policy's own, by its name: the mean over the calls of the step that gave it",
         Trl::None,
     ),
 ];
@@ -169,7 +169,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The table of docs/reference/config.md.
+/// The table of docs/reference/outputs.md.
 pub fn table() -> String {
     let line = |one: &Named| {
         let names: Vec<String> = one.names.iter().map(|name| format!("`{name}`")).collect();

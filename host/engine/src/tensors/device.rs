@@ -78,7 +78,10 @@ type Refusal = (String, &'static str);
 #[cfg(not(feature = "cuda"))]
 fn cuda(_: usize) -> Result<Device, Refusal> {
     let reason = "this program was built without CUDA".to_owned();
-    Err((reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set `model.device` to \"cpu\""))
+    Err((
+        reason,
+        "build it with `--features cuda` (see docs/how-to/cuda.md), or set `model.device` to \"cpu\"",
+    ))
 }
 
 #[cfg(feature = "cuda")]

@@ -89,7 +89,9 @@ async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) 
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
-            &format!("`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"),
+            &format!(
+                "`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"
+            ),
         )
     };
     let answer = line.ask(verb, None).await.map_err(|failure| match failure {

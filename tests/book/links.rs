@@ -1,0 +1,128 @@
+//! Contents, links, and files that are named.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use crate::pages::{Page, all, below};
+use crate::scratch::root;
+
+/// Folders of the repository that pages name files of.
+const FOLDERS: [&str; 8] = ["host", "tests", "docs", "configs", "benches", "policies", "wit", ".ci"];
+
+/// A path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut whole, part| {
+        match part {
+            Component::ParentDir => drop(whole.pop()),
+            Component::CurDir => {}
+            other => whole.push(other),
+        }
+        whole
+    })
+}
+
+#[test]
+fn every_page_is_in_the_contents_once() {
+    let pages = all();
+    let contents = pages.iter().find(|page| page.path == "docs/SUMMARY.md").unwrap();
+    let mut listed: Vec<String> = contents.links().iter().map(|link| format!("docs/{link}")).collect();
+    listed.sort();
+    let there = pages.iter().map(|page| page.path.clone());
+    let mut there: Vec<String> =
+        there.filter(|path| path.starts_with("docs/") && path != "docs/SUMMARY.md").collect();
+    there.sort();
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let pages = all();
+    let anchors: BTreeMap<PathBuf, _> =
+        pages.iter().map(|page| (PathBuf::from(&page.path), page.anchors())).collect();
+    let wrong = |page: &Page, link: &str| {
+        if link.contains("://") {
+            return None;
+        }
+        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let to = match path {
+            "" => PathBuf::from(&page.path),
+            path => plain(&page.folder().join(path)),
+        };
+        if !root().join(&to).exists() {
+            return Some("leads nowhere");
+        }
+        // In the book there is nothing else.
+        if page.path.starts_with("docs/") && !to.starts_with("docs") {
+            return Some("leads out of the book: name the file in backticks");
+        }
+        let known = anchors.get(&to).is_none_or(|anchors| anchor.is_empty() || anchors.contains(anchor));
+        (!known).then_some("has no such heading")
+    };
+    let links = pages.iter().flat_map(|page| page.links().into_iter().map(move |link| (page, link)));
+    let wrong =
+        links.filter_map(|(page, link)| Some(format!("{}: `{link}` {}", page.path, wrong(page, &link)?)));
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Results tell of the files of their day.
+#[test]
+fn files_that_pages_name_are_there() {
+    let named = |code: &String| {
+        let path = code.split_once('/').is_some_and(|(first, _)| FOLDERS.contains(&first));
+        let stands_for_another = code.contains("NAME") || code.contains("POLICY");
+        path && !stands_for_another
+            && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'))
+    };
+    let mut gone = Vec::new();
+    for page in
+        all().iter().filter(|page| !page.path.starts_with("docs/results") && page.path != "CHANGELOG.md")
+    {
+        let code = page.code();
+        let missing = code.iter().filter(|code| named(code) && !root().join(code).exists());
+        gone.extend(missing.map(|code| format!("{}: `{code}`", page.path)));
+    }
+    assert!(gone.is_empty(), "not there:\n{}", gone.join("\n"));
+}
+
+/// A hint or a comment that names a page of `docs`.
+#[test]
+fn pages_that_code_names_are_there() {
+    let code = ["host", "policies", "tests", "benches", "configs"].map(below).concat();
+    let texts = code.iter().filter(|path| {
+        [".rs", ".py", ".toml", ".md", ".js", ".go", ".c"].iter().any(|kind| path.ends_with(kind))
+    });
+    let (mut found, mut gone) = (0, Vec::new());
+    for path in texts {
+        let Ok(text) = std::fs::read_to_string(root().join(path)) else { continue };
+        for rest in text.split("docs/").skip(1) {
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_')));
+            let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
+            // `docs/gguf.md` is ggml's.
+            if !name.is_empty() && name != "gguf" && rest.starts_with(".md") {
+                found += 1;
+                let there = root().join("docs").join(format!("{name}.md")).exists();
+                gone.extend((!there).then(|| format!("{path}: docs/{name}.md")));
+            }
+        }
+    }
+    assert!(found > 20, "{found}");
+    assert!(gone.is_empty(), "{}", gone.join("\n"));
+}
+
+/// A test that an invariant names.
+#[test]
+fn tests_that_invariants_name_are_there() {
+    let sources = ["host", "tests"].map(below).concat();
+    let sources = sources.iter().filter(|path| path.ends_with(".rs"));
+    let sources: String = sources.map(|path| std::fs::read_to_string(root().join(path)).unwrap()).collect();
+    let pages = all();
+    let invariants = pages.iter().filter(|page| page.text.contains("*Held by*"));
+    let mut named: Vec<String> = invariants.flat_map(Page::code).collect();
+    named.retain(|code| {
+        code.matches('_').count() > 1 && code.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+    });
+    assert!(named.len() > 20, "{}", named.len());
+    named.retain(|name| !sources.contains(&format!("fn {name}(")));
+    assert!(named.is_empty(), "no such tests: {}", named.join(", "));
+}
