@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::pages::{Page, all, below};
+use crate::pages::{Page, all, below, is};
 use crate::scratch::root;
 
 /// Folders of the repository that pages name files of.
@@ -13,7 +13,9 @@ const FOLDERS: [&str; 8] = ["host", "tests", "docs", "configs", "benches", "poli
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut whole, part| {
         match part {
-            Component::ParentDir => drop(whole.pop()),
+            Component::ParentDir => {
+                whole.pop();
+            }
             Component::CurDir => {}
             other => whole.push(other),
         }
@@ -89,9 +91,7 @@ fn files_that_pages_name_are_there() {
 #[test]
 fn pages_that_code_names_are_there() {
     let code = ["host", "policies", "tests", "benches", "configs"].map(below).concat();
-    let texts = code.iter().filter(|path| {
-        [".rs", ".py", ".toml", ".md", ".js", ".go", ".c"].iter().any(|kind| path.ends_with(kind))
-    });
+    let texts = code.iter().filter(|path| is(path, &["rs", "py", "toml", "md", "js", "go", "c"]));
     let (mut found, mut gone) = (0, Vec::new());
     for path in texts {
         let Ok(text) = std::fs::read_to_string(root().join(path)) else { continue };
@@ -114,7 +114,7 @@ fn pages_that_code_names_are_there() {
 #[test]
 fn tests_that_invariants_name_are_there() {
     let sources = ["host", "tests"].map(below).concat();
-    let sources = sources.iter().filter(|path| path.ends_with(".rs"));
+    let sources = sources.iter().filter(|path| is(path, &["rs"]));
     let sources: String = sources.map(|path| std::fs::read_to_string(root().join(path)).unwrap()).collect();
     let pages = all();
     let invariants = pages.iter().filter(|page| page.text.contains("*Held by*"));

@@ -14,10 +14,15 @@ pub struct Page {
 
 /// README, the change log, and everything below `docs`.
 pub fn all() -> Vec<Page> {
-    let mut paths: Vec<String> = below("docs").into_iter().filter(|path| path.ends_with(".md")).collect();
+    let mut paths: Vec<String> = below("docs").into_iter().filter(|path| is(path, &["md"])).collect();
     paths.extend(["README.md", "CHANGELOG.md"].map(str::to_owned));
     let page = |path: String| Page { text: std::fs::read_to_string(root().join(&path)).unwrap(), path };
     paths.into_iter().map(page).collect()
+}
+
+/// Whether a file is of one of these kinds, by its ending.
+pub fn is(path: &str, kinds: &[&str]) -> bool {
+    Path::new(path).extension().is_some_and(|kind| kinds.iter().any(|one| kind == *one))
 }
 
 /// All files below a folder, from the repository's root, without what is built or fetched there.
@@ -27,10 +32,10 @@ pub fn below(folder: &str) -> Vec<String> {
         for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
             let entry = entry.unwrap();
             let path = folder.join(entry.file_name());
-            match entry.file_type().unwrap().is_dir() {
-                true if path.ends_with("target") || path.ends_with("node_modules") => {}
-                true => folders.push(path),
-                false => files.extend(path.to_str().map(str::to_owned)),
+            if !entry.file_type().unwrap().is_dir() {
+                files.extend(path.to_str().map(str::to_owned));
+            } else if !path.ends_with("target") && !path.ends_with("node_modules") {
+                folders.push(path);
             }
         }
     }
