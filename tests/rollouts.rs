@@ -295,6 +295,53 @@ fn a_run_that_is_killed_goes_on_and_is_the_same() {
     assert!(stopped >= 3, "{stopped} runs were stopped in their middle");
 }
 
+#[test]
+fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
+    let (scratch, server) = (Scratch::new(), Server::start(Kind::Sglang));
+    scratch.write("run.toml", there(&server));
+    let (sample, _) = server.kind.verbs();
+    let slow =
+        || vec![Trick { verb: sample, at: 1, times: 10_000, what: What::Slow(Duration::from_millis(20)) }];
+    server.play(slow());
+    trained(&scratch, &there(&server), "honest");
+    let (honest, wanted) = (record(&scratch, "honest"), server.asked(sample));
+    let mut within = 0;
+    for i in 0..4 {
+        let run = format!("run-{i}");
+        server.play(slow());
+        let mut child = scratch
+            .command(&["train", "run.toml", "--out", &run])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = wanted / 4 + i * wanted / 7;
+        while server.asked(sample) < until && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        let checkpoints = std::fs::read_dir(scratch.path().join(&run).join("checkpoints")).unwrap();
+        let newest = checkpoints.map(|entry| entry.unwrap().path()).max().unwrap();
+        let state: Value =
+            serde_json::from_slice(&std::fs::read(newest.join("state.json")).unwrap()).unwrap();
+        let paid = state["paid"].as_array().unwrap().len();
+        let said = scratch.allot(&["train", "--resume", &run]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        assert_eq!(record(&scratch, &run), honest, "stopped after {until} requests");
+        // Evaluations are made anew as a whole.
+        if paid > 0 {
+            within += 1;
+            assert_eq!(
+                server.asked(sample),
+                wanted,
+                "stopped after {until} requests, {paid} rollouts were kept"
+            );
+        }
+    }
+    assert!(within > 0, "no stop came within a round");
+}
+
 // ---- what can't be right
 
 /// What is said of a server that does this; then the run goes on with one that is honest.
