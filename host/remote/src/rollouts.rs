@@ -21,6 +21,7 @@ mod sampler;
 mod sglang;
 mod split;
 mod vllm;
+mod wish;
 
 pub use config::{Kind, RolloutsConfig};
 pub use greet::{Greeted, greet};

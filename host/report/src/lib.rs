@@ -6,6 +6,7 @@
 pub mod axis;
 pub mod colour;
 pub mod compare;
+mod estimate;
 pub mod figure;
 pub mod fold;
 pub mod follow;

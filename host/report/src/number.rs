@@ -2,7 +2,7 @@
 //!
 //! A number that is not finite is a dash here, whatever went wrong before.
 
-use crate::report::Estimate;
+use crate::estimate::Estimate;
 
 /// What stands where there is no number.
 pub const NONE: &str = "–";

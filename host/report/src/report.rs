@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::axis::{Axis, Costs};
+pub use crate::estimate::Estimate;
 use crate::history::Fates;
 use crate::number::percent_tick;
 use crate::statistics::Bound;
@@ -129,17 +130,6 @@ pub enum State {
     Unfinished,
     /// By a failure: likewise.
     Failed,
-}
-
-/// A number and its interval; no interval where there are too few seeds for one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// The number.
-    pub value: f64,
-    /// The interval's lower end.
-    pub low: Option<f64>,
-    /// Its upper end.
-    pub high: Option<f64>,
 }
 
 /// Accuracy of an arm against an axis: the mean over its runs.

@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
+pub use crate::place::Place;
 use crate::question::{Key, folded};
 use answer::Answers;
 use columns::Mapping;
 pub use fault::DataError;
 pub use report::{OverLong, Repeat, Report};
-pub use rows::{Format, Place};
+pub use rows::Format;
 use rows::{Row, Source};
 pub use split::Split;
 pub(crate) use wording::{Question, Wording};

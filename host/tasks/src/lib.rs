@@ -6,6 +6,7 @@ pub mod generate;
 pub mod grader;
 mod near;
 mod pass;
+mod place;
 mod problem;
 mod question;
 pub mod template;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::dataset::Place;
+use crate::place::Place;
 use crate::question::{Key, folded};
 
 /// What a model is asked.

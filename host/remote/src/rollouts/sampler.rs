@@ -2,43 +2,21 @@
 
 use std::time::Instant;
 
-use allot_engine::{Answer, Sample, Sampling};
+use allot_engine::{Answer, Sample};
 use serde_json::Value;
 
 use super::config::{Kind, RolloutsConfig};
 use super::handover::OURS;
+use super::wish::{Told, Wish};
 use super::{sglang, vllm};
 use crate::line::{Failure, Line, told};
-use crate::sample::{Claim, Limits, Place};
+use crate::sample::{Limits, Place};
 
 /// A server.
 pub(crate) struct Sampler {
     pub(crate) line: Line,
     kind: Kind,
     model: Option<String>,
-}
-
-/// A rollout that is wanted.
-#[derive(Clone, Copy)]
-pub(crate) struct Wish<'a> {
-    /// The prompt, in tokens.
-    pub(crate) prompt: &'a [u32],
-    /// The seed of its draws.
-    pub(crate) seed: u32,
-    pub(crate) sampling: Sampling,
-    /// Tokens that end it.
-    pub(crate) stops: &'a [u32],
-}
-
-/// What a server tells of a rollout.
-pub(crate) struct Told {
-    pub(crate) claim: Claim,
-    /// Tokens of the prompt that it read.
-    pub(crate) prompt: usize,
-    /// Why it ended, by the server's word for it, if that is no end of ours.
-    pub(crate) broken: Option<String>,
-    /// The labels of the weights that it was sampled by.
-    pub(crate) weights: Vec<String>,
 }
 
 /// Why there is no rollout.

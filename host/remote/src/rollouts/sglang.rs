@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::sampler::{Told, Wish};
+use super::wish::{Told, Wish};
 use crate::line::{Failure, Heard, Line, Said};
 use crate::sample::Claim;
 

@@ -12,7 +12,8 @@ use futures_util::StreamExt as _;
 
 use super::config::{Kind, RolloutsConfig};
 use super::handover::Handover;
-use super::sampler::{Missed, Sampler, Wish};
+use super::sampler::{Missed, Sampler};
+use super::wish::Wish;
 use crate::engine::SIGNALS;
 use crate::line::{Failure, Line, told};
 use crate::patience::patient;

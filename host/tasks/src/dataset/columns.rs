@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::rows::{Place, Row};
+use super::rows::Row;
 use super::{DataError, DatasetConfig};
+use crate::place::Place;
 
 /// Known layouts, as question and answer; the first that fits is taken.
 const LAYOUTS: [(&str, &str); 4] = [

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use allot_allocation::shown;
 use thiserror::Error;
 
-use super::Place;
 use super::answer::AnswerFault;
+use crate::place::Place;
 
 /// How many columns a hint lists.
 const LISTED: usize = 20;

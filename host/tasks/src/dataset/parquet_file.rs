@@ -16,7 +16,8 @@ use parquet::schema::types::{Type, TypePtr};
 use serde_json::{Number, Value};
 
 use super::DataError;
-use super::rows::{Place, Row, Visit};
+use super::rows::{Row, Visit};
+use crate::place::Place;
 
 /// An open parquet file.
 pub(super) struct ParquetFile {

@@ -1,6 +1,6 @@
 //! What was read of a data set, and what of it did not become a problem.
 
-use super::Place;
+use crate::place::Place;
 
 /// How many places a sentence names.
 const EXAMPLES: usize = 3;

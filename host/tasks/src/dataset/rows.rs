@@ -2,7 +2,6 @@
 //!
 //! Knows the three formats, and nothing of which column means what.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::DataError;
 use super::parquet_file::ParquetFile;
+use crate::place::Place;
 
 /// A row: its columns by name.
 pub(super) type Row = Map<String, Value>;
@@ -32,23 +32,6 @@ pub enum Format {
     Json,
     /// Parquet, uncompressed or with snappy or zstd.
     Parquet,
-}
-
-/// Where a row stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as the config has it.
-    pub file: Arc<str>,
-    /// What is counted in it: lines of JSON lines, items of an array, rows of parquet.
-    pub unit: &'static str,
-    /// The row's number, from 1.
-    pub number: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {} {}", self.file, self.unit, self.number)
-    }
 }
 
 /// An open data file.

@@ -1,0 +1,28 @@
+//! A rollout that a server is asked for, and what it tells of it.
+
+use allot_engine::Sampling;
+
+use crate::sample::Claim;
+
+/// A rollout that is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    /// The prompt, in tokens.
+    pub(crate) prompt: &'a [u32],
+    /// The seed of its draws.
+    pub(crate) seed: u32,
+    pub(crate) sampling: Sampling,
+    /// Tokens that end it.
+    pub(crate) stops: &'a [u32],
+}
+
+/// What a server tells of a rollout.
+pub(crate) struct Told {
+    pub(crate) claim: Claim,
+    /// Tokens of the prompt that it read.
+    pub(crate) prompt: usize,
+    /// Why it ended, by the server's word for it, if that is no end of ours.
+    pub(crate) broken: Option<String>,
+    /// The labels of the weights that it was sampled by.
+    pub(crate) weights: Vec<String>,
+}
