@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::cpu::Arena;
+use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
 use crate::{Interrupt, OptimizerConfig, Sampling};
 

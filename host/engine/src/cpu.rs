@@ -3,13 +3,13 @@
 //! that it is held against is [`crate::model::Decoder`].
 
 mod adamw;
-mod arena;
+pub(crate) mod arena;
 mod attention;
 mod attention_back;
 mod attention_one;
 mod block;
 mod decode;
-mod head;
+pub(crate) mod head;
 pub(crate) mod kernels;
 mod lora;
 mod memory;
@@ -32,7 +32,6 @@ use crate::model::{Checkpoint, ModelError, Shape};
 
 pub use adamw::Moments;
 pub use arena::Arena;
-pub(crate) use head::thought;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
@@ -145,7 +144,7 @@ impl Cpu {
         let (tell, told) = mpsc::channel();
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let laid = self.laid.get_or_init(|| Laid::of(weights, spare(&self.spare)));
+                let laid = self.laid.get_or_init(|| weights.lay(spare(&self.spare)));
                 let weights = Weights { laid: Some(laid), ..weights };
                 Decode { weights, laid, rotations, stops, rows, threads, tell, interrupt }.run(requests);
             });
@@ -183,7 +182,7 @@ impl Cpu {
         let threads = inner(*threads, slices);
         pool.install(|| {
             // Those of a reference are used too seldom to be kept.
-            weights.laid = (!reference).then(|| laid.get_or_init(|| Laid::of(weights, spare(old))));
+            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.lay(spare(old))));
             let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut());
@@ -214,7 +213,7 @@ impl Cpu {
         let (temperature, recompute) = (manner.temperature, manner.recompute);
         let (threads, loss) = (inner(*threads, slices), &loss);
         pool.install(|| {
-            weights.laid = Some(laid.get_or_init(|| Laid::of(weights, spare(old))));
+            weights.laid = Some(laid.get_or_init(|| weights.lay(spare(old))));
             let how = How { weights, rotations, temperature, recompute, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());

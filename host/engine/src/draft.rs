@@ -4,7 +4,7 @@
 use allot_allocation::seed::Stream;
 
 use crate::core::{Answered, Request, Thought};
-use crate::cpu::thought;
+use crate::cpu::head::thought;
 use crate::sampler::Sampling;
 
 /// An answer so far.

@@ -185,8 +185,13 @@ impl Core for Tensors {
         let weights = frozen.unwrap_or(self.computed());
         let mut all = vec![Vec::new(); sequences.len()];
         for numbers in batches(sequences) {
-            let batch =
-                Batch::new(&*self.learning, sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            let batch = Batch::new(
+                (&*self.learning, self.learning.even()),
+                sequences,
+                numbers,
+                self.arena.shape.vocabulary,
+                &self.device,
+            )?;
             let mut thoughts = Pass::new(&*self.learning, weights, &batch, manner)?.score()?.into_iter();
             for i in &batch.numbers {
                 all[*i] = thoughts.by_ref().take(sequences[*i].answer()).collect();
@@ -204,8 +209,13 @@ impl Core for Tensors {
         let mut gradients = self.gradients.take().unwrap_or_default();
         for numbers in batches(sequences) {
             let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
-            let batch =
-                Batch::new(&*self.learning, sequences, numbers, self.arena.shape.vocabulary, &self.device)?;
+            let batch = Batch::new(
+                (&*self.learning, self.learning.even()),
+                sequences,
+                numbers,
+                self.arena.shape.vocabulary,
+                &self.device,
+            )?;
             let pass = Pass::new(&*self.learning, self.computed(), &batch, manner)?;
             pass.learn(&answers, loss, &mut gradients)?;
         }

@@ -10,7 +10,6 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::attention_one::Past;
 use super::kernels::{copy, wide_op};
 use super::product::INNER;
 use super::softmax::softmaxes;
@@ -167,6 +166,19 @@ impl Cache {
             tile.wide(simd, y);
         }
     }
+}
+
+/// Keys and values of some tokens in a [`Cache`].
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// How they lie.
+    pub cache: Cache,
+    /// The keys, as columns.
+    pub keys: &'a [f32],
+    /// The values, as lines.
+    pub values: &'a [f32],
+    /// Tokens that are there.
+    pub tokens: usize,
 }
 
 /// Room for what a pass lays out.

@@ -4,24 +4,11 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::attention::{Cache, Heads};
+use super::attention::{Heads, Past};
 use super::kernels::wide_op;
 use super::product::INNER;
 use super::softmax::softmax;
 use super::tile::{LINE, WIDEST};
-
-/// Keys and values of some tokens in a [`Cache`].
-#[derive(Clone, Copy, Debug)]
-pub struct Past<'a> {
-    /// How they lie.
-    pub cache: Cache,
-    /// The keys, as columns.
-    pub keys: &'a [f32],
-    /// The values, as lines.
-    pub values: &'a [f32],
-    /// Tokens that are there.
-    pub tokens: usize,
-}
 
 /// From a token's query, `[H, E]`, to what is mixed, `[H, E]`. Its own key and value are the last of the last segment.
 pub fn attend_one(

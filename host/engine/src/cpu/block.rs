@@ -67,6 +67,11 @@ impl<'a> Weights<'a> {
         Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head }
     }
 
+    /// The same numbers laid out for products, in the room of some that are not needed any more.
+    pub fn lay(self, old: Option<Laid>) -> Laid {
+        Laid::of(self.arena, self.base, self.adapters, old)
+    }
+
     /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
     pub fn linear(
         &self,

@@ -14,8 +14,8 @@ use std::sync::{Arc, mpsc};
 
 use rayon::prelude::*;
 
-use super::attention::{Cache, Span};
-use super::attention_one::{Past, attend_one};
+use super::attention::{Cache, Past, Span};
+use super::attention_one::attend_one;
 use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu, wide};
 use super::lora::Place;

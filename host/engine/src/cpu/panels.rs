@@ -9,9 +9,9 @@
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::block::Weights;
+use super::arena::Arena;
 use super::kernels::wide_op;
-use super::lora::Place;
+use super::lora::{Adapters, Place};
 use super::product::INNER;
 use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
@@ -30,14 +30,13 @@ pub struct Laid {
 impl Laid {
     /// Lays them out, in the room of some that are not needed any more: fresh pages are dear where there are
     /// gigabytes of them in each step.
-    pub fn of(weights: Weights<'_>, old: Option<Self>) -> Self {
-        let arena = weights.arena;
-        let merged = weights.adapters.map(|(adapters, numbers)| {
-            let mut merged = weights.base.to_vec();
+    pub fn of(arena: &Arena, base: &[f32], adapters: Option<(&Adapters, &[f32])>, old: Option<Self>) -> Self {
+        let merged = adapters.map(|(adapters, numbers)| {
+            let mut merged = base.to_vec();
             adapters.merge(numbers, arena, &mut merged);
             merged
         });
-        let numbers = merged.as_deref().unwrap_or(weights.base);
+        let numbers = merged.as_deref().unwrap_or(base);
         let mut laid = old.unwrap_or_default();
         laid.blocks.resize_with(arena.blocks.len(), Default::default);
         for (block, panels) in arena.blocks.iter().zip(&mut laid.blocks) {

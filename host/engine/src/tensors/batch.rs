@@ -4,9 +4,9 @@
 
 use candle_core::{Device, Tensor};
 
-use super::learning::Learning;
 use crate::core::Sequence;
 use crate::model::ModelError;
+use crate::model::operations::Operations;
 
 /// A batch on a device. Padding comes after a sequence's tokens: nothing looks ahead, so that none of them
 /// sees it.
@@ -43,9 +43,9 @@ pub struct Back {
 }
 
 impl Batch {
-    /// These sequences, by their numbers.
+    /// These sequences, by their numbers. A row's length is a multiple of `even`.
     pub fn new(
-        learning: &dyn Learning,
+        (operations, even): (&dyn Operations, usize),
         sequences: &[Sequence<'_>],
         numbers: Vec<usize>,
         vocabulary: usize,
@@ -53,7 +53,7 @@ impl Batch {
     ) -> Result<Self, ModelError> {
         let all = || numbers.iter().map(|i| &sequences[*i]);
         let longest = all().map(Sequence::read).max().unwrap_or(0);
-        let (b, t) = (numbers.len(), longest.next_multiple_of(learning.even()));
+        let (b, t) = (numbers.len(), longest.next_multiple_of(even));
         let (mut tokens, mut places, mut targets) = (vec![0_u32; b * t], Vec::new(), Vec::new());
         for (row, sequence) in all().enumerate() {
             known(sequence.tokens, vocabulary)?;
@@ -68,7 +68,7 @@ impl Batch {
             back: Back::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
             positions: Tensor::arange(0, t as u32, device)?.unsqueeze(0)?,
-            ahead: learning.ahead(t, device)?,
+            ahead: operations.ahead(t, device)?,
             places: Tensor::from_vec(places, r, device)?,
             targets: Tensor::from_vec(targets, r, device)?,
             numbers,

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::{KINDS, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
-use crate::cpu::thought;
+use crate::cpu::head::thought;
 use crate::model::operations::attend;
 use crate::tensors::emulated::Emulated;
 use crate::tensors::machine::{Arg, Kind, Launch, Machine as _};
