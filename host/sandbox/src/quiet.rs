@@ -16,8 +16,6 @@ use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, async_trait, random,
 };
 
-use crate::room::{LOG, Room};
-
 /// Something that a policy should not depend on, for it means nothing in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
@@ -29,6 +27,9 @@ pub enum Other {
     Memory,
 }
 
+/// Bytes of standard output that are kept of one call, and of log.
+pub(crate) const LOG: usize = 64 << 10;
+
 /// What WASI a guest has.
 pub(crate) struct Quiet {
     wasi: WasiCtx,
@@ -36,14 +37,12 @@ pub(crate) struct Quiet {
     output: Tail,
 }
 
-impl WasiView for Room {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let quiet = self.quiet.as_mut().expect("WASI is linked only for guests that import it");
-        WasiCtxView { ctx: &mut quiet.wasi, table: &mut quiet.table }
-    }
-}
-
 impl Quiet {
+    /// It as WASI's own functions want it.
+    pub fn view(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+
     /// The room that every guest gets, or one in which something is otherwise.
     pub fn new(other: Option<Other>) -> Self {
         let output = Tail::default();
@@ -159,7 +158,7 @@ impl StdoutStream for Tail {
 
 /// In a room whose clock stands still nothing is ever waited for: whatever a guest polls is ready.
 /// Else it could sleep for ever, for neither fuel nor epoch stops a call that is inside the host.
-pub(crate) fn never_wait(linker: &mut Linker<Room>) -> wasmtime::Result<()> {
+pub(crate) fn never_wait<T: WasiView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut poll = linker.instance("wasi:io/poll@0.2.12")?;
     poll.func_wrap("poll", |_, (all,): (Vec<Resource<DynPollable>>,)| {

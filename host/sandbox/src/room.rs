@@ -6,8 +6,9 @@ use std::time::Duration;
 use allot_allocation::log::{Level, Line};
 use allot_allocation::shown;
 use wasmtime::{Engine, ResourceLimiter, Store};
+use wasmtime_wasi::{WasiCtxView, WasiView};
 
-use crate::quiet::Quiet;
+use crate::quiet::{LOG, Quiet};
 
 /// What one call of a policy may use. Set for a slow interpreter, generous for all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +27,6 @@ impl Default for Caps {
     }
 }
 
-/// Bytes of log and of standard output that are kept of one call.
-pub(crate) const LOG: usize = 64 << 10;
 /// What a line of log counts beside its text.
 const LINE: usize = 32;
 /// Bytes of a guest's last words that are told.
@@ -42,6 +41,12 @@ pub(crate) struct Room {
     log_bytes: usize,
     dropped: u64,
     pub(crate) quiet: Option<Box<Quiet>>,
+}
+
+impl WasiView for Room {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.quiet.as_mut().expect("WASI is linked only for guests that import it").view()
+    }
 }
 
 /// Counts a guest's memory and stops it at the limit.

@@ -8,6 +8,7 @@ mod columns;
 mod fault;
 mod parquet_file;
 mod report;
+mod row;
 mod rows;
 mod split;
 mod wording;
@@ -25,8 +26,9 @@ use answer::Answers;
 use columns::Mapping;
 pub use fault::DataError;
 pub use report::{OverLong, Repeat, Report};
+use row::Row;
 pub use rows::Format;
-use rows::{Row, Source};
+use rows::Source;
 pub use split::Split;
 pub(crate) use wording::{Question, Wording};
 

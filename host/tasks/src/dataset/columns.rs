@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::rows::Row;
+use super::row::Row;
 use super::{DataError, DatasetConfig};
 use crate::place::Place;
 

@@ -16,7 +16,7 @@ use parquet::schema::types::{Type, TypePtr};
 use serde_json::{Number, Value};
 
 use super::DataError;
-use super::rows::{Row, Visit};
+use super::row::{Row, Visit};
 use crate::place::Place;
 
 /// An open parquet file.

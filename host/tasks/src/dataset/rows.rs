@@ -7,17 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::DataError;
 use super::parquet_file::ParquetFile;
+use super::row::{Row, Visit};
 use crate::place::Place;
-
-/// A row: its columns by name.
-pub(super) type Row = Map<String, Value>;
-
-/// What is done with a row; `Break` ends the reading.
-pub(super) type Visit<'a> = dyn FnMut(Place, Row) -> Result<ControlFlow<()>, DataError> + 'a;
 
 /// The byte order mark that some editors write at the start of a file.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
