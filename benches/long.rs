@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use allot::callbacks::{Callbacks, CameIn, Go};
-use allot::run::World;
 use allot::shadow::Decider;
 use allot::shipped;
 use allot::stop::Stop;
 use allot::tally::Tally;
+use allot::world::World;
 use allot_allocation::{RolloutId, Run, Settled};
 use allot_loop::{Learned, Scores};
 use allot_outputs::metrics::Metrics;

@@ -9,8 +9,8 @@ mod fake;
 use std::path::Path;
 
 use allot::callbacks::{Callbacks, Decide, Go};
-use allot::run::World;
 use allot::stop::Stop;
+use allot::world::World;
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, Request, Run, View};
 use allot_loop::Scores;
 use allot_record::{Record, StepEnd};

@@ -10,9 +10,10 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use allot::callbacks::{Callbacks, Decide};
-use allot::run::{self, Rest, World};
+use allot::run::{self, Rest};
 use allot::simulation::Simulation;
 use allot::stop::Stop;
+use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{

@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 use allot::callbacks::{Callbacks, Decide, Go};
 use allot::run;
-use allot::run::{Rest, World};
+use allot::run::Rest;
 use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
+use allot::world::World;
 use allot_allocation::{Plan, Run, View, seed};
 use allot_authoring::{build, made};
 use allot_config::simulate::SimulateConfig;

@@ -2,8 +2,9 @@
 //! Neither takes time.
 
 use allot::callbacks::{Callbacks, Decide};
-use allot::run::{Clock, Rest, World, run};
+use allot::run::{Rest, run};
 use allot::stop::Stop;
+use allot::world::{Clock, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Run, Shelf};

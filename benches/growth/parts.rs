@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use allot::callbacks::{Callbacks, CameIn, Decide, Go};
-use allot::run::World;
 use allot::stop::Stop;
+use allot::world::World;
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Batch, Books, Plan, Pool, Run, Settled, Shelf, View, seed};

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot::callbacks::{Callbacks, Decide, Go};
-use allot::run::World;
 use allot::shipped;
 use allot::stop::Stop;
+use allot::world::World;
 use allot_allocation::{Order, Plan, Pool, PromptId, Run, Shelf, View, Visit};
 use allot_authoring::component;
 use allot_loop::Scores;

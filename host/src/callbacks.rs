@@ -6,8 +6,8 @@ use allot_loop::{Learned, Round, Scores};
 use allot_record::StepEnd;
 use allot_sandbox::{Fault, Line as LogLine};
 
-use crate::run::World;
 use crate::stop::Stop;
+use crate::world::World;
 use allot_error::Trouble;
 use allot_judges::protocol::Part;
 

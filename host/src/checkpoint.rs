@@ -11,9 +11,9 @@ use allot_files::lasting;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::run::Paid;
 use crate::summary::Totals;
 use crate::tally::Tally;
+use crate::world::Paid;
 use allot_error::{Result, Trouble};
 use allot_outputs::rollouts::Row;
 use allot_record::{Mark, hex};

@@ -32,3 +32,4 @@ pub mod summary;
 pub mod swap;
 pub mod tally;
 pub mod training;
+pub mod world;

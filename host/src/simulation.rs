@@ -8,10 +8,10 @@ use allot_loop::{Constants, Loop, Scores};
 use allot_sandbox::{Line as LogLine, Policy};
 
 use crate::callbacks::{Callbacks, Decide};
-use crate::run::{Clock, World};
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::stop::Stop;
+use crate::world::{Clock, World};
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
 use allot_error::{Result, Trouble, listed};

@@ -16,10 +16,11 @@ use clap::Args;
 
 use super::{Verdict, policies};
 use crate::callbacks::{Callbacks, Go};
-use crate::run::{Rest, World};
+use crate::run::Rest;
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::stop::Stop;
+use crate::world::World;
 use crate::{run, source};
 use allot_config::{self};
 use allot_error::{Result, Trouble};

@@ -15,11 +15,12 @@ use clap::Args;
 use super::Verdict;
 use crate::callbacks::{Callbacks, Go};
 use crate::progress::Clips;
-use crate::run::{Rest, World};
+use crate::run::Rest;
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::stop::Stop;
 use crate::summary::{Totals, percent};
+use crate::world::World;
 use crate::{components, folder, interrupt, run, shadow, source};
 use allot_outputs::log::Log;
 
