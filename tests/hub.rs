@@ -351,12 +351,24 @@ fn a_run_takes_its_model_and_its_problems_from_the_hub() {
     "#;
     let file = home.path().join("run.toml");
     std::fs::write(&file, config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
-    command.args(["train", "--dry-run"]).arg(&file).current_dir(home.path());
-    command.env_remove("HF_TOKEN").env_remove("HF_HUB_CACHE").env_remove("HF_HUB_OFFLINE");
-    let output = command.env("HF_ENDPOINT", &server.address).env("HF_HOME", home.path()).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{err}");
+    let told = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
+        command.arg("train").args(args).current_dir(home.path());
+        command.env_remove("HF_TOKEN").env_remove("HF_HUB_CACHE").env_remove("HF_HUB_OFFLINE");
+        let output =
+            command.env("HF_ENDPOINT", &server.address).env("HF_HOME", home.path()).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{err}");
+        (out.into_owned(), err.into_owned())
+    };
+    let (out, err) = told(&["--dry-run", "run.toml"]);
     assert!(out.contains("1 to train on") && out.contains("1 in `test`"), "{out}");
     assert!(err.contains("2 of 3 rows"), "duplicates are told: {err}");
+    // What a run was made of stays what it was, whatever its names mean later.
+    told(&["run.toml", "--out", "run"]);
+    let resolved = std::fs::read_to_string(home.path().join("run/resolved.toml")).unwrap();
+    for pinned in [format!("hub:tiny/llama@{COMMIT}"), format!("hub:tiny/questions@{COMMIT}/main/")] {
+        assert!(resolved.contains(&pinned), "{pinned}: {resolved}");
+    }
+    assert!(told(&["--resume", "run"]).1.contains("is over"), "{resolved}");
 }

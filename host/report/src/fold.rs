@@ -8,7 +8,7 @@ use allot_allocation::{Action, Batch, Group, PromptId, RolloutId, Shelf, Spent, 
 use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
-use crate::history::{Fates, History, Offers, Rollout, Score, Step};
+use crate::history::{Fates, History, Measured, Offers, Rollout, Score, Step};
 
 /// Folds a record's lines into a history.
 pub struct Fold {
@@ -67,6 +67,7 @@ impl Fold {
             fates: Fates::default(),
             offers: Offers::default(),
             plans: 0,
+            measured: BTreeMap::new(),
             end: None,
             troubles: Vec::new(),
             open: (0, 0, 0),
@@ -145,6 +146,10 @@ impl Fold {
         let offers = &mut self.history.offers;
         offers.all += call.offered.len() as u64;
         offers.again += call.offered.iter().filter(|prompt| prompt.epoch > 0).count() as u64;
+        for (name, value) in &call.plan.metrics {
+            let measured = self.history.measured.entry(shown::name(name)).or_default();
+            *measured = Measured { calls: measured.calls + 1, sum: measured.sum + value, last: *value };
+        }
         // What it skips, evicts and remembers shows in what it asks for, or nowhere.
         let action = serde_json::to_vec(&call.plan.action).map_err(|_| odd())?;
         let mut hasher = DefaultHasher::new();

@@ -1,5 +1,7 @@
 //! A run's history: what its record and its times come to, for a report to draw.
 
+use std::collections::BTreeMap;
+
 use allot_allocation::PromptId;
 use allot_record::{End, Head, Machine, StepEnd, Swap};
 
@@ -28,10 +30,23 @@ pub struct History {
     pub offers: Offers,
     /// What its plans come to: the same for runs that asked for the same rollouts and trained on the same.
     pub plans: u64,
+    /// What its policies measured, by the name of the metric.
+    pub measured: BTreeMap<String, Measured>,
     /// What is wrong with the record, in words.
     pub troubles: Vec<String>,
     /// Pilots, commits and truncated ones of a step that has no end.
     pub(crate) open: (u64, u64, u64),
+}
+
+/// A metric of a policy, over the calls that gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// How many calls gave it.
+    pub calls: u64,
+    /// The sum of what they gave.
+    pub sum: f64,
+    /// What the last one gave.
+    pub last: f64,
 }
 
 /// How often prompts came on offer.

@@ -81,6 +81,7 @@ pub fn html(report: &Report) -> String {
                         (drawn("uses").unwrap_or_default()) (told("uses").unwrap_or_default())
                         @for name in ["effect", "rewards", "ages"] { (drawn(name).unwrap_or_default()) }
                         (told("spending").unwrap_or_default())
+                        (told("measured").unwrap_or_default())
                     }
                     section aria-labelledby="compared" {
                         h2 #compared { (SECTIONS[5].1) }

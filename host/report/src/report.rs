@@ -118,6 +118,22 @@ pub struct Row {
     pub last: f64,
     /// The best accuracy.
     pub best: f64,
+    /// What its policy measured, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Measured>,
+}
+
+/// A metric of a policy in a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// Calls that gave it.
+    pub calls: u64,
+    /// Its mean over them.
+    pub mean: f64,
+    /// What the last one gave.
+    pub last: f64,
 }
 
 /// How a run ended.

@@ -8,6 +8,7 @@ use crate::number;
 use crate::report::{Estimate, Report};
 
 mod costs;
+mod measured;
 mod outcome;
 mod points;
 mod runs;
@@ -80,7 +81,7 @@ pub enum Cell {
 
 /// All tables that a page shows, the result first, in the page's order.
 pub fn all(report: &Report) -> Vec<Table> {
-    vec![
+    let mut all = vec![
         result(report),
         costs::targets(report),
         costs::other_targets(report),
@@ -89,11 +90,10 @@ pub fn all(report: &Report) -> Vec<Table> {
         outcome::parts(report),
         costs::uses(report),
         costs::spending(report),
-        runs::runs(report),
-        runs::arms(report),
-        runs::differing(report),
-        runs::shared(report),
-    ]
+    ];
+    all.extend(measured::measured(report));
+    all.extend([runs::runs(report), runs::arms(report), runs::differing(report), runs::shared(report)]);
+    all
 }
 
 /// The tables as files of CSV: name and content. The points of the figures are among them.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{cost, state};
 use crate::axis::{Axis, Costs};
-use crate::history::History;
-use crate::report::{Arm, Row, State};
+use crate::history::{self, History};
+use crate::report::{Arm, Measured, Row, State};
 
 /// The runs of an arm, by seed.
 #[derive(Clone, Debug)]
@@ -63,7 +63,12 @@ fn row(run: &History) -> Row {
         start: accuracies().next().unwrap_or(f64::NAN),
         last: accuracies().next_back().unwrap_or(f64::NAN),
         best: accuracies().fold(f64::NAN, f64::max),
+        measured: run.measured.iter().map(|(name, of)| measured(name, *of)).collect(),
     }
+}
+
+fn measured(name: &str, of: history::Measured) -> Measured {
+    Measured { name: name.to_owned(), calls: of.calls, mean: of.sum / of.calls.max(1) as f64, last: of.last }
 }
 
 /// Sorts runs into arms. Runs of another task than most, runs without a score, and second runs of a seed
