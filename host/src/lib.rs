@@ -3,6 +3,19 @@
 //! The program owns the model, the rollouts, the rewards, the optimizer and the budget; an
 //! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
 //! plan. [`run`](run::run) drives the loop of a run, which is [`allot_loop`]'s: start reading there.
+//!
+//! ```
+//! use allot::commands::{Cli, Verdict, run};
+//! use allot::screen::Screen;
+//! use clap::Parser as _;
+//!
+//! let (mut out, mut progress) = (Vec::new(), Vec::new());
+//! let mut screen = Screen { out: &mut out, progress: &mut progress, live: false, failed: None };
+//! let done = run(Cli::parse_from(["allot", "policies", "uniform"]), &mut screen)?;
+//! assert!(matches!(done, Verdict::Good));
+//! assert!(String::from_utf8_lossy(&out).contains("uniform"));
+//! # Ok::<(), allot_error::Trouble>(())
+//! ```
 
 pub mod callbacks;
 pub mod checkpoint;

@@ -6,6 +6,19 @@
 //!
 //! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a
 //! rule that a policy broke ([`rules::Broken`]) or an engine ([`Fault`]).
+//!
+//! ```
+//! use allot_allocation::{Books, Limits, PromptId, Request};
+//!
+//! let limits =
+//!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(10), run_tokens: None, longest: 256 };
+//! let mut books = Books::new(limits);
+//! books.open_step();
+//! // 24 rollouts are asked for, and 10 are left: requests are served from first to last, and clipped.
+//! let asked = [Request { prompt: PromptId(7), count: 8 }, Request { prompt: PromptId(3), count: 16 }];
+//! let grant = books.grant(&asked, |_prompt| 0);
+//! assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [8, 2]);
+//! ```
 
 pub mod advantage;
 mod books;

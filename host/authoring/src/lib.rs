@@ -3,6 +3,14 @@
 //! [`language`] knows what a project in each language looks like and what one is started from; [`build`] calls that
 //! language's tools, which are the author's; [`component`] makes a component of a core module; [`made`] has the views
 //! that a policy should have seen before a run meets them. No policy is run here: that is the sandbox's.
+//!
+//! ```
+//! use allot_authoring::made;
+//!
+//! // A view as large as those of the published 4B run, and the corner cases that `allot check` tries.
+//! assert_eq!(made::scale(1, 0).pool.len(), 384);
+//! assert!(made::views(0, 10).len() > 10);
+//! ```
 
 pub mod build;
 pub mod component;

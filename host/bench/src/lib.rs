@@ -3,6 +3,14 @@
 //!
 //! A [`Bench`] does a [`Work`] on this program's cores, a [`Peer`] in PyTorch. What is made of the times is for
 //! `allot bench` to say.
+//!
+//! ```
+//! use allot_bench::Work;
+//!
+//! // 256 answers of 8 tokens, and one update on 8 sequences of 128 tokens: what `allot bench` measures.
+//! let (decode, train) = (Work::Decode { batch: 256, prompt: 8, tokens: 8 }, Work::Train { batch: 8, tokens: 128 });
+//! assert_ne!(decode, train);
+//! ```
 
 mod peer;
 

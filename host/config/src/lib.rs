@@ -1,5 +1,19 @@
 //! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
 //! simulated run and a training run have of their own is in [`simulate`] and [`train`].
+//!
+//! ```
+//! use allot_config::Tree;
+//! use allot_config::simulate::SimulateConfig;
+//!
+//! let text = "
+//!     run = { seed = 1, steps = 10, groups = 4, rollouts = 8 }
+//!     budget.rollouts = 1000
+//!     policy.use = 'uniform'
+//! ";
+//! let tree = Tree::parse(text, "run.toml", &["run.seed=2".to_owned()])?;
+//! assert_eq!(SimulateConfig::of(&tree)?.run.seed, 2);
+//! # Ok::<(), allot_error::Trouble>(())
+//! ```
 
 pub mod compare;
 mod hints;

@@ -3,6 +3,17 @@
 //! [`Engine`] is all that the host knows of it. Weights may be local, on a GPU, on another machine
 //! or, in [`Coin`], a table of odds: nothing outside this crate may assume where they are. The
 //! crate knows nothing of policies and of the sandbox that they run in.
+//!
+//! ```
+//! use allot_allocation::PromptId;
+//! use allot_engine::{Coin, CoinConfig};
+//!
+//! // A fresh model in the coin-flip world. The same seed makes the same world.
+//! let coin = Coin::new(CoinConfig { prompts: 100, ..CoinConfig::default() }, 1)?;
+//! assert_eq!(coin.prompt_lengths().len(), 100);
+//! assert!((0.0..=1.0).contains(&coin.pass_rate(PromptId(7))));
+//! # Ok::<(), allot_engine::EngineError>(())
+//! ```
 
 mod coin;
 pub mod core;

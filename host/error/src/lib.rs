@@ -5,6 +5,14 @@
 //! implements `From` there, so that nothing heavy is built for a sentence. What others' code panics on becomes a
 //! sentence in [`panics`]; a name that nobody knows gets the nearest known one by [`did_you_mean`]. Nothing is printed
 //! here, and no exit code is chosen.
+//!
+//! ```
+//! use allot_error::{Trouble, did_you_mean};
+//!
+//! let near = did_you_mean("max_token", ["max_tokens", "temperature"]);
+//! let trouble = Trouble::new("unknown field `max_token`").hint(near);
+//! assert_eq!(trouble.report(), "error: unknown field `max_token`\n\nhint: did you mean `max_tokens`?");
+//! ```
 
 pub mod panics;
 

@@ -2,6 +2,13 @@
 //!
 //! An [`Executor`] starts commands of this program and hears how they end; [`Where::open`] gives one. What a run is, and
 //! whether it is whole, is for the program to know.
+//!
+//! ```
+//! use allot_executor::Where;
+//!
+//! assert_eq!(Where::Slurm.key(), "slurm");
+//! assert_eq!(Where::Local.name(), "this machine");
+//! ```
 
 mod cluster;
 mod executor;

@@ -3,6 +3,14 @@
 //! ([`looks_like_a_path`], [`is_registry_address`]).
 //!
 //! What is in a file is for others to know: nothing is read here.
+//!
+//! ```
+//! use allot_files::{find, is_registry_address, looks_like_a_path};
+//!
+//! assert!(looks_like_a_path("./mine.wasm") && !looks_like_a_path("uniform"));
+//! assert!(is_registry_address("oci://ghcr.io/you/policy:0.1.0"));
+//! assert!(find::natural("seed-9", "seed-10").is_lt());
+//! ```
 
 pub mod find;
 

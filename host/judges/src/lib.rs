@@ -4,6 +4,14 @@
 //! judges a model's answers as text, by a grader of ours or by a [`pool`] of judges that are processes and speak the
 //! lines of [`protocol`]; [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
 //! say, and what becomes of a reward for the run.
+//!
+//! ```
+//! use allot_judges::{UNSCORABLE, Verdict};
+//!
+//! // Partly right, with a reward of its own; and an answer that nobody could judge.
+//! assert_eq!(Verdict::plain(0.25, false).reward, Some(0.25));
+//! assert_eq!(UNSCORABLE.reward, None);
+//! ```
 
 pub mod config;
 pub mod graded;

@@ -11,6 +11,26 @@
 //!
 //! Its [`State`] can be kept between any two of these calls, and a loop that goes on from it asks for the same again:
 //! also for rollouts that were granted and had not all come.
+//!
+//! ```
+//! use allot_allocation::{Action, Books, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, Shelf};
+//! use allot_loop::{Constants, Loop, Next, State};
+//!
+//! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2 };
+//! let limits =
+//!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(100), run_tokens: None, longest: 64 };
+//! let pool = Pool::new(1, Order::Shuffled, run.pool, vec![5; 20]);
+//! let state = State::new(vec![], pool, Shelf::new(0), Books::new(limits));
+//! let constants = Constants { run, seed: 1, scale: Default::default(), bounds: Default::default(), every: None };
+//! let mut run = Loop::new(constants, Ceilings { flops: None, seconds: None }, state);
+//!
+//! let costs = |_prompt: PromptId, _tokens: u32| Cost { reading: 0.0, answering: 0.0, learning: 0.0 };
+//! let Next::Decide(view) = run.next(&costs) else { panic!("a run begins with a decision") };
+//! let order = vec![Request { prompt: view.pool[0].id, count: 8 }];
+//! run.decided("mine", &Plan::of(Action::Sample(order)), &costs)?;
+//! assert!(matches!(run.next(&costs), Next::Sample(grant, _) if grant.rollouts() == 8));
+//! # Ok::<(), allot_allocation::rules::Broken>(())
+//! ```
 
 mod evaluation;
 mod machine;

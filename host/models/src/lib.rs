@@ -3,6 +3,11 @@
 //! [`find`] knows where they are: the models that ship with the program, a folder, a GGUF file, or the Hugging Face
 //! [`hub`]. [`tokens`] turns text into tokens and back as they say, and [`chat`] renders their chat template. What
 //! the weights compute is the engine's.
+//!
+//! ```
+//! assert_eq!(allot_models::names(), ["tiny-sums"]);
+//! assert!(allot_models::is_hub_name("Qwen/Qwen2.5-0.5B") && !allot_models::is_hub_name("./Qwen2.5-0.5B"));
+//! ```
 
 pub mod chat;
 pub mod hub;

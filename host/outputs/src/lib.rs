@@ -4,6 +4,14 @@
 //!
 //! The record is enough to ask a policy everything again; these files are for people who look at a run.
 //! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
+//!
+//! ```
+//! use allot_outputs::named;
+//!
+//! // Every metric is described in one place; a part in capitals stands for what differs from run to run.
+//! assert!(named::of("eval/held-out/avg@4").is_some());
+//! assert!(named::of("no such metric").is_none());
+//! ```
 
 mod columns;
 pub mod compared;

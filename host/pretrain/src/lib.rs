@@ -4,6 +4,15 @@
 //! never, and reinforcement has nothing to choose between; one that learned from somebody who forgets
 //! to carry is right now and then, and can be rewarded for it. Problems that are held out are never
 //! demonstrated.
+//!
+//! ```
+//! use allot_pretrain::Alphabet;
+//!
+//! // Every character is a token.
+//! let alphabet = Alphabet::new("0123456789+=")?;
+//! assert_eq!(alphabet.encode("12+34=")?.len(), 6);
+//! # Ok::<(), allot_error::Trouble>(())
+//! ```
 
 mod alphabet;
 pub mod folder;

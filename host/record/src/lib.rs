@@ -3,6 +3,14 @@
 //! policy takes over. Enough to ask everything again.
 //!
 //! `docs/reference/record.md` describes the lines for readers in other languages.
+//!
+//! ```
+//! use allot_record::{hex, unhex};
+//!
+//! // A policy's state is written as hexadecimal digits.
+//! assert_eq!(hex(&[0, 255]), "00ff");
+//! assert_eq!(unhex("00ff"), Some(vec![0, 255]));
+//! ```
 
 mod appended;
 mod error;

@@ -6,6 +6,16 @@
 //!
 //! What lies in a registry is laid out as other tools for Wasm have it: an image manifest with one layer,
 //! `application/wasm`, and a config that says what the component needs and offers.
+//!
+//! ```
+//! use allot_registry::Reference;
+//!
+//! let address = format!("oci://ghcr.io/you/policy@sha256:{}", "0".repeat(64));
+//! assert_eq!(Reference::parse(&address)?.registry(), "ghcr.io");
+//! // A tag can move.
+//! assert!(Reference::parse("oci://ghcr.io/you/policy:0.1.0").is_err());
+//! # Ok::<(), allot_error::Trouble>(())
+//! ```
 
 mod kept;
 mod layer;

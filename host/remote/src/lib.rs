@@ -16,6 +16,14 @@
 //!
 //! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
 //! at, and what does not fit ends the run in one sentence.
+//!
+//! ```
+//! use allot_remote::{Cuts, Mean, Server};
+//!
+//! // What a server does with a loss is known by its kind: no server says so itself.
+//! assert_eq!(Server::SkyrlJax.can().loss, Mean::SequenceMean);
+//! assert_eq!(Server::Tinker.can().gradients, Cuts::AsTold);
+//! ```
 
 mod address;
 mod config;

@@ -2,6 +2,17 @@
 //!
 //! No number is made up here: each stands in a record, or follows from numbers in records by what
 //! [`statistics`] has.
+//!
+//! ```
+//! use allot_report::statistics::{holm, ratio};
+//!
+//! // Costs of two policies on four paired seeds.
+//! let (arm, baseline) = ([10.0, 12.0, 9.0, 11.0], [20.0, 24.0, 18.0, 22.0]);
+//! let ratio = ratio(0.95, &arm, &baseline)?;
+//! assert!((ratio.value - 2.0).abs() < 1e-9);
+//! assert_eq!(holm(&[0.01, 0.04])?, [0.02, 0.04]);
+//! # Ok::<(), allot_report::statistics::Unfit>(())
+//! ```
 
 pub mod axis;
 pub mod colour;

@@ -5,6 +5,16 @@
 //! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
 //! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
 //! kept. The components that ship are inside of it.
+//!
+//! ```
+//! use allot_sandbox::{Caps, Sandbox, shipped};
+//!
+//! let sandbox = Sandbox::new(Caps::default(), None)?;
+//! let policy = sandbox.load(shipped::component("uniform").unwrap(), None)?;
+//! assert_eq!(policy.description().name, "uniform");
+//! assert!(sandbox.load(b"not a component", None).is_err());
+//! # Ok::<(), allot_sandbox::LoadError>(())
+//! ```
 
 mod fault;
 mod heft;

@@ -1,5 +1,14 @@
 //! What is asked, and how answers are judged: problems from data sets and from generators, and the
 //! graders of answers. It knows no tokens, no tensors and no Wasm.
+//!
+//! ```
+//! use allot_tasks::grader::Grader;
+//!
+//! assert!(Grader::Integer.grade("42", "6 times 7 is 42.")?.correct);
+//! assert!(Grader::Hendrycks.grade(r"\frac{1}{2}", r"So it is \boxed{\frac12}.")?.correct);
+//! assert!(!Grader::Exact.grade("5", "It is 5.")?.correct);
+//! # Ok::<(), allot_tasks::grader::Ungradable>(())
+//! ```
 
 pub mod dataset;
 pub mod generate;

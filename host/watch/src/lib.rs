@@ -2,6 +2,11 @@
 //!
 //! It reads what runs leave in their folders, `record.jsonl` and `times.jsonl`, and nothing else: it knows
 //! of no process, and a run knows nothing of it.
+//!
+//! ```
+//! let folder = std::env::temp_dir().join("no runs are here");
+//! assert!(allot_watch::once(&[folder], (80, 24)).is_err());
+//! ```
 
 pub mod chart;
 pub mod live;
