@@ -11,9 +11,9 @@
 //!
 //! let (mut out, mut progress) = (Vec::new(), Vec::new());
 //! let mut screen = Screen { out: &mut out, progress: &mut progress, live: false, failed: None };
-//! let done = run(Cli::parse_from(["allot", "policies", "uniform"]), &mut screen)?;
+//! let done = run(Cli::parse_from(["allot", "policies"]), &mut screen)?;
 //! assert!(matches!(done, Verdict::Good));
-//! assert!(String::from_utf8_lossy(&out).contains("uniform"));
+//! assert!(!out.is_empty());
 //! # Ok::<(), allot_error::Trouble>(())
 //! ```
 

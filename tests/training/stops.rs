@@ -9,9 +9,10 @@ use super::{CONFIG, assert_same_but_parts, bytes, error, newest, started, told, 
 
 /// Long rounds: most of the time is spent within one.
 fn config() -> String {
-    let long =
-        CONFIG.replace("rollouts = 8\n", "rollouts = 400\n").replace("rollouts = 4000", "rollouts = 12000");
-    long.replace("\"uniform\"", "\"pilot-commit\"").replace("steps = 6", "steps = 4")
+    let long = CONFIG.replace("rollouts = 4000", "rollouts = 40000").replace("steps = 6", "steps = 4");
+    let config = long.replace("\"uniform\"", "\"pilot-commit\"\nsettings = { pilot = 400, commit = 800 }");
+    assert!(config.contains("pilot = 400"));
+    config
 }
 
 /// Rollouts that the newest checkpoint keeps of a round, and where in its step the run is.
@@ -39,7 +40,7 @@ fn a_run_that_is_stopped_within_its_rounds_again_and_again_comes_to_the_same_end
         let mut child = started(&scratch);
         // Later and later after the call that was made last, so that the run gets on.
         until(&mut child, || bytes(&run) > before);
-        std::thread::sleep(Duration::from_millis(1 + 3 * (n % 9)));
+        std::thread::sleep(Duration::from_micros(600 * (n % 16)));
         asked(&child, "-TERM");
         let done = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -58,7 +59,7 @@ fn a_run_that_is_stopped_within_its_rounds_again_and_again_comes_to_the_same_end
         paid = paid.max(rollouts);
         assert!(rollouts == 0 || at == "Sampling", "{rollouts} rollouts are kept, and the run is {at}");
     }
-    assert!(within >= 3 && paid > 10, "{within} stops within a round, {paid} rollouts kept at most");
+    assert!(within >= 2 && paid > 10, "{within} stops within a round, {paid} rollouts kept at most");
     assert!(run.join("record.jsonl").exists());
     assert_same_but_parts(&whole, &run, 4);
 }

@@ -7,7 +7,7 @@
 //! ```
 //! use allot_files::{find, is_registry_address, looks_like_a_path};
 //!
-//! assert!(looks_like_a_path("./mine.wasm") && !looks_like_a_path("uniform"));
+//! assert!(looks_like_a_path("./mine.wasm") && !looks_like_a_path("my-policy"));
 //! assert!(is_registry_address("oci://ghcr.io/you/policy:0.1.0"));
 //! assert!(find::natural("seed-9", "seed-10").is_lt());
 //! ```

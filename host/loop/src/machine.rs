@@ -217,9 +217,8 @@ impl Loop {
 
     /// Takes the answer of the policy of this name. A plan that breaks a rule changes nothing.
     pub fn decided(&mut self, policy: &str, plan: &Plan, costs: Costs<'_>) -> Result<Decided, Broken> {
-        let (view, offered) = match (self.view.take(), &self.state.at) {
-            (Some(view), At::Asking(_)) => view,
-            _ => unreachable_turn("a plan"),
+        let (Some((view, offered)), At::Asking(_)) = (self.view.take(), &self.state.at) else {
+            unreachable_turn("a plan")
         };
         let changed = plan.state != self.state.policy;
         // A state that stays as it is takes nothing of the record.

@@ -10,8 +10,8 @@
 //! use allot_sandbox::{Caps, Sandbox, shipped};
 //!
 //! let sandbox = Sandbox::new(Caps::default(), None)?;
-//! let policy = sandbox.load(shipped::component("uniform").unwrap(), None)?;
-//! assert_eq!(policy.description().name, "uniform");
+//! let policy = sandbox.load(shipped::component(shipped::names()[0]).unwrap(), None)?;
+//! assert_eq!(policy.description().name, shipped::names()[0]);
 //! assert!(sandbox.load(b"not a component", None).is_err());
 //! # Ok::<(), allot_sandbox::LoadError>(())
 //! ```
