@@ -1,5 +1,5 @@
 //! Files and folders, as all of the program treats them: where runs lie ([`find`]), where a user's copies are kept
-//! ([`cache`]), when what is in a folder lasts ([`lasting`]), and whether a word names a path or an address
+//! ([`cache()`]), when what is in a folder lasts ([`lasting`]), and whether a word names a path or an address
 //! ([`looks_like_a_path`], [`is_registry_address`]).
 //!
 //! What is in a file is for others to know: nothing is read here.
