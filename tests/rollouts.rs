@@ -17,7 +17,7 @@ use std::time::Duration;
 use allot_record::StepEnd;
 use serde_json::{Value, json};
 
-use loopback::runs::{error, lines, record, trained};
+use loopback::runs::{error, lines, record, stopped_again_and_again, trained};
 use loopback::trick;
 use scratch::Scratch;
 use server::{KEY, Kind, Server, Start, Trick, What};
@@ -301,49 +301,12 @@ fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
     // Few at a time, so that a round has a middle.
     let config = there(&server).replace("rows = 64", "rows = 4");
     assert!(config.contains("rows = 4\n"));
-    scratch.write("run.toml", &config);
     let (sample, _) = server.kind.verbs();
-    let slow =
-        || vec![Trick { verb: sample, at: 1, times: 10_000, what: What::Slow(Duration::from_millis(20)) }];
-    server.play(slow());
-    trained(&scratch, &config, "honest");
-    let (honest, wanted) = (record(&scratch, "honest"), server.asked(sample));
-    let mut within = 0;
-    for i in 0..4 {
-        let run = format!("run-{i}");
-        server.play(slow());
-        let mut child = scratch
-            .command(&["train", "run.toml", "--out", &run])
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let until = wanted / 4 + i * wanted / 7;
-        while server.asked(sample) < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(1));
-        let checkpoints = std::fs::read_dir(scratch.path().join(&run).join("checkpoints")).unwrap();
-        let newest = checkpoints.map(|entry| entry.unwrap().path()).max().unwrap();
-        let state: Value =
-            serde_json::from_slice(&std::fs::read(newest.join("state.json")).unwrap()).unwrap();
-        let paid = state["paid"].as_array().unwrap().len();
-        let at = state["run"]["at"].to_string();
-        let said = scratch.allot(&["train", "--resume", &run]);
-        assert!(said.ends_with("exit code 0"), "{said}");
-        assert_eq!(record(&scratch, &run), honest, "stopped after {until} requests");
-        within += usize::from(paid > 0);
-        // An evaluation is begun anew.
-        if !at.contains("Evaluating") && !at.contains("Closing") {
-            assert_eq!(
-                server.asked(sample),
-                wanted,
-                "stopped after {until} requests, {paid} rollouts were kept: {at}"
-            );
-        }
-    }
-    assert!(within > 0, "no stop came within a round");
+    let slow = || {
+        let what = What::Slow(Duration::from_millis(20));
+        server.play(vec![Trick { verb: sample, at: 1, times: 10_000, what }]);
+    };
+    stopped_again_and_again(&scratch, &config, slow, || server.asked(sample));
 }
 
 // ---- what can't be right

@@ -1,6 +1,8 @@
 //! Runs that are done through a server, and what is found in their records.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use allot_allocation::Plan;
 use allot_record::{Line, Reader, Rollouts, StepEnd};
@@ -37,4 +39,45 @@ pub fn lines(run: &Path) -> (Vec<Plan>, Vec<Rollouts>, Vec<StepEnd>) {
         }
     }
     (plans, rollouts, steps)
+}
+
+/// Runs of this config that are asked to stop on their way, and go on: their records are that of a run that was not, and
+/// no rollout was asked for twice. `slow` has the server count from 0 and take its time; `asked` is how often it was
+/// asked to sample since.
+pub fn stopped_again_and_again(scratch: &Scratch, config: &str, slow: impl Fn(), asked: impl Fn() -> usize) {
+    slow();
+    trained(scratch, config, "honest");
+    let (honest, wanted) = (record(scratch, "honest"), asked());
+    let mut within = 0;
+    for i in 0..4 {
+        let run = format!("run-{i}");
+        slow();
+        let mut child = scratch
+            .command(&["train", "run.toml", "--out", &run])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = wanted / 4 + i * wanted / 7;
+        while asked() < until && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        let checkpoints = std::fs::read_dir(scratch.path().join(&run).join("checkpoints")).unwrap();
+        let newest = checkpoints.map(|entry| entry.unwrap().path()).max().unwrap();
+        let state: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(newest.join("state.json")).unwrap()).unwrap();
+        let paid = state["paid"].as_array().unwrap().len();
+        let at = state["run"]["at"].to_string();
+        let said = scratch.allot(&["train", "--resume", &run]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        assert_eq!(record(scratch, &run), honest, "stopped after {until} requests");
+        within += usize::from(paid > 0);
+        // An evaluation is begun anew.
+        if !at.contains("Evaluating") && !at.contains("Closing") {
+            assert_eq!(asked(), wanted, "stopped after {until} requests, {paid} rollouts were kept: {at}");
+        }
+    }
+    assert!(within > 0, "no stop came within a round");
 }
