@@ -1,9 +1,8 @@
 //! The wheel's native half: policies, and everything of a run that is neither sampling nor learning, for a
 //! trainer that is written in Python. The other half is `allot/`.
 //!
-//! It is rules, pool, shelf, books, advantages and record of the other crates, and none of its own; the
-//! order in which they are called is that of `host/src/step.rs`. It knows nothing of any trainer, of text
-//! or of tensors.
+//! It is the loop, the rules and the record of the other crates, and none of its own: what comes when is said by
+//! `allot-loop`, which the program drives, too. It knows nothing of any trainer, of text or of tensors.
 
 mod allocator;
 mod calls;
