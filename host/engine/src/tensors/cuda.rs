@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use candle_core::cuda_backend::cudarc::cublas::{self, CudaBlas};
 use candle_core::cuda_backend::cudarc::driver::sys::{
-    CUdevice_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
+    self, CUdevice_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaGraph, CudaStream, DevicePtr as _, LaunchConfig, PushKernelArg as _, result,
+    CudaFunction, CudaGraph, CudaStream, DevicePtr as _, DriverError, LaunchConfig, PushKernelArg as _, result,
 };
 use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};
@@ -195,6 +195,30 @@ impl Recorder for Cuda {
 
     fn replay(&self, recording: &CudaGraph) -> Result<()> {
         recording.launch().w()
+    }
+}
+
+/// The device of this number, with one stream for all threads: candle's own choice is a stream for each
+/// thread, and an engine may be asked from several.
+pub fn open(number: usize) -> Result<Device> {
+    let device = Device::new_cuda_with_stream(number)?;
+    let cuda = device.as_cuda_device()?;
+    // SAFETY: there is one stream, so that nothing is freed or read before its turn.
+    unsafe { cuda.disable_event_tracking() };
+    keep_freed(number).w()?;
+    Ok(device)
+}
+
+/// Memory that was given back stays with this process. It would else go back to the driver whenever the host
+/// waits for the device, and taking it up anew costs milliseconds.
+fn keep_freed(number: usize) -> std::result::Result<(), DriverError> {
+    let mut pool = std::ptr::null_mut();
+    let mut most = u64::MAX;
+    // SAFETY: libcuda is loaded, for there is a context; both calls write or read what they are pointed to.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&raw mut pool, result::device::get(number as i32)?).result()?;
+        let what = sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        sys::cuMemPoolSetAttribute(pool, what, (&raw mut most).cast()).result()
     }
 }
 

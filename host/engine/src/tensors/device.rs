@@ -86,7 +86,7 @@ fn cuda(_: usize) -> Result<Device, Refusal> {
 
 #[cfg(feature = "cuda")]
 fn cuda(number: usize) -> Result<Device, Refusal> {
-    quietly(|| Device::new_cuda(number))
+    quietly(|| super::cuda::open(number))
 }
 
 /// Does what may be the first to need one of CUDA's libraries.
