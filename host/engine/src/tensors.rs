@@ -26,8 +26,6 @@ mod machine;
 mod memory;
 mod pass;
 mod plain;
-#[cfg(any(feature = "cuda", test))]
-mod taped;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -44,7 +42,6 @@ use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
-use crate::model::operations::Candle;
 use crate::model::{Checkpoint, ModelError, Precision};
 use crate::{Interrupt, OptimizerConfig};
 use adamw::Moments;
@@ -56,7 +53,7 @@ use decode::{Decode, Extent};
 use fused::Fused;
 #[cfg(feature = "cuda")]
 use kernels::Kernels;
-use learning::Learning;
+use learning::{Candle, Learning};
 #[cfg(feature = "cuda")]
 use machine::Kind;
 use pass::{Gradients, Pass};
@@ -119,6 +116,12 @@ impl Tensors {
             gradients: None,
             moments: Moments::default(),
         })
+    }
+
+    /// Some of these sequences, on the device.
+    fn batch(&self, sequences: &[Sequence<'_>], numbers: Vec<usize>) -> Result<Batch, ModelError> {
+        let vocabulary = self.arena.shape.vocabulary;
+        Batch::new(self.learning.even(), sequences, numbers, vocabulary, &self.device)
     }
 
     /// The weights to compute with.
@@ -185,13 +188,7 @@ impl Core for Tensors {
         let weights = frozen.unwrap_or(self.computed());
         let mut all = vec![Vec::new(); sequences.len()];
         for numbers in batches(sequences) {
-            let batch = Batch::new(
-                (&*self.learning, self.learning.even()),
-                sequences,
-                numbers,
-                self.arena.shape.vocabulary,
-                &self.device,
-            )?;
+            let batch = self.batch(sequences, numbers)?;
             let mut thoughts = Pass::new(&*self.learning, weights, &batch, manner)?.score()?.into_iter();
             for i in &batch.numbers {
                 all[*i] = thoughts.by_ref().take(sequences[*i].answer()).collect();
@@ -209,13 +206,7 @@ impl Core for Tensors {
         let mut gradients = self.gradients.take().unwrap_or_default();
         for numbers in batches(sequences) {
             let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
-            let batch = Batch::new(
-                (&*self.learning, self.learning.even()),
-                sequences,
-                numbers,
-                self.arena.shape.vocabulary,
-                &self.device,
-            )?;
+            let batch = self.batch(sequences, numbers)?;
             let pass = Pass::new(&*self.learning, self.computed(), &batch, manner)?;
             pass.learn(&answers, loss, &mut gradients)?;
         }
@@ -239,10 +230,8 @@ impl Core for Tensors {
     }
 
     fn finite(&self) -> Result<bool, ModelError> {
-        // Nothing times zero is zero, and a number that is none stays none.
-        let zero = |weight: &Var| (weight.as_detached_tensor() * 0.0)?.sum_all();
-        let all = self.masters.weights.values().map(zero).collect::<candle_core::Result<Vec<_>>>()?;
-        Ok(Tensor::stack(&all, 0)?.to_vec1::<f32>()?.iter().all(|sum| *sum == 0.0))
+        let all: Vec<&Tensor> = self.masters.weights.values().map(Var::as_tensor).collect();
+        Ok(self.learning.squares(&all)?.is_finite())
     }
 
     fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError> {

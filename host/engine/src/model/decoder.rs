@@ -1,5 +1,5 @@
-//! The decoder, differentiable: with candle's own operations the reference that every faster path is held
-//! against, and with these or with others what [`crate::tensors`] is made of.
+//! The decoder in candle's own operations, differentiable: the reference that every faster path is held
+//! against.
 //!
 //! It computes in the kind of number that its matrices are in. Norms, rotations, softmax and logits are
 //! in float32 all the same.
@@ -8,7 +8,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::operations::{Candle, First, Operations, Rotations, Turn, attend, side_by_side};
+use super::operations::{First, Rotations, Turn, attend, gated, linear, norm, project, side_by_side};
 use super::{Checkpoint, Family, ModelError};
 
 /// A padded batch of token sequences.
@@ -36,7 +36,6 @@ pub struct Output {
 pub struct Decoder<'a> {
     checkpoint: &'a Checkpoint,
     frozen: bool,
-    operations: &'a dyn Operations,
 }
 
 impl Input {
@@ -55,17 +54,12 @@ impl Input {
 impl<'a> Decoder<'a> {
     /// A decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, frozen: false, operations: &Candle }
+        Self { checkpoint, frozen: false }
     }
 
     /// One whose results can't be differentiated by the weights: nothing of how they were made is kept.
     pub(crate) fn frozen(checkpoint: &'a Checkpoint) -> Self {
-        Self { frozen: true, ..Self::new(checkpoint) }
-    }
-
-    /// The same decoder, made of these operations.
-    pub(crate) fn by(self, operations: &'a dyn Operations) -> Self {
-        Self { operations, ..self }
+        Self { checkpoint, frozen: true }
     }
 
     /// One forward pass over whole sequences.
@@ -89,7 +83,7 @@ impl<'a> Decoder<'a> {
         }
         let last = self.finish(&x_btd)?;
         hidden.push(last.clone());
-        let logits = self.operations.linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
+        let logits = linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
         Ok(Output { hidden, logits })
     }
 
@@ -113,7 +107,7 @@ impl<'a> Decoder<'a> {
 
     /// One block. `look` is given queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`, queries and
     /// keys rotated; it answers with what each query head makes of the values that it looks at, heads side by
-    /// side, `[B, T, H E]`: see [`Operations::attend`].
+    /// side, `[B, T, H E]`.
     pub(crate) fn block(
         &self,
         layer: usize,
@@ -127,7 +121,7 @@ impl<'a> Decoder<'a> {
         let normed = self.norm(&x_btd, &name("post_attention_layernorm.weight"))?;
         let gate = self.weight(&name("mlp.gate_proj.weight"))?;
         let up = self.weight(&name("mlp.up_proj.weight"))?;
-        let gated = self.operations.gated(&normed, &gate, &up)?;
+        let gated = gated(&normed, &gate, &up)?;
         let down = self.linear(&gated, &name("mlp.down_proj.weight"))?;
         Ok((x_btd + down)?)
     }
@@ -141,7 +135,7 @@ impl<'a> Decoder<'a> {
     ) -> std::result::Result<Tensor, ModelError> {
         let shape = &self.checkpoint.shape;
         let name = |part: &str| format!("model.layers.{layer}.self_attn.{part}");
-        let project = |part: &str, heads: usize| -> std::result::Result<Tensor, ModelError> {
+        let projected = |part: &str, heads: usize| -> std::result::Result<Tensor, ModelError> {
             let weight = self.weight(&name(&format!("{part}_proj.weight")))?;
             let turned = part != "v";
             let normed = turned && shape.family == Family::Qwen3;
@@ -153,21 +147,21 @@ impl<'a> Decoder<'a> {
                 (None, None) => First::Nothing,
             };
             let turn = Turn { heads, first, rotations: turned.then_some(rope) };
-            Ok(self.operations.project(x_btd, &weight, turn)?)
+            Ok(project(x_btd, &weight, turn)?)
         };
-        let q_bhte = project("q", shape.heads)?;
-        let (k_bkte, v_bkte) = (project("k", shape.kv_heads)?, project("v", shape.kv_heads)?);
+        let q_bhte = projected("q", shape.heads)?;
+        let (k_bkte, v_bkte) = (projected("k", shape.kv_heads)?, projected("v", shape.kv_heads)?);
         self.linear(&look(&q_bhte, &k_bkte, &v_bkte)?, &name("o_proj.weight"))
     }
 
     /// Root-mean-square norm over the last dimension.
     fn norm(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
-        Ok(self.operations.norm(x, &self.weight(weight)?, self.checkpoint.shape.epsilon)?)
+        Ok(norm(x, &self.weight(weight)?, self.checkpoint.shape.epsilon)?)
     }
 
     /// `x · wᵀ` over the last dimension.
     fn linear(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
-        Ok(self.operations.linear(x, &self.weight(weight)?)?)
+        Ok(linear(x, &self.weight(weight)?)?)
     }
 
     /// Rotations for positions `[B, T]`.

@@ -1,5 +1,5 @@
-//! What a block is made of: its operations, each differentiable. [`Candle`] has them of candle's own; whoever
-//! has quicker ones is held against it.
+//! What a block is made of: candle's own operations, each differentiable. Whoever has quicker ones is held
+//! against these.
 //!
 //! Norms, rotations and softmax are in float32, whatever kind of number comes in, and what comes out is of
 //! that kind again.
@@ -7,7 +7,7 @@
 //! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
 //! head.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::{silu, softmax};
 
 /// Cosines and sines of each token's rotations, `[B or 1, 1, T, E/2]` each, f32.
@@ -35,79 +35,45 @@ pub(crate) enum First<'a> {
     Norm(&'a Tensor, f64),
 }
 
-/// The operations of a block.
-pub(crate) trait Operations {
-    /// `x · wᵀ` over the last dimension.
-    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor>;
-
-    /// Root-mean-square norm over the last dimension.
-    fn norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor>;
-
-    /// A projection on its way to attention: the product with a matrix, `[B, T, N E]`, cut into heads, `[B,
-    /// N, T, E]`, and turned.
-    fn project(&self, x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor>;
-
-    /// What [`Operations::attend`] wants to be told of who may look where, among so many tokens.
-    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor>;
-
-    /// Attention in which no token looks ahead: what each query head makes of the values that it looks at,
-    /// heads side by side, `[B, T, H E]`; from queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`.
-    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor, ahead: &Tensor) -> Result<Tensor>;
-
-    /// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`.
-    fn gated(&self, x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor>;
+/// `x · wᵀ` over the last dimension.
+pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let mut dims = x.dims().to_vec();
+    let width = dims.pop().unwrap_or(0);
+    let rows: usize = dims.iter().product();
+    let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
+    dims.push(weight.dim(0)?);
+    y.reshape(dims)
 }
 
-/// candle's own operations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candle;
+/// Root-mean-square norm over the last dimension.
+pub(crate) fn norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let kind = x.dtype();
+    let x = x.to_dtype(weight.dtype())?;
+    let scale = (x.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;
+    x.broadcast_div(&scale)?.broadcast_mul(weight)?.to_dtype(kind)
+}
 
-impl Operations for Candle {
-    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        let mut dims = x.dims().to_vec();
-        let width = dims.pop().unwrap_or(0);
-        let rows: usize = dims.iter().product();
-        let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
-        dims.push(weight.dim(0)?);
-        y.reshape(dims)
-    }
+/// A projection on its way to attention: the product with a matrix, `[B, T, N E]`, cut into heads, `[B, N, T,
+/// E]`, and turned.
+pub(crate) fn project(x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor> {
+    let x = linear(x, weight)?;
+    let (b, t, width) = x.dims3()?;
+    let cut = (b, t, turn.heads, width / turn.heads);
+    let x = match turn.first {
+        First::Nothing => x.reshape(cut)?,
+        // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
+        First::Bias(bias) => {
+            x.to_dtype(bias.dtype())?.broadcast_add(bias)?.to_dtype(x.dtype())?.reshape(cut)?
+        }
+        First::Norm(weight, epsilon) => norm(&x.reshape(cut)?, weight, epsilon)?,
+    };
+    let x_bnte = x.transpose(1, 2)?.contiguous()?;
+    turn.rotations.map_or(Ok(x_bnte.clone()), |rotations| rotate(&x_bnte, rotations))
+}
 
-    fn norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
-        let kind = x.dtype();
-        let x = x.to_dtype(weight.dtype())?;
-        let scale = (x.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;
-        x.broadcast_div(&scale)?.broadcast_mul(weight)?.to_dtype(kind)
-    }
-
-    fn project(&self, x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor> {
-        let x = self.linear(x, weight)?;
-        let (b, t, width) = x.dims3()?;
-        let cut = (b, t, turn.heads, width / turn.heads);
-        let x = match turn.first {
-            First::Nothing => x.reshape(cut)?,
-            // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
-            First::Bias(bias) => {
-                x.to_dtype(bias.dtype())?.broadcast_add(bias)?.to_dtype(x.dtype())?.reshape(cut)?
-            }
-            First::Norm(weight, epsilon) => self.norm(&x.reshape(cut)?, weight, epsilon)?,
-        };
-        let x_bnte = x.transpose(1, 2)?.contiguous()?;
-        turn.rotations.map_or(Ok(x_bnte.clone()), |rotations| rotate(&x_bnte, rotations))
-    }
-
-    /// 0 where a token may look, far below where it is ahead: `[1, 1, T, T]`.
-    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor> {
-        let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
-        Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
-    }
-
-    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor, ahead: &Tensor) -> Result<Tensor> {
-        side_by_side(&attend(q_bhte, k_bkte, v_bkte, ahead)?)
-    }
-
-    fn gated(&self, x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-        silu(&self.linear(x, gate)?)? * self.linear(x, up)?
-    }
+/// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`.
+pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    silu(&linear(x, gate)?)? * linear(x, up)?
 }
 
 /// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with

@@ -6,7 +6,6 @@ use candle_core::{Device, Tensor};
 
 use crate::core::Sequence;
 use crate::model::ModelError;
-use crate::model::operations::Operations;
 
 /// A batch on a device. Padding comes after a sequence's tokens: nothing looks ahead, so that none of them
 /// sees it.
@@ -17,8 +16,6 @@ pub struct Batch {
     pub tokens: Tensor,
     /// `0..T`, `[1, T]`, u32.
     pub positions: Tensor,
-    /// What attention is told of who may look where.
-    pub ahead: Tensor,
     /// The places among `B · T` that foretell an answer's token, sequence by sequence, `[R]`, u32.
     pub places: Tensor,
     /// The tokens of the answers, `[R]`, u32.
@@ -45,7 +42,7 @@ pub struct Back {
 impl Batch {
     /// These sequences, by their numbers. A row's length is a multiple of `even`.
     pub fn new(
-        (operations, even): (&dyn Operations, usize),
+        even: usize,
         sequences: &[Sequence<'_>],
         numbers: Vec<usize>,
         vocabulary: usize,
@@ -68,7 +65,6 @@ impl Batch {
             back: Back::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
             positions: Tensor::arange(0, t as u32, device)?.unsqueeze(0)?,
-            ahead: operations.ahead(t, device)?,
             places: Tensor::from_vec(places, r, device)?,
             targets: Tensor::from_vec(targets, r, device)?,
             numbers,

@@ -26,7 +26,7 @@ use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, com
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};
 use candle_core::{CudaDevice, DType, Device, Result, Storage, Tensor, bail};
 
-use super::machine::{Arg, KERNELS, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
+use super::machine::{Arg, Factor, KERNELS, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
 
 /// What cuBLAS may use for itself, in bytes: what NVIDIA recommends for Hopper. Its own would be made anew
 /// inside a graph.
@@ -143,31 +143,56 @@ impl Machine for Cuda {
     }
 
     fn product(&self, p: Product) -> Result<()> {
+        let [x, w] = [(p.x, false, p.inner), (p.w, true, p.inner)];
+        self.gemm((p.y, self.bf16, false), x, w, (p.rows, p.inner, p.outer))
+    }
+
+    fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()> {
+        let ((rows, inner), (_, outer)) = (a.dims()?, b.dims()?);
+        let [y, x, w] = [made, a.matrix, b.matrix].map(|tensor| self.lend(tensor));
+        let (y, x, w) = (y?, x?, w?);
+        let (left, right) = ((x.at, a.across, a.matrix.dim(1)?), (w.at, b.across, b.matrix.dim(1)?));
+        self.gemm((y.at, made.dtype() == DType::BF16, add), left, right, (rows, inner, outer))
+    }
+}
+
+/// A matrix for cuBLAS: its address, whether it is taken across, and its columns as it is stored.
+type Stored = (u64, bool, usize);
+
+impl Cuda {
+    /// `y = a · b` by `[M, K]` and `[K, N]`. What is made has an address, may be bfloat16, and may be added to.
+    fn gemm(
+        &self,
+        (y, rounded, add): (u64, bool, bool),
+        a: Stored,
+        b: Stored,
+        (m, k, n): (usize, usize, usize),
+    ) -> Result<()> {
         use cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
-        let number = if self.bf16 { cudaDataType_t::CUDA_R_16BF } else { cudaDataType_t::CUDA_R_32F };
-        let (alpha, beta) = (1.0_f32, 0.0_f32);
-        let (rows, inner, outer) = (p.rows as i32, p.inner as i32, p.outer as i32);
-        // cuBLAS counts columns first: there it is yᵀ = w · xᵀ, where w is stored across.
+        let number = |rounded| if rounded { cudaDataType_t::CUDA_R_16BF } else { cudaDataType_t::CUDA_R_32F };
+        let (alpha, beta) = (1.0_f32, if add { 1.0_f32 } else { 0.0 });
+        let turned = |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
+        // cuBLAS counts columns first: there it is yᵀ = bᵀ · aᵀ, where what is stored by rows is across already.
         // SAFETY: the three rooms are as large as the product says, by whoever made them.
         unsafe {
             cublas::result::gemm_ex(
                 *self.blas.handle(),
-                cublasOperation_t::CUBLAS_OP_T,
-                cublasOperation_t::CUBLAS_OP_N,
-                outer,
-                rows,
-                inner,
+                turned(b.1),
+                turned(a.1),
+                n as i32,
+                m as i32,
+                k as i32,
                 (&raw const alpha).cast(),
-                p.w as *const _,
-                number,
-                inner,
-                p.x as *const _,
-                number,
-                inner,
+                b.0 as *const _,
+                number(self.bf16),
+                b.2 as i32,
+                a.0 as *const _,
+                number(self.bf16),
+                a.2 as i32,
                 (&raw const beta).cast(),
-                p.y as *mut _,
-                number,
-                outer,
+                y as *mut _,
+                number(rounded),
+                n as i32,
                 cublasComputeType_t::CUBLAS_COMPUTE_32F,
                 cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )

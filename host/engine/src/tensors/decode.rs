@@ -15,7 +15,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 
 use super::batch::known;
-use super::learning::Learning;
+use super::learning::{Learning, Way};
 use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
@@ -163,7 +163,7 @@ impl Decode<'_> {
 
     /// Reads prompts, of which the longest has so many tokens.
     fn read(&self, prompts: &[&[u32]], longest: usize) -> Result<Vec<Prefix>, ModelError> {
-        let decoder = Decoder::frozen(self.weights).by(self.learning);
+        let decoder = Decoder::frozen(self.weights);
         let longest = longest.next_multiple_of(self.learning.even());
         let (_, device) = kind(self.weights)?;
         // Padding comes last, where nothing that counts looks at it.
@@ -173,18 +173,17 @@ impl Decode<'_> {
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
         let rotations = decoder.rope(&Tensor::arange(0, longest as u32, &device)?.unsqueeze(0)?)?;
-        let ahead = self.learning.ahead(longest, &device)?;
+        let way = Way { rotations, ahead: self.learning.ahead(longest, &device)? };
         let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
         let mut x = decoder.embed(&tokens)?;
         let mut blocks: Vec<Vec<(Tensor, Tensor)>> = prompts.iter().map(|_| Vec::new()).collect();
         for layer in 0..self.weights.shape.layers {
-            x = decoder.block(layer, &x, &rotations, |q, k, v| {
-                for (i, blocks) in blocks.iter_mut().enumerate() {
-                    blocks.push((own(k, i)?, own(v, i)?));
-                }
-                self.learning.attend(q, k, v, &ahead)
-            })?;
+            let made = self.learning.block(self.weights, layer, &x, &way, false)?;
+            for (i, blocks) in blocks.iter_mut().enumerate() {
+                blocks.push((own(&made.cache.0, i)?, own(&made.cache.1, i)?));
+            }
+            x = made.stream;
         }
         let last: Vec<u32> =
             prompts.iter().enumerate().map(|(i, p)| (i * longest + p.len() - 1) as u32).collect();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Error, Result, Tensor, bail};
 
-use super::machine::{Arg, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
+use super::machine::{Arg, Factor, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
 use crate::skip::skip;
 
 /// What the kernels are compiled around.
@@ -180,6 +180,19 @@ impl Machine for Emulated {
         words.extend([p.w, p.x, p.y].iter().flat_map(|address| address.to_le_bytes()));
         words.extend([p.rows, p.inner, p.outer].iter().flat_map(|n| (*n as u32).to_le_bytes()));
         self.say(&words)
+    }
+
+    /// candle's product: no kernel of ours is in it.
+    fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()> {
+        let wide = |factor: Factor<'_>| {
+            let matrix = factor.matrix.detach().to_dtype(DType::F32)?;
+            if factor.across { matrix.t()?.contiguous() } else { Ok(matrix) }
+        };
+        let mut product = wide(a)?.matmul(&wide(b)?)?;
+        if add {
+            product = (product + made.to_dtype(DType::F32)?)?;
+        }
+        made.slice_set(&product.to_dtype(made.dtype())?, 0, 0)
     }
 }
 

@@ -38,15 +38,16 @@ impl Head<'_> {
     }
 
     /// The backward pass: from the gradient of each target's log-probability, `[R]`, those of `x`, in its
-    /// kind of number, and of the matrix, in float32.
+    /// kind of number, and of the matrix, in float32, added to `sum`.
     pub fn back(
         &self,
         x: &Tensor,
         targets: &Tensor,
         thoughts: &Tensor,
         dlog_probs: &Tensor,
+        sum: Option<Tensor>,
     ) -> Result<(Tensor, Tensor)> {
-        let (mut dx, mut dweight) = (Vec::new(), None);
+        let (mut dx, mut dweight) = (Vec::new(), sum);
         for (from, n) in self.chunks(x)? {
             let chunk = |tensor: &Tensor| tensor.narrow(0, from, n);
             let x = chunk(x)?;
@@ -54,11 +55,7 @@ impl Head<'_> {
             let logits = self.logits(&x)?;
             let dlogits = self.learning.slopes(logits, &targets, &thoughts, &dlog_probs, self.temperature)?;
             dx.push(dlogits.matmul(&self.weight)?);
-            let more = dlogits.t()?.matmul(&x)?.to_dtype(DType::F32)?;
-            dweight = Some(match dweight {
-                Some(sum) => (sum + more)?,
-                None => more,
-            });
+            dweight = Some(self.learning.headed(dweight.take(), &dlogits, &x)?);
         }
         let dweight = match dweight {
             Some(sum) => sum,

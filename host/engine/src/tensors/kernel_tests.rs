@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod operations;
+mod blocks;
 mod samplings;
 mod steps;
 mod updates;

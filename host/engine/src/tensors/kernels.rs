@@ -1,19 +1,19 @@
-//! A block's operations by kernels of ours: beside its products each has one or two launches forward
-//! and one to three backward, numbers in their own kind in memory and float32 in between. Products are candle's,
-//! which are cuBLAS's.
+//! Scoring and learning by kernels of ours. Here are the launches that a block is made of, forward and backward,
+//! numbers in their own kind in memory and float32 in between; `block.rs` puts them together, `learning.rs` has
+//! what comes after blocks.
 //!
 //! Shapes: B sequences, T tokens, N heads, H of them of queries, K of keys and values, E head, R rows, W a
 //! width.
 
+mod block;
 mod learning;
 
 use std::sync::Arc;
 
-use candle_core::{D, DType, Device, Error, Result, Tensor, bail};
+use candle_core::{D, DType, Error, Result, Tensor};
 
-use super::machine::{Arg, Kind, Launch, Machine, Room};
-use super::taped::taped;
-use crate::model::operations::{Candle, First, Operations, Rotations, Turn};
+use super::machine::{Arg, Factor, Kind, Launch, Machine, Room};
+use crate::model::operations::{First, Rotations, Turn};
 
 /// Rows of which `norm_back` makes a part of the weights' gradient, and rows of which `columns` makes one.
 const NORM_ROWS: usize = 16;
@@ -51,17 +51,76 @@ impl Kernels {
         self.machine.launch(Launch { kernel, blocks: [blocks, 1, 1], threads, shared: 0, args })
     }
 
-    /// Gradients of what was normed and of the weights, from that of what came out.
-    fn norm_back(&self, x: &Tensor, weight: &Tensor, slope: &Tensor, epsilon: f64) -> Result<[Tensor; 2]> {
+    /// A product with a matrix over the last dimension, `x · wᵀ`.
+    fn product(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        let mut dims = x.dims().to_vec();
+        let width = dims.pop().unwrap_or(1);
+        dims.push(weight.dim(0)?);
+        let made = self.fresh(&dims)?;
+        let (flat, rows) = (x.reshape(((), width))?, made.reshape(((), weight.dim(0)?))?);
+        self.machine.multiply(&rows, Factor::of(&flat), Factor::across(weight), false)?;
+        Ok(made)
+    }
+
+    /// The way back from a product to what was multiplied: `slope · w`, added to `sum`, which is given back, or by
+    /// itself.
+    fn unproduct(&self, slope: &Tensor, weight: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
+        let (outer, inner) = weight.dims2()?;
+        let mut dims = slope.dims().to_vec();
+        dims.pop();
+        dims.push(inner);
+        let (add, made) = (sum.is_some(), sum.map_or_else(|| self.fresh(&dims), Ok)?);
+        let (flat, rows) = (slope.reshape(((), outer))?, made.reshape(((), inner))?);
+        self.machine.multiply(&rows, Factor::of(&flat), Factor::of(weight), add)?;
+        Ok(made)
+    }
+
+    /// The way back from a product to the matrix, f32: `slopeᵀ · x`, added to `sum`, or by itself.
+    fn weighed(&self, slope: &Tensor, x: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
+        let (outer, inner) = (slope.dim(D::Minus1)?, x.dim(D::Minus1)?);
+        let (add, made) =
+            (sum.is_some(), sum.map_or_else(|| self.machine.fresh(&[outer, inner], DType::F32), Ok)?);
+        let (slope, x) = (slope.reshape(((), outer))?, x.reshape(((), inner))?);
+        self.machine.multiply(&made, Factor::across(&slope), Factor::of(&x), add)?;
+        Ok(made)
+    }
+
+    /// What a norm makes of the stream. With a part that the stream takes up first, that sum, too; else the stream
+    /// itself.
+    fn norm(&self, x: &Tensor, part: Option<&Tensor>, (weight, epsilon): (&Tensor, f64)) -> Result<[Tensor; 2]> {
+        let (normed, width) = (self.fresh(x.dims())?, weight.elem_count());
+        let sum = part.map_or_else(|| Ok(x.clone()), |_| self.fresh(x.dims()))?;
+        let [from, by] = self.lend([x, weight])?;
+        let more = part.map(|part| self.machine.lend(part)).transpose()?;
+        let mut made = vec![&normed];
+        made.extend(part.map(|_| &sum));
+        self.machine.rework(&made, &mut |made| {
+            let rooms = [(&from).into(), more.as_ref().into(), made.get(1).into(), (&by).into(), (&made[0]).into()];
+            let args = [&rooms[..], &[width.into(), epsilon.into()]].concat();
+            self.launch("rms_norm", x.elem_count() / width, threads(width), &args)
+        })?;
+        Ok([sum, normed])
+    }
+
+    /// Gradients of what was normed and of the weights, from that of what came out; `past` is added to the first:
+    /// the gradient that went past the norm.
+    fn norm_back(
+        &self,
+        x: &Tensor,
+        (weight, epsilon): (&Tensor, f64),
+        slope: &Tensor,
+        past: Option<&Tensor>,
+    ) -> Result<[Tensor; 2]> {
         let width = weight.elem_count();
         let rows = x.elem_count() / width;
         let parts = rows.div_ceil(NORM_ROWS);
         let (dx, sums) = (self.fresh(x.dims())?, self.machine.fresh(&[parts, width], DType::F32)?);
+        let past = past.map(|past| self.machine.lend(past)).transpose()?;
         let [x, weight, slope] = self.lend([x, weight, slope])?;
         self.machine.rework(&[&dx, &sums], &mut |made| {
-            let rooms = [&x, &weight, &slope, &made[0], &made[1]].map(Arg::from);
+            let rooms = [Some(&x), Some(&weight), Some(&slope), past.as_ref(), made.first(), made.get(1)];
             let counts = [rows, width, NORM_ROWS].map(Arg::from);
-            let args = [&rooms[..], &counts[..], &[epsilon.into()]].concat();
+            let args = [&rooms.map(Arg::from)[..], &counts[..], &[epsilon.into()]].concat();
             let (blocks, threads) = ([parts, 1, 1], threads(width));
             self.machine.launch(Launch {
                 kernel: "norm_back",
@@ -72,6 +131,33 @@ impl Kernels {
             })
         })?;
         Ok([dx, self.totals(&sums)?])
+    }
+
+    /// The product inside the feed-forward part, from gate and up.
+    fn gated(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        let (made, width) = (self.fresh(gate.dims())?, gate.dim(D::Minus1)?);
+        let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
+        let rooms = self.lend([gate, up])?;
+        self.machine.rework(&[&made], &mut |made| {
+            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
+            args.extend([width, width].map(Arg::from));
+            self.machine.launch(Launch { kernel: "swiglu", blocks, threads: THREADS, shared: 0, args: &args })
+        })?;
+        Ok(made)
+    }
+
+    /// Its gradients by gate and up.
+    fn gated_back(&self, gate: &Tensor, up: &Tensor, slope: &Tensor) -> Result<[Tensor; 2]> {
+        let (made, width) = ([self.fresh(gate.dims())?, self.fresh(gate.dims())?], gate.dim(D::Minus1)?);
+        let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
+        let rooms = self.lend([gate, up, slope])?;
+        self.machine.rework(&[&made[0], &made[1]], &mut |made| {
+            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
+            args.push(width.into());
+            let (kernel, threads) = ("swiglu_back", THREADS);
+            self.machine.launch(Launch { kernel, blocks, threads, shared: 0, args: &args })
+        })?;
+        Ok(made)
     }
 
     /// Sums of columns: `[W]`, f32, from `[R, W]` in the model's kind of number.
@@ -167,117 +253,6 @@ impl Kernels {
             self.launch("softmax_back", rows.div_ceil(WARPS), THREADS, &args)
         })
     }
-}
-
-impl Operations for Kernels {
-    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        let made = Candle.linear(&x.detach(), &weight.detach())?;
-        let (x_, weight_) = (x.detach(), weight.detach());
-        taped("linear", made, [x, weight], move |slope| product_back(&x_, &weight_, slope))
-    }
-
-    fn norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
-        let x = &x.contiguous()?;
-        let (made, width) = (self.fresh(x.dims())?, weight.elem_count());
-        let [from, by] = self.lend([x, weight])?;
-        self.machine.rework(&[&made], &mut |made| {
-            let rooms = [(&from).into(), Arg::Address(0), (&by).into(), (&made[0]).into()];
-            let args = [&rooms[..], &[width.into(), epsilon.into()]].concat();
-            self.launch("rms_norm", x.elem_count() / width, threads(width), &args)
-        })?;
-        let (own, x_, weight_) = (self.clone(), x.detach(), weight.detach());
-        taped("norm", made, [x, weight], move |slope| own.norm_back(&x_, &weight_, slope, epsilon))
-    }
-
-    fn project(&self, x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor> {
-        let (x_, weight_, rotations) = (x.detach(), weight.detach(), turn.rotations.cloned());
-        let y = Candle.linear(&x_, &weight_)?;
-        let made = self.spread(&y, turn, None)?;
-        let own = self.clone();
-        let back = move |slope: &Tensor| own.gather(slope, rotations.as_ref(), None);
-        let own = self.clone();
-        match turn.first {
-            First::Nothing => {
-                taped("project", made, [x, weight], move |slope| product_back(&x_, &weight_, &back(slope)?))
-            }
-            First::Bias(bias) => taped("project", made, [x, weight, bias], move |slope| {
-                let dy = back(slope)?;
-                let [dx, dweight] = product_back(&x_, &weight_, &dy)?;
-                Ok([dx, dweight, own.columns(&dy, dy.dim(2)?)?])
-            }),
-            First::Norm(norm, epsilon) => {
-                let norm_ = norm.detach();
-                taped("project", made, [x, weight, norm], move |slope| {
-                    let [dy, dnorm] = own.norm_back(&y, &norm_, &back(slope)?, epsilon)?;
-                    let [dx, dweight] = product_back(&x_, &weight_, &dy)?;
-                    Ok([dx, dweight, dnorm])
-                })
-            }
-        }
-    }
-
-    /// Nothing: the kernels know.
-    fn ahead(&self, _: usize, device: &Device) -> Result<Tensor> {
-        Tensor::zeros((), DType::F32, device)
-    }
-
-    /// Scores become weights in their place, and their gradients likewise; nothing else is kept of them. What
-    /// values come to is divided by the sum of the weights when it is gathered.
-    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor, _: &Tensor) -> Result<Tensor> {
-        let ((b, h, t, e), k_heads) = (q_bhte.dims4()?, k_bkte.dim(1)?);
-        if !t.is_multiple_of(8) {
-            bail!("kernels attend to tokens in multiples of 8, and here are {t}");
-        }
-        // Query heads that share a key head are more rows of its queries.
-        let rows = h / k_heads * t;
-        let shared = (b, k_heads, rows, e);
-        let (q, k, v) = (q_bhte.detach().reshape(shared)?, k_bkte.detach(), v_bkte.detach());
-        let weights = q.matmul(&k.t()?)?;
-        let sums = self.softmax(&weights, t)?;
-        let made = self.gather(&weights.matmul(&v)?.reshape((b, h, t, e))?, None, Some(&sums))?;
-        let own = self.clone();
-        taped("attend", made, [q_bhte, k_bkte, v_bkte], move |slope| {
-            let turn = Turn { heads: h, first: First::Nothing, rotations: None };
-            let slope = own.spread(slope, turn, Some(&sums))?.reshape(shared)?;
-            let dv = weights.t()?.matmul(&slope)?;
-            let dscores = slope.matmul(&v.t()?)?;
-            own.softmax_back(&weights, &sums, &dscores, t)?;
-            Ok([dscores.matmul(&k)?.reshape((b, h, t, e))?, dscores.t()?.matmul(&q)?, dv])
-        })
-    }
-
-    fn gated(&self, x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-        let [x_, gate_, up_] = [x, gate, up].map(Tensor::detach);
-        let (g, u) = (Candle.linear(&x_, &gate_)?, Candle.linear(&x_, &up_)?);
-        let (made, width) = (self.fresh(g.dims())?, g.dim(D::Minus1)?);
-        let blocks = [g.elem_count() / width, width.div_ceil(8 * THREADS), 1];
-        let rooms = self.lend([&g, &u])?;
-        self.machine.rework(&[&made], &mut |made| {
-            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
-            args.extend([width, width].map(Arg::from));
-            self.machine.launch(Launch { kernel: "swiglu", blocks, threads: THREADS, shared: 0, args: &args })
-        })?;
-        let own = self.clone();
-        taped("gated", made, [x, gate, up], move |slope| {
-            let (dg, du) = (own.fresh(g.dims())?, own.fresh(g.dims())?);
-            let rooms = own.lend([&g, &u, slope])?;
-            own.machine.rework(&[&dg, &du], &mut |made| {
-                let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
-                args.push(width.into());
-                let (kernel, threads) = ("swiglu_back", THREADS);
-                own.machine.launch(Launch { kernel, blocks, threads, shared: 0, args: &args })
-            })?;
-            let ([dx, dgate], [more, dup]) = (product_back(&x_, &gate_, &dg)?, product_back(&x_, &up_, &du)?);
-            Ok([(dx + more)?, dgate, dup])
-        })
-    }
-}
-
-/// Backward through a product with a matrix, without what candle's own adds and turns around: gradients of
-/// what was multiplied and of the matrix.
-fn product_back(x: &Tensor, weight: &Tensor, slope: &Tensor) -> Result<[Tensor; 2]> {
-    let (flat, rows) = (x.flatten_to(x.rank() - 2)?, slope.flatten_to(slope.rank() - 2)?);
-    Ok([rows.matmul(weight)?.reshape(x.dims())?, rows.t()?.matmul(&flat)?])
 }
 
 /// Threads for a row of numbers, eight of them at a time each.

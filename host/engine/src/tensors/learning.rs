@@ -1,13 +1,16 @@
-//! What scoring and learning are made of beside products: a block's operations, the head's way from logits to
-//! what the model thinks of tokens and back, the optimizer's step. [`Candle`] has them of candle's own
-//! operations, the plain twin; `kernels.rs` of kernels of ours.
+//! What scoring and learning are made of: blocks there and back, the head's way from logits to what the model
+//! thinks of tokens and back, the optimizer's step. [`Candle`] has them of candle's own operations and
+//! differentiation, the plain twin; `kernels.rs` of kernels of ours.
 //!
-//! Shapes: B sequences, T tokens, R of them of answers, D hidden, N rows, V vocabulary.
+//! Shapes: B sequences, T tokens, R of them of answers, D hidden, K heads of keys and values, E head, N rows, V
+//! vocabulary.
 
-use candle_core::{D, DType, Result, Tensor, Var};
+use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
-use crate::model::operations::{Candle, Operations};
+use super::pass::{Gradients, add};
+use crate::model::operations::{Rotations, attend, side_by_side};
+use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// The numbers of a step of AdamW, beside what each weight has of its own.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +40,69 @@ pub struct Trained<'a> {
     pub gradient: Option<&'a Tensor>,
 }
 
+/// What blocks are told of a pass's tokens.
+pub struct Way {
+    /// Of queries and keys.
+    pub rotations: Rotations,
+    /// Who may look where: what [`Learning::ahead`] gave.
+    pub ahead: Tensor,
+}
+
+/// What came of a block.
+pub struct Made<'a> {
+    /// The stream after it, `[B, T, D]`.
+    pub stream: Tensor,
+    /// Its keys, turned, and its values: `[B, K, T, E]` each.
+    pub cache: (Tensor, Tensor),
+    /// The way back, where it was asked for.
+    pub back: Option<Box<dyn Back + 'a>>,
+}
+
+/// What is kept of a part of the way, to come back on.
+pub trait Back {
+    /// From the gradient of what came out to that of what went in. Those of weights are added to what is there.
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError>;
+}
+
+/// candle's own operations, differentiated by candle.
+#[derive(Clone, Copy, Debug)]
+pub struct Candle;
+
 /// Operations of scoring and learning.
-pub trait Learning: Operations {
+pub trait Learning: Send + Sync {
     /// Tokens of a batch's sequences come in multiples of this.
     fn even(&self) -> usize;
 
     /// Logits at a time: rows times vocabulary.
     fn logits(&self) -> usize;
 
-    /// The rows that foretell an answer's token, `[R, D]`, of `[B, T, D]`.
-    fn answers(&self, x_btd: &Tensor, batch: &Batch) -> Result<Tensor>;
+    /// What [`Learning::block`] wants to be told of who may look where, among so many tokens.
+    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor>;
+
+    /// A block, in which no token looks ahead, from the stream `[B, T, D]` before it. `keep` says whether the way
+    /// back will be gone.
+    fn block<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        layer: usize,
+        x_btd: &Tensor,
+        way: &Way,
+        keep: bool,
+    ) -> std::result::Result<Made<'a>, ModelError>;
+
+    /// The rows that foretell an answer's token, after the final norm, `[R, D]`, of the stream `[B, T, D]`; and
+    /// the way back, where it was asked for. The other rows have no part in it.
+    fn answers<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        x_btd: &Tensor,
+        batch: &'a Batch,
+        keep: bool,
+    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError>;
+
+    /// A head's gradient by its matrix, `[V, D]`, f32, takes up that of some rows: `slopesᵀ · x`, from `[N, V]` and
+    /// `[N, D]`. Without one that is there already it is the first.
+    fn headed(&self, sum: Option<Tensor>, slopes: &Tensor, x: &Tensor) -> Result<Tensor>;
 
     /// The embedding's gradient, `[V, D]`, f32, with what is added to it by that of a batch's embeddings,
     /// `[B, T, D]`. Summed in float32 whatever the kind of number: a common token is there thousands of
@@ -91,8 +147,47 @@ impl Learning for Candle {
         1 << 26
     }
 
-    fn answers(&self, x_btd: &Tensor, batch: &Batch) -> Result<Tensor> {
-        x_btd.flatten(0, 1)?.index_select(&batch.places, 0)
+    /// 0 where a token may look, far below where it is ahead: `[1, 1, T, T]`.
+    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor> {
+        let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
+        Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
+    }
+
+    fn block<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        layer: usize,
+        x_btd: &Tensor,
+        way: &Way,
+        keep: bool,
+    ) -> std::result::Result<Made<'a>, ModelError> {
+        let (decoder, input) = taped(weights, x_btd, keep)?;
+        let mut cache = None;
+        let look = |q: &Tensor, k: &Tensor, v: &Tensor| {
+            cache = Some((k.detach(), v.detach()));
+            side_by_side(&attend(q, k, v, &way.ahead)?)
+        };
+        let stream = decoder.block(layer, input.as_tensor(), &way.rotations, look)?;
+        let cache = cache.ok_or_else(|| candle_core::Error::Msg("a block looks once".to_owned()))?;
+        let (stream, back) = kept(weights, input, stream, keep);
+        Ok(Made { stream, cache, back })
+    }
+
+    fn answers<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        x_btd: &Tensor,
+        batch: &'a Batch,
+        keep: bool,
+    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError> {
+        let (decoder, input) = taped(weights, x_btd, keep)?;
+        let rows = input.as_tensor().flatten(0, 1)?.index_select(&batch.places, 0)?;
+        Ok(kept(weights, input, decoder.finish(&rows)?, keep))
+    }
+
+    fn headed(&self, sum: Option<Tensor>, slopes: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let more = slopes.t()?.matmul(x)?.to_dtype(DType::F32)?;
+        sum.map_or(Ok(more.clone()), |sum| sum + more)
     }
 
     fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor> {
@@ -165,4 +260,41 @@ fn logs(logits: &Tensor, temperature: f32) -> Result<(Tensor, Tensor)> {
     drop(logits);
     let total = low.exp()?.sum_keepdim(D::Minus1)?.log()?;
     Ok(((top + &total)?, low.broadcast_sub(&total)?))
+}
+
+/// Part of the way that candle differentiates: it begins and ends here, so that candle's backward pass stops there.
+struct Taped<'a> {
+    weights: &'a Checkpoint,
+    input: Var,
+    out: Tensor,
+}
+
+/// A decoder, and what a part of the way begins with. `keep` says whether it is differentiated.
+fn taped<'a>(weights: &'a Checkpoint, x: &Tensor, keep: bool) -> Result<(Decoder<'a>, Var)> {
+    let decoder = if keep { Decoder::new(weights) } else { Decoder::frozen(weights) };
+    Ok((decoder, Var::from_tensor(x)?))
+}
+
+fn kept<'a>(
+    weights: &'a Checkpoint,
+    input: Var,
+    out: Tensor,
+    keep: bool,
+) -> (Tensor, Option<Box<dyn Back + 'a>>) {
+    let stream = out.detach();
+    (stream, keep.then(|| Box::new(Taped { weights, input, out }) as Box<dyn Back + 'a>))
+}
+
+impl Back for Taped<'_> {
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+        let mut store = (&self.out * slope)?.sum_all()?.backward()?;
+        for (name, weight) in &self.weights.weights {
+            if let Some(gradient) = store.remove(weight) {
+                add(gradients, name, &gradient)?;
+            }
+        }
+        let dx = store.remove(&self.input);
+        let dx = dx.ok_or_else(|| candle_core::Error::Msg("the input has no gradient".to_owned()))?;
+        Ok(dx.detach())
+    }
 }

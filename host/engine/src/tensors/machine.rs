@@ -116,6 +116,15 @@ pub struct Product {
     pub outer: usize,
 }
 
+/// A matrix that is multiplied, in the machine's kind of number.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor<'a> {
+    /// The matrix, `[M, N]`.
+    pub matrix: &'a Tensor,
+    /// Whether it is taken across, as `[N, M]`.
+    pub across: bool,
+}
+
 /// What kernels run on. They are compiled for one [`Kind`].
 pub trait Machine: Send + Sync {
     /// Blocks that run side by side, about.
@@ -142,8 +151,12 @@ pub trait Machine: Send + Sync {
     /// Runs a kernel.
     fn launch(&self, launch: Launch<'_>) -> Result<()>;
 
-    /// Multiplies matrices.
+    /// Multiplies matrices by their addresses.
     fn product(&self, product: Product) -> Result<()>;
+
+    /// `made = a · b`, or `made += a · b` to `add`, with sums in float32. What is made is in the machine's kind of
+    /// number or in float32.
+    fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()>;
 }
 
 /// A machine that can write down what it is asked for.
@@ -213,6 +226,24 @@ impl Kind {
             set("KV_HEADS", self.kv_heads),
             set("SHARE", self.share()),
         ]
+    }
+}
+
+impl<'a> Factor<'a> {
+    /// A matrix as it is.
+    pub fn of(matrix: &'a Tensor) -> Self {
+        Self { matrix, across: false }
+    }
+
+    /// A matrix taken across.
+    pub fn across(matrix: &'a Tensor) -> Self {
+        Self { matrix, across: true }
+    }
+
+    /// Rows and columns of it, as it is taken.
+    pub fn dims(&self) -> Result<(usize, usize)> {
+        let (rows, columns) = self.matrix.dims2()?;
+        Ok(if self.across { (columns, rows) } else { (rows, columns) })
     }
 }
 

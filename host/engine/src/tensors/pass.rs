@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::backprop::GradStore;
-use candle_core::{DType, Result as Computed, Tensor, Var};
+use candle_core::{DType, Result as Computed, Tensor};
 
 use super::batch::Batch;
 use super::head::{Head, told};
-use super::learning::Learning;
+use super::learning::{Learning, Way};
 use crate::core::{Loss, Manner, Thought};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
@@ -23,7 +22,7 @@ pub struct Pass<'a> {
     weights: &'a Checkpoint,
     batch: &'a Batch,
     manner: Manner,
-    rotations: (Tensor, Tensor),
+    way: Way,
 }
 
 impl<'a> Pass<'a> {
@@ -35,14 +34,17 @@ impl<'a> Pass<'a> {
         manner: Manner,
     ) -> Result<Self, ModelError> {
         let rotations = Decoder::frozen(weights).rope(&batch.positions)?;
-        Ok(Self { learning, weights, batch, manner, rotations })
+        let ahead = learning.ahead(batch.tokens.dim(1)?, batch.tokens.device())?;
+        Ok(Self { learning, weights, batch, manner, way: Way { rotations, ahead } })
     }
 
     /// What the model thinks of all answers' tokens, in the order of the batch.
     pub fn score(&self) -> Result<Vec<Thought>, ModelError> {
-        let decoder = Decoder::frozen(self.weights).by(self.learning);
-        let x_btd = self.blocks(&decoder, decoder.embed(&self.batch.tokens)?)?;
-        let x_rd = self.answers(&decoder, &x_btd)?;
+        let mut x_btd = self.embeddings()?;
+        for layer in 0..self.weights.shape.layers {
+            x_btd = self.learning.block(self.weights, layer, &x_btd, &self.way, false)?.stream;
+        }
+        let (x_rd, _) = self.learning.answers(self.weights, &x_btd, self.batch, false)?;
         Ok(told(&self.head()?.think(&x_rd, &self.batch.targets)?)?)
     }
 
@@ -54,24 +56,24 @@ impl<'a> Pass<'a> {
         loss: &Loss<'_>,
         gradients: &mut Gradients,
     ) -> Result<(), ModelError> {
-        let [frozen, decoder] =
-            [Decoder::frozen(self.weights), Decoder::new(self.weights)].map(|d| d.by(self.learning));
-        // What each part of the way begins with: the whole of it, or each block, of which nothing else is
-        // kept then. A part ends where the next begins, so that candle's backward pass stops there.
-        let mut inputs = vec![Var::from_tensor(&frozen.embed(&self.batch.tokens)?)?];
-        let last = if self.manner.recompute {
-            for layer in 0..self.weights.shape.layers {
-                let x_btd = inputs[layer].as_detached_tensor();
-                inputs.push(Var::from_tensor(&self.block(&frozen, layer, &x_btd)?)?);
+        // What blocks leave for the way back; or what each begins with, and it is gone again before.
+        let (mut ways, mut inputs) = (Vec::new(), Vec::new());
+        let (layers, keep) = (self.weights.shape.layers, !self.manner.recompute);
+        let mut x_btd = self.embeddings()?;
+        for layer in 0..layers {
+            let made = self.learning.block(self.weights, layer, &x_btd, &self.way, keep)?;
+            let input = std::mem::replace(&mut x_btd, made.stream);
+            if keep {
+                ways.extend(made.back);
+            } else {
+                inputs.push(input);
             }
-            inputs[inputs.len() - 1].as_tensor().clone()
-        } else {
-            self.blocks(&decoder, inputs[0].as_tensor().clone())?
-        };
-        let x_rd = self.answers(&decoder, &last)?;
+        }
+        let (x_rd, last) = self.learning.answers(self.weights, &x_btd, self.batch, true)?;
+        drop(x_btd);
 
-        let (head, read) = (self.head()?, x_rd.detach());
-        let said = head.think(&read, &self.batch.targets)?;
+        let head = self.head()?;
+        let said = head.think(&x_rd, &self.batch.targets)?;
         let thoughts = told(&said)?;
         let mut dlog_probs = Vec::with_capacity(thoughts.len());
         let mut rest = thoughts.as_slice();
@@ -80,59 +82,32 @@ impl<'a> Pass<'a> {
             dlog_probs.extend(loss(*number, own));
             rest = more;
         }
-        let dlog_probs = Tensor::from_vec(dlog_probs, thoughts.len(), read.device())?;
-        let (dx_rd, dhead) = head.back(&read, &self.batch.targets, &said, &dlog_probs)?;
-        add(gradients, self.weights.shape.head_name(), &dhead)?;
-        drop(dhead);
+        let dlog_probs = Tensor::from_vec(dlog_probs, thoughts.len(), x_rd.device())?;
+        let name = self.weights.shape.head_name();
+        let sum = gradients.remove(name);
+        let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &dlog_probs, sum)?;
+        gradients.insert(name.to_owned(), dhead);
 
-        let mut store = back(&x_rd, &dx_rd)?;
-        drop((x_rd, last));
-        let mut dx_btd = self.collect(&mut store, inputs.pop(), gradients)?;
-        for layer in (0..inputs.len()).rev() {
-            let Some(input) = inputs.pop() else { break };
-            let out = self.block(&decoder, layer, input.as_tensor())?;
-            let mut store = back(&out, &dx_btd)?;
-            dx_btd = self.collect(&mut store, Some(input), gradients)?;
+        let Some(last) = last else { return Ok(()) };
+        let mut dx_btd = last.back(&dx_rd, gradients)?;
+        for layer in (0..layers).rev() {
+            let back = match inputs.pop() {
+                Some(input) => self.learning.block(self.weights, layer, &input, &self.way, true)?.back,
+                None => ways.pop(),
+            };
+            let Some(back) = back else { break };
+            dx_btd = back.back(&dx_btd, gradients)?;
         }
         self.embedded(&dx_btd, gradients)
     }
 
-    /// All blocks.
-    fn blocks(&self, decoder: &Decoder<'_>, x_btd: Tensor) -> Result<Tensor, ModelError> {
-        (0..self.weights.shape.layers).try_fold(x_btd, |x_btd, layer| self.block(decoder, layer, &x_btd))
-    }
-
-    fn block(&self, decoder: &Decoder<'_>, layer: usize, x_btd: &Tensor) -> Result<Tensor, ModelError> {
-        decoder
-            .block(layer, x_btd, &self.rotations, |q, k, v| self.learning.attend(q, k, v, &self.batch.ahead))
-    }
-
-    /// The rows that foretell an answer's token, after the final norm, `[R, D]`. The others have no part
-    /// in it.
-    fn answers(&self, decoder: &Decoder<'_>, x_btd: &Tensor) -> Result<Tensor, ModelError> {
-        decoder.finish(&self.learning.answers(x_btd, self.batch)?)
+    fn embeddings(&self) -> Result<Tensor, ModelError> {
+        Decoder::frozen(self.weights).embed(&self.batch.tokens)
     }
 
     fn head(&self) -> Result<Head<'a>, ModelError> {
         let weight = Decoder::frozen(self.weights).head()?;
         Ok(Head { weight, temperature: self.manner.temperature, learning: self.learning })
-    }
-
-    /// Adds what candle's backward pass found to the gradients, and gives that of the input.
-    fn collect(
-        &self,
-        store: &mut GradStore,
-        input: Option<Var>,
-        gradients: &mut Gradients,
-    ) -> Result<Tensor, ModelError> {
-        for (name, weight) in &self.weights.weights {
-            if let Some(gradient) = store.remove(weight) {
-                add(gradients, name, &gradient)?;
-            }
-        }
-        let dx = input.and_then(|input| store.remove(&input));
-        let dx = dx.ok_or_else(|| candle_core::Error::Msg("the input has no gradient".to_owned()))?;
-        Ok(dx.detach())
     }
 
     /// The embedding's gradient.
@@ -149,12 +124,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// candle's backward pass from the gradient of what came out.
-fn back(out: &Tensor, dout: &Tensor) -> Computed<GradStore> {
-    (out * dout)?.sum_all()?.backward()
-}
-
-fn add(gradients: &mut Gradients, name: &str, gradient: &Tensor) -> Computed<()> {
+/// Adds a gradient to those that are there.
+pub fn add(gradients: &mut Gradients, name: &str, gradient: &Tensor) -> Computed<()> {
     // Detached: candle leaves to a variable's gradient all that it was made of, activations with it.
     let gradient = gradient.detach().to_dtype(DType::F32)?;
     let sum = match gradients.remove(name) {

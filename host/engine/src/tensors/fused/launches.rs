@@ -40,7 +40,7 @@ impl<M: Recorder> Fused<'_, M> {
             self.product(|block| &block.down, layer, |desk| (&desk.gated, &desk.part), (f, d))?;
             before = part;
         }
-        let args = [stream, before, (&last_norm).into(), normed, d.into(), self.shape.epsilon.into()];
+        let args = [stream, before, stream, (&last_norm).into(), normed, d.into(), self.shape.epsilon.into()];
         self.launch("rms_norm", [rows, 1, 1], a_row, 0, &args)?;
         let (x, y) = (self.desk.normed.at, self.desk.logits.at);
         let outer = self.shape.vocabulary;
@@ -96,7 +96,8 @@ impl<M: Recorder> Fused<'_, M> {
     ) -> Result<(), ModelError> {
         let (desk, weight) = (&self.desk, weight(&self.blocks[layer]));
         let (width, epsilon) = (self.shape.hidden.into(), self.shape.epsilon.into());
-        let args = [(&desk.stream).into(), part, weight.into(), (&desk.normed).into(), width, epsilon];
+        let stream = (&desk.stream).into();
+        let args = [stream, part, stream, weight.into(), (&desk.normed).into(), width, epsilon];
         self.launch("rms_norm", [self.batch.len(), 1, 1], threads, 0, &args)
     }
 

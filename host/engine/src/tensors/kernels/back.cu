@@ -2,10 +2,11 @@
 // all rows share get their gradients. Every sum is made in one order: parts of the rows first, each by a
 // block, then the parts.
 
-// Of `rms_norm`, from the gradient of what it gave: that of what it was given, and a part of the weights',
-// from `each` rows, [blocks, width]. The width's sums are in shared memory, a float a column.
-extern "C" __global__ void norm_back(const number* x, const float* weight, const number* dout, number* dx,
-                                     float* parts, int rows, int width, int each, float epsilon) {
+// Of `rms_norm`, from the gradient of what it gave: that of what it was given, with what went `past` the norm added
+// to it, unless there is none; and a part of the weights', from `each` rows, [blocks, width]. The width's sums are in
+// shared memory, a float a column.
+extern "C" __global__ void norm_back(const number* x, const float* weight, const number* dout, const number* past,
+                                     number* dx, float* parts, int rows, int width, int each, float epsilon) {
     __shared__ float room[WARP];
     SHARED(float, sums);
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8)
@@ -28,11 +29,12 @@ extern "C" __global__ void norm_back(const number* x, const float* weight, const
         float mean = squares / (float)width + epsilon, scale = sqrtf(mean);
         float pull = dots / (float)width / mean;
         for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
-            Eight value = load(x + at + i), slope = load(dout + at + i);
+            Eight value = load(x + at + i), slope = load(dout + at + i), more = {};
+            if (past) more = load(past + at + i);
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 sums[i + j] += slope.at[j] * value.at[j] / scale;
-                value.at[j] = (slope.at[j] * weight[i + j] - value.at[j] * pull) / scale;
+                value.at[j] = (slope.at[j] * weight[i + j] - value.at[j] * pull) / scale + more.at[j];
             }
             store(dx + at + i, value);
         }

@@ -1,16 +1,30 @@
 //! The head's way from logits to thoughts and back, and the optimizer's step, by kernels of ours: one launch
 //! each.
 
-use candle_core::{DType, Result, Tensor, Var};
+use candle_core::{DType, Device, Result, Tensor, Var};
 
 use super::{Kernels, threads};
+use crate::model::{Checkpoint, Decoder, ModelError};
 use crate::tensors::batch::Batch;
-use crate::tensors::learning::{Learning, Rates, Trained};
+use crate::tensors::learning::{Back, Learning, Made, Rates, Trained, Way};
 use crate::tensors::machine::{Arg, Launch};
-use crate::tensors::taped::taped;
+use crate::tensors::pass::{Gradients, add};
 
-/// Numbers of which `squares` makes a part.
-const SQUARES: usize = 1 << 15;
+/// Numbers of which `squares` makes a part: four for each thread, eight times.
+const SQUARES: usize = 1 << 13;
+
+/// The final norm's weights.
+const NORM: &str = "model.norm.weight";
+
+/// Rows of answers on their way to the head.
+struct Answers<'a> {
+    kernels: &'a Kernels,
+    batch: &'a Batch,
+    dims: (usize, usize, usize),
+    rows: Tensor,
+    norm: Tensor,
+    epsilon: f64,
+}
 
 impl Learning for Kernels {
     /// So that every row of scores begins where eight numbers are read at once, and cuBLAS is at its best.
@@ -23,16 +37,39 @@ impl Learning for Kernels {
         1 << 28
     }
 
-    /// Backward each row takes what is its own, or a row of zeros. candle's own backward pass goes over rows
-    /// one after the other.
-    fn answers(&self, x_btd: &Tensor, batch: &Batch) -> Result<Tensor> {
-        let (dims, inverse) = (x_btd.dims3()?, batch.back.inverse.clone());
-        let made = x_btd.detach().flatten(0, 1)?.index_select(&batch.places, 0)?;
-        taped("answers", made, [x_btd], move |slope| {
-            let nothing = Tensor::zeros((1, dims.2), slope.dtype(), slope.device())?;
-            let rows = Tensor::cat(&[&nothing, slope], 0)?.index_select(&inverse, 0)?;
-            Ok([rows.reshape(dims)?])
-        })
+    /// Nothing: the kernels know.
+    fn ahead(&self, _: usize, device: &Device) -> Result<Tensor> {
+        Tensor::zeros((), DType::F32, device)
+    }
+
+    fn block<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        layer: usize,
+        x_btd: &Tensor,
+        way: &Way,
+        keep: bool,
+    ) -> std::result::Result<Made<'a>, ModelError> {
+        self.pass(weights, layer, x_btd, way, keep)
+    }
+
+    fn answers<'a>(
+        &'a self,
+        weights: &'a Checkpoint,
+        x_btd: &Tensor,
+        batch: &'a Batch,
+        keep: bool,
+    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError> {
+        let (dims, epsilon) = (x_btd.dims3()?, weights.shape.epsilon);
+        let norm = Decoder::frozen(weights).weight(NORM)?;
+        let rows = x_btd.flatten(0, 1)?.index_select(&batch.places, 0)?;
+        let [rows, normed] = self.norm(&rows, None, (&norm, epsilon))?;
+        let answers = Answers { kernels: self, batch, dims, rows, norm, epsilon };
+        Ok((normed, keep.then(|| Box::new(answers) as Box<dyn Back + 'a>)))
+    }
+
+    fn headed(&self, sum: Option<Tensor>, slopes: &Tensor, x: &Tensor) -> Result<Tensor> {
+        self.weighed(slopes, x, sum)
     }
 
     /// A block for each token that occurs.
@@ -128,5 +165,16 @@ impl Learning for Kernels {
             self.launch("adamw", count.div_ceil(256), 256, &args)
         })?;
         Ok((mean, square))
+    }
+}
+
+impl Back for Answers<'_> {
+    /// Each place of the stream takes what is its own, or a row of zeros.
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+        let [slope, dnorm] = self.kernels.norm_back(&self.rows, (&self.norm, self.epsilon), slope, None)?;
+        add(gradients, NORM, &dnorm)?;
+        let nothing = Tensor::zeros((1, self.dims.2), slope.dtype(), slope.device())?;
+        let rows = Tensor::cat(&[&nothing, &slope], 0)?.index_select(&self.batch.back.inverse, 0)?;
+        Ok(rows.reshape(self.dims)?)
     }
 }

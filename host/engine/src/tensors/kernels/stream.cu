@@ -11,8 +11,9 @@ extern "C" __global__ void embed(const number* table, const unsigned* slots, con
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) store(to + i, load(from + i));
 }
 
-// stream += part, unless there is none; normed = stream / root mean square of it * weight. One block a row.
-extern "C" __global__ void rms_norm(number* stream, const number* part, const float* weight,
+// sum = stream + part, which may be the stream itself; normed = sum / root mean square of it * weight. Without a part
+// the sum is the stream, and is not written. One block a row.
+extern "C" __global__ void rms_norm(const number* stream, const number* part, number* sum, const float* weight,
                                     number* normed, int width, float epsilon) {
     __shared__ float room[WARP];
     u64 row = (u64)blockIdx.x * width;
@@ -23,14 +24,14 @@ extern "C" __global__ void rms_norm(number* stream, const number* part, const fl
             Eight y = load(part + row + i);
 #pragma unroll
             for (int j = 0; j < 8; j++) x.at[j] = wide(narrow(x.at[j] + y.at[j]));
-            store(stream + row + i, x);
+            store(sum + row + i, x);
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) squares += x.at[j] * x.at[j];
     }
     float scale = sqrtf(block_sum(squares, room) / (float)width + epsilon);
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
-        Eight x = load(stream + row + i);
+        Eight x = load((part ? sum : stream) + row + i);
 #pragma unroll
         for (int j = 0; j < 8; j++) x.at[j] = x.at[j] / scale * weight[i + j];
         store(normed + row + i, x);

@@ -1,0 +1,231 @@
+//! A block there and back. What the way back needs is kept, and nothing else; a weight's gradient is added up where
+//! it lies, by the product that makes it.
+//!
+//! Shapes: B sequences, T tokens, D hidden, F feed-forward, H query heads, K key and value heads, E head.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::Kernels;
+use crate::model::operations::{First, Rotations, Turn};
+use crate::model::{Checkpoint, Decoder, Family, ModelError};
+use crate::tensors::learning::{Back, Made, Way};
+use crate::tensors::pass::{Gradients, add};
+
+/// A projection on its way to attention.
+struct Projection {
+    /// Its name: `q`, `k` or `v`.
+    part: &'static str,
+    heads: usize,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    norm: Option<Tensor>,
+    /// Whether it is turned.
+    turned: bool,
+    /// What the product gave, `[B, T, heads E]`, where a norm came after it.
+    product: Option<Tensor>,
+    /// What came out, `[B, heads, T, E]`.
+    made: Tensor,
+}
+
+/// A block on its way: weights, and what came of them.
+struct Block<'a> {
+    kernels: &'a Kernels,
+    checkpoint: &'a Checkpoint,
+    layer: usize,
+    rotations: Rotations,
+    norms: [Tensor; 2],
+    /// `[D, H E]`, `[F, D]` twice, and `[D, F]`.
+    out: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    projections: [Projection; 3],
+    /// The stream before each half, and what its norm gave: `[B, T, D]` each.
+    streams: [Tensor; 2],
+    normed: [Tensor; 2],
+    /// Weights of attention, `[B, K, H / K T, T]`, and their sums, `[B H T]`, f32.
+    weights: Tensor,
+    sums: Tensor,
+    /// What heads made of values, side by side, `[B, T, H E]`.
+    mixed: Tensor,
+    /// `[B, T, F]` each.
+    gates: Tensor,
+    ups: Tensor,
+    gated: Tensor,
+}
+
+impl Kernels {
+    /// A block, from the stream `[B, T, D]`.
+    pub(super) fn pass<'a>(
+        &'a self,
+        checkpoint: &'a Checkpoint,
+        layer: usize,
+        x_btd: &Tensor,
+        way: &Way,
+        keep: bool,
+    ) -> std::result::Result<Made<'a>, ModelError> {
+        let (decoder, shape) = (Decoder::frozen(checkpoint), &checkpoint.shape);
+        let weight = |part: &str| decoder.weight(&format!("model.layers.{layer}.{part}"));
+        let x_btd = x_btd.contiguous()?;
+        let first = weight("input_layernorm.weight")?;
+        let [x_btd, normed] = self.norm(&x_btd, None, (&first, shape.epsilon))?;
+
+        let project = |part: &'static str, heads| -> std::result::Result<Projection, ModelError> {
+            let own = |rest: &str| weight(&format!("self_attn.{part}_{rest}"));
+            let (turned, normed_heads) = (part != "v", part != "v" && shape.family == Family::Qwen3);
+            let matrix = own("proj.weight")?;
+            let bias = shape.bias.then(|| own("proj.bias")).transpose()?;
+            let norm = normed_heads.then(|| own("norm.weight")).transpose()?;
+            let product = self.product(&normed, &matrix)?;
+            let first = match (&bias, &norm) {
+                (Some(bias), _) => First::Bias(bias),
+                (None, Some(norm)) => First::Norm(norm, shape.epsilon),
+                (None, None) => First::Nothing,
+            };
+            let turn = Turn { heads, first, rotations: turned.then_some(&way.rotations) };
+            let made = self.spread(&product, turn, None)?;
+            let product = norm.is_some().then_some(product);
+            Ok(Projection { part, heads, weight: matrix, bias, norm, turned, product, made })
+        };
+        let projections = [
+            project("q", shape.heads)?,
+            project("k", shape.kv_heads)?,
+            project("v", shape.kv_heads)?,
+        ];
+        let [q, k, v] = projections.each_ref().map(|projection| &projection.made);
+        let (weights, sums, mixed) = self.attend(q, k, v)?;
+        let out = weight("self_attn.o_proj.weight")?;
+        let part = self.product(&mixed, &out)?;
+
+        let second = weight("post_attention_layernorm.weight")?;
+        let [middle, normed_again] = self.norm(&x_btd, Some(&part), (&second, shape.epsilon))?;
+        drop(part);
+        let [gate, up, down] = ["gate", "up", "down"].map(|part| weight(&format!("mlp.{part}_proj.weight")));
+        let (gate, up, down) = (gate?, up?, down?);
+        let (gates, ups) = (self.product(&normed_again, &gate)?, self.product(&normed_again, &up)?);
+        let gated = self.gated(&gates, &ups)?;
+        let stream = (&middle + self.product(&gated, &down)?)?;
+
+        let cache = (k.clone(), v.clone());
+        let block = || Block {
+            kernels: self,
+            checkpoint,
+            layer,
+            rotations: way.rotations.clone(),
+            norms: [first, second],
+            out,
+            gate,
+            up,
+            down,
+            projections,
+            streams: [x_btd, middle],
+            normed: [normed, normed_again],
+            weights,
+            sums,
+            mixed,
+            gates,
+            ups,
+            gated,
+        };
+        let back = keep.then(|| Box::new(block()) as Box<dyn Back + 'a>);
+        Ok(Made { stream, cache, back })
+    }
+
+    /// Attention in which no token looks ahead: its weights, their sums, and what heads make of values, side by
+    /// side. Scores become weights in their place; what values come to is divided by the sum of the weights when it
+    /// is gathered.
+    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+        let ((b, h, t, e), k_heads) = (q_bhte.dims4()?, k_bkte.dim(1)?);
+        if !t.is_multiple_of(8) {
+            bail!("kernels attend to tokens in multiples of 8, and here are {t}");
+        }
+        // Query heads that share a key head are more rows of its queries.
+        let q = q_bhte.reshape((b, k_heads, h / k_heads * t, e))?;
+        let weights = q.matmul(&k_bkte.t()?)?;
+        let sums = self.softmax(&weights, t)?;
+        let mixed = self.gather(&weights.matmul(v_bkte)?.reshape((b, h, t, e))?, None, Some(&sums))?;
+        Ok((weights, sums, mixed))
+    }
+}
+
+impl Back for Block<'_> {
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+        let Self { kernels, checkpoint, layer, projections, .. } = *self;
+        let shape = &checkpoint.shape;
+        let (name, epsilon) = (|part: &str| format!("model.layers.{layer}.{part}"), shape.epsilon);
+        let slope = slope.contiguous()?;
+        let weigh = |gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor| {
+            let (name, kernels) = (name(part), kernels);
+            let sum = gradients.remove(&name);
+            let sum = kernels.weighed(slope, x, sum)?;
+            gradients.insert(name, sum);
+            Ok::<_, ModelError>(())
+        };
+
+        weigh(gradients, "mlp.down_proj.weight", &slope, &self.gated)?;
+        drop(self.gated);
+        let dgated = kernels.unproduct(&slope, &self.down, None)?;
+        let [dgates, dups] = kernels.gated_back(&self.gates, &self.ups, &dgated)?;
+        drop((dgated, self.gates, self.ups));
+        let [normed, normed_again] = self.normed;
+        weigh(gradients, "mlp.gate_proj.weight", &dgates, &normed_again)?;
+        weigh(gradients, "mlp.up_proj.weight", &dups, &normed_again)?;
+        let dnormed = kernels.unproduct(&dgates, &self.gate, None)?;
+        let dnormed = kernels.unproduct(&dups, &self.up, Some(dnormed))?;
+        drop((dgates, dups, normed_again));
+        let ([first, second], [before, middle]) = (self.norms, self.streams);
+        let [slope, dsecond] = kernels.norm_back(&middle, (&second, epsilon), &dnormed, Some(&slope))?;
+        add(gradients, &name("post_attention_layernorm.weight"), &dsecond)?;
+        drop((dnormed, middle));
+
+        weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
+        let dmixed = kernels.unproduct(&slope, &self.out, None)?;
+        let [q, k, v] = projections.each_ref().map(|projection| &projection.made);
+        let dheads = kernels.attend_back([q, k, v], (&self.weights, &self.sums), &dmixed)?;
+        drop((dmixed, self.weights, self.sums, self.mixed));
+
+        let mut dnormed = None;
+        for (projection, dmade) in projections.iter().zip(dheads) {
+            let own = |rest: &str| format!("self_attn.{}_{rest}", projection.part);
+            let rotations = projection.turned.then_some(&self.rotations);
+            let mut dproduct = kernels.gather(&dmade, rotations, None)?;
+            if let Some(product) = &projection.product
+                && let Some(norm) = &projection.norm
+            {
+                let [dbefore, dnorm] = kernels.norm_back(product, (norm, epsilon), &dproduct, None)?;
+                add(gradients, &name(&own("norm.weight")), &dnorm)?;
+                dproduct = dbefore;
+            }
+            if projection.bias.is_some() {
+                let width = projection.heads * shape.head;
+                add(gradients, &name(&own("proj.bias")), &kernels.columns(&dproduct, width)?)?;
+            }
+            weigh(gradients, &own("proj.weight"), &dproduct, &normed)?;
+            dnormed = Some(kernels.unproduct(&dproduct, &projection.weight, dnormed)?);
+        }
+        let Some(dnormed) = dnormed else { return Ok(slope) };
+        let [slope, dfirst] = kernels.norm_back(&before, (&first, epsilon), &dnormed, Some(&slope))?;
+        add(gradients, &name("input_layernorm.weight"), &dfirst)?;
+        Ok(slope)
+    }
+}
+
+impl Kernels {
+    /// Gradients by queries, keys and values, from that of what heads made of values.
+    fn attend_back(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        (weights, sums): (&Tensor, &Tensor),
+        slope: &Tensor,
+    ) -> Result<[Tensor; 3]> {
+        let ((b, h, t, e), k_heads) = (q.dims4()?, k.dim(1)?);
+        let shared = (b, k_heads, h / k_heads * t, e);
+        let turn = Turn { heads: h, first: First::Nothing, rotations: None };
+        let slope = self.spread(slope, turn, Some(sums))?.reshape(shared)?;
+        let dv = weights.t()?.matmul(&slope)?;
+        let dscores = slope.matmul(&v.t()?)?;
+        self.softmax_back(weights, sums, &dscores, t)?;
+        let dq = dscores.matmul(k)?.reshape((b, h, t, e))?;
+        Ok([dq, dscores.t()?.matmul(&q.reshape(shared)?)?, dv])
+    }
+}
