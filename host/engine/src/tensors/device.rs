@@ -97,12 +97,22 @@ fn cuda(number: usize) -> Result<Device, Refusal> {
 /// panic is caught here, quietly, before there is anything that it could break.
 #[cfg(feature = "cuda")]
 pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Refusal> {
-    let told = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
+    thread_local!(static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    // Panics of other threads are told all the while.
+    HOOK.call_once(|| {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                told(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
     // An error's words come from the library too.
     let work = std::panic::AssertUnwindSafe(|| work().map_err(|e| e.to_string()));
     let done = std::panic::catch_unwind(work);
-    std::panic::set_hook(told);
+    QUIET.set(false);
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     match done {
         Ok(Ok(done)) => Ok(done),
