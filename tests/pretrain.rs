@@ -212,9 +212,9 @@ fn the_core_s_model_is_the_decoder_s() {
     let logits = decoder.forward(&input).unwrap().logits;
     let theirs = token_log_probs(&logits, &input.tokens).unwrap();
     let theirs: Vec<f32> = theirs.flatten_all().unwrap().to_vec1().unwrap();
-    let mut core = folder::read(&path, &alphabet(&recipe), 1).unwrap();
+    let mut core = folder::read(&path, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
     let manner = Manner { temperature: 1.0, recompute: false };
-    let ours = core.score(&[Sequence { tokens: &ids, prompt: 1 }], manner, false).swap_remove(0);
+    let ours = core.score(&[Sequence { tokens: &ids, prompt: 1 }], manner, false).unwrap().swap_remove(0);
     assert!(ours.iter().zip(&theirs).all(|(o, t)| (o.log_prob - t).abs() < 1e-4), "{ours:?} {theirs:?}");
 }
 
@@ -223,9 +223,10 @@ fn the_core_s_model_is_the_decoder_s() {
 fn the_shipped_model_s_difficulty_is_spread() {
     let (recipe, folder) = (shipped(), root().join("host/models/shipped/tiny-sums"));
     let lessons = lessons(&recipe);
-    let core = folder::read(&folder, &alphabet(&recipe), 2).unwrap();
+    let core = folder::read(&folder, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
     assert_eq!(*core.shape(), recipe.shape(&alphabet(&recipe)), "it was made by this recipe");
-    let spread = measure(&core, &lessons, &alphabet(&recipe), recipe.spread, recipe.training.seed).unwrap();
+    let spread =
+        measure(core.as_ref(), &lessons, &alphabet(&recipe), recipe.spread, recipe.training.seed).unwrap();
     println!("{spread}");
     let total = spread.total();
     let share = |is: &dyn Fn(u32) -> bool| {
@@ -255,6 +256,12 @@ fn what_a_recipe_can_t_be() {
     };
     check("batch = 32", "batch = 0", "`small`: `training.batch` is 0; it is at least 1");
     check("batch = 32", "bach = 32", "unknown field `bach`");
+    check("batch = 32", "batch = 32\ndevice = \"gpu\"", "no device is called `gpu`");
+    check(
+        "batch = 32",
+        "batch = 32\ndtype = \"bf16\"",
+        "`training.dtype` is `bf16`; the CPU computes in f32",
+    );
     check("hidden = 16", "hidden = 18", "`model.hidden` is 18");
     check("batch = 32", "batch = 32\ncareful = 1.1", "`training.careful` is 1.1");
     check("1e-2", "-1.0", "`training.optimizer.learning_rate` is -1");

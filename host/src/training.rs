@@ -7,10 +7,10 @@ use std::rc::Rc;
 use allot_allocation::{Books, Pool, Run, Shelf, shown};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
-use allot_engine::core::Core;
-use allot_engine::cpu::{Cpu, Memory, Setup};
+use allot_engine::core::{self, Core};
+use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
-use allot_engine::tensors::{self, DeviceName, Tensors};
+use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::RewardConfig;
 use allot_loop::{Constants, Loop, Scores};
@@ -286,13 +286,7 @@ impl<'a> Prepared<'a> {
     /// The model, with its weights.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
-        Ok(match self.config.model.device {
-            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, self.setup)?),
-            DeviceName::Cuda(_) => {
-                let dtype = self.config.model.dtype;
-                Box::new(Tensors::new(&checkpoint, self.setup, &self.device, dtype)?)
-            }
-        })
+        Ok(core::on(&self.device, self.config.model.dtype, &checkpoint, self.setup)?)
     }
 
     /// The first line of the run's record.

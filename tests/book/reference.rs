@@ -132,6 +132,9 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         wrong.extend(keys.difference(&page).map(|key| format!("{heading}: `{key}` is not on the page")));
         wrong.extend(page.difference(&keys).map(|key| format!("{heading}: `{key}` is on the page alone")));
     }
+    let training = taken(&scratch, &["pretrain", "--out", "model"], "[training]\nno_such_key = 1\n");
+    let page = documented("[training]");
+    wrong.extend(training.symmetric_difference(&page).map(|key| format!("[training]: `{key}`")));
     let world = taken(&scratch, &["simulate"], "[world]\nno_such_key = 1\n");
     let page = documented("[world]");
     wrong.extend(world.symmetric_difference(&page).map(|key| format!("[world]: `{key}`")));

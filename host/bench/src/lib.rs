@@ -19,10 +19,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
-use allot_engine::cpu::{Cpu, Setup};
+use allot_engine::core::{self, Core, Manner, Request, Sequence, Thought};
+use allot_engine::cpu::Setup;
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
-use allot_engine::tensors::{DeviceName, Tensors};
+use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling};
 use allot_error::Result;
 use allot_report::statistics::percentile;
@@ -110,12 +110,7 @@ impl Bench {
         };
         let shape = checkpoint.shape.clone();
         let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
-        let model: Box<dyn Core> = match place.device {
-            DeviceName::Cpu => Box::new(Cpu::new(&checkpoint, setup)?),
-            DeviceName::Cuda(_) => {
-                Box::new(Tensors::new(&checkpoint, setup, &place.device.open()?, place.precision)?)
-            }
-        };
+        let model = core::on(&place.device.open()?, place.precision, &checkpoint, setup)?;
         Ok(Self { model, shape, device: place.device })
     }
 

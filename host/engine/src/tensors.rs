@@ -300,7 +300,7 @@ fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(Arc<Cu
     if !device.is_cuda() {
         return Ok(None);
     }
-    let hint = "set `model.device` to \"cpu\"";
+    let hint = "set the device to \"cpu\"";
     let kind = Kind::of(shape, numbers).map_err(|reason| refused(reason, hint))?;
     let cuda = device::quietly(|| Cuda::new(device, kind, graphs));
     let cuda = cuda.map_err(|(reason, hint)| refused(reason, hint))?;

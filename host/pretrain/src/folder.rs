@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use allot_engine::cpu::{Cpu, Setup};
-use allot_engine::model::{Checkpoint, ModelError, Precision};
+use allot_engine::core::{self, Core};
+use allot_engine::model::{Checkpoint, Precision};
 use allot_error::{Result, Trouble};
-use candle_core::{Device, Tensor, Var};
+use candle_core::Device;
 
-use super::{Alphabet, told};
+use super::{Alphabet, TrainingConfig, told};
 
 /// Whether a model can be written there: better asked before training than after it.
 pub fn is_free(folder: &Path) -> Result<()> {
@@ -22,33 +22,27 @@ pub fn is_free(folder: &Path) -> Result<()> {
 }
 
 /// Writes a model and its tokenizer, rounded to bfloat16.
-pub fn write(core: &Cpu, alphabet: &Alphabet, folder: &Path) -> Result<()> {
-    let checkpoint = checkpoint(core).map_err(|e| told(&e))?;
+pub fn write(core: &dyn Core, alphabet: &Alphabet, folder: &Path) -> Result<()> {
+    let checkpoint = core.checkpoint().map_err(|e| told(&e))?;
     checkpoint.export(folder, Precision::Bf16, &alphabet.special()).map_err(|e| told(&e))?;
     alphabet.write(folder)
 }
 
-/// Reads a model back.
-pub fn read(folder: &Path, alphabet: &Alphabet, threads: usize) -> Result<Cpu> {
+/// Reads a model back, onto the device that it was trained on.
+pub fn read(
+    folder: &Path,
+    alphabet: &Alphabet,
+    config: &TrainingConfig,
+    device: &Device,
+) -> Result<Box<dyn Core>> {
     let checkpoint = Checkpoint::load(folder, &Device::Cpu).map_err(|e| told(&e))?;
-    let (vocabulary, longest) = (checkpoint.shape.vocabulary, checkpoint.shape.context);
+    let vocabulary = checkpoint.shape.vocabulary;
     if vocabulary != alphabet.len() {
         let own = alphabet.len();
         let what =
             format!("the model in `{}` has {vocabulary} tokens, and the recipe {own}", folder.display());
         return Err(Trouble::new(what).hint("measure a model by the recipe that it was made by"));
     }
-    let setup = Setup { threads, longest, lora: None, reference: false, seed: 0 };
-    Cpu::new(&checkpoint, setup).map_err(|e| told(&e))
-}
-
-fn checkpoint(core: &Cpu) -> std::result::Result<Checkpoint, ModelError> {
-    let merged = core.merged();
-    let variable = |(name, dims, numbers): (&str, &[usize], &[f32])| {
-        let tensor = Tensor::from_slice(numbers, dims, &Device::Cpu)?;
-        Ok((name.to_owned(), Var::from_tensor(&tensor)?))
-    };
-    let weights =
-        core.arena().tensors(&merged).map(variable).collect::<std::result::Result<_, ModelError>>()?;
-    Ok(Checkpoint { shape: core.shape().clone(), weights })
+    let setup = config.setup(&checkpoint.shape);
+    core::on(device, config.dtype, &checkpoint, setup).map_err(|e| told(&e))
 }

@@ -26,7 +26,8 @@ use std::path::Path;
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
 use allot_engine::cpu::{Memory, Setup};
-use allot_engine::model::{Family, ModelError, Rope, Shape};
+use allot_engine::model::{Family, ModelError, Precision, Rope, Shape};
+use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
 use allot_error::{Result, Trouble};
 use allot_tasks::generate::TaskConfig;
@@ -109,12 +110,26 @@ pub struct TrainingConfig {
     /// mistakes is learned late or not at all; what was learned before is kept, and done now and then.
     #[serde(default)]
     pub careful: f64,
-    /// Threads. Sums are made thread by thread, so that another number makes another model, by rounding.
+    /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// What a GPU computes in: `f32`, or `bf16` with weights and moments kept in float32.
+    #[serde(default)]
+    pub dtype: Precision,
+    /// Threads of the CPU. Sums are made thread by thread, so that another number makes another model, by
+    /// rounding. A GPU has no use for them.
     pub threads: usize,
     /// Steps from one line of progress to the next.
     pub report: u32,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
+}
+
+impl TrainingConfig {
+    /// How the model is set up.
+    fn setup(&self, shape: &Shape) -> Setup {
+        Setup { threads: self.threads, longest: shape.context, lora: None, reference: false, seed: self.seed }
+    }
 }
 
 /// What a model's spread of difficulty is measured over.
@@ -147,6 +162,10 @@ impl Recipe {
         let (recipe, name): (Self, _) = (tree.config()?, tree.name());
         recipe.bounds(name)?;
         recipe.check().map_err(|what| Trouble::new(format!("`{name}`: {what}")))?;
+        if !recipe.is_on_a_gpu() && recipe.training.dtype != Precision::F32 {
+            let what = format!("`{name}`: `training.dtype` is `bf16`; the CPU computes in f32");
+            return Err(Trouble::new(what).hint("leave it out, or set `training.device` to \"cuda\""));
+        }
         Ok(recipe)
     }
 
@@ -215,22 +234,16 @@ impl Recipe {
         Ok(())
     }
 
-    /// What training takes of memory.
+    /// What training on the CPU takes of memory.
     pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
         let answer = lessons.longest_answer();
         let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
-        Memory::of(shape, &self.setup(shape), spread::ROWS, answer, batch, false)
+        Memory::of(shape, &self.training.setup(shape), spread::ROWS, answer, batch, false)
     }
 
-    /// How the model is set up.
-    fn setup(&self, shape: &Shape) -> Setup {
-        Setup {
-            threads: self.training.threads,
-            longest: shape.context,
-            lora: None,
-            reference: false,
-            seed: self.training.seed,
-        }
+    /// Whether the model is trained on a GPU.
+    pub fn is_on_a_gpu(&self) -> bool {
+        self.training.device != DeviceName::Cpu
     }
 
     /// The model's shape, for an alphabet.

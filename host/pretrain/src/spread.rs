@@ -4,11 +4,10 @@ use std::fmt;
 
 use allot_allocation::{PromptId, seed};
 use allot_engine::Sampling;
-use allot_engine::core::Core as _;
-use allot_engine::cpu::{Answered, Cpu, Request};
+use allot_engine::core::{Answered, Core, Request};
 use allot_error::Result;
 
-use super::{Alphabet, Lessons, SpreadConfig};
+use super::{Alphabet, Lessons, SpreadConfig, told};
 
 /// Answers at a time.
 pub(super) const ROWS: usize = 256;
@@ -35,7 +34,7 @@ pub struct Row {
 
 /// Measures a model on the problems that lessons hold out.
 pub fn measure(
-    core: &Cpu,
+    core: &dyn Core,
     lessons: &Lessons,
     alphabet: &Alphabet,
     config: SpreadConfig,
@@ -47,23 +46,28 @@ pub fn measure(
     let stops = [Alphabet::END];
     let (mut rows, mut prompt) = (Vec::new(), 0);
     for level in &lessons.levels {
-        let (mut greedy, mut right) = (0, Vec::with_capacity(level.held_out.len()));
+        // All of a level at once: a GPU would wait for each problem as long as for all of them.
+        let mut requests = Vec::new();
         for exercise in &level.held_out {
             let request = |sampling, position| Request {
                 prompt: &exercise.prompt,
                 seed: seed::rollout(run, PromptId(prompt), 0, position),
                 sampling,
             };
-            let mut requests: Vec<Request<'_>> = (0..config.samples).map(|j| request(sampled, j)).collect();
+            requests.extend((0..config.samples).map(|j| request(sampled, j)));
             requests.push(request(likeliest, 0));
+            prompt += 1;
+        }
+        let answers = core.answers(&requests, &stops, ROWS).map_err(|e| told(&e))?;
+        let (mut greedy, mut right) = (0, Vec::with_capacity(level.held_out.len()));
+        let of_each = answers.chunks_exact(config.samples as usize + 1);
+        for (exercise, answers) in level.held_out.iter().zip(of_each) {
             let mut gold = alphabet.encode(&exercise.gold)?;
             gold.push(Alphabet::END);
             let is_right = |answer: &&Answered| answer.tokens == gold;
-            let answers = core.answers(&requests, &stops, ROWS)?;
-            let of_likeliest = answers.len() - 1;
-            right.push(answers[..of_likeliest].iter().filter(is_right).count() as u32);
-            greedy += answers[of_likeliest..].iter().filter(is_right).count();
-            prompt += 1;
+            let (of_sampling, of_likeliest) = answers.split_at(answers.len() - 1);
+            right.push(of_sampling.iter().filter(is_right).count() as u32);
+            greedy += of_likeliest.iter().filter(is_right).count();
         }
         rows.push(Row { level: level.source.clone(), greedy, right });
     }

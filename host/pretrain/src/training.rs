@@ -1,12 +1,14 @@
 //! Training: from random weights to weights that answer as the demonstrations do.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::cpu::{Arena, Cpu, Manner, Sequence, Thought};
-use allot_engine::model::Shape;
+use allot_engine::core::{self, Core, Manner, Sequence, Thought};
+use allot_engine::model::{Checkpoint, ModelError, Shape};
 use allot_error::{Result, Trouble};
+use candle_core::{Device, Tensor, Var};
 
 use super::{Care, Lessons, Recipe, told};
 
@@ -27,20 +29,18 @@ pub struct Progress {
     pub speed: f64,
 }
 
-/// Trains a model by a recipe.
+/// Trains a model by a recipe, on a device that is the recipe's.
 pub fn train(
     recipe: &Recipe,
     shape: &Shape,
     lessons: &Lessons,
+    device: &Device,
     mut report: impl FnMut(Progress),
-) -> Result<Cpu> {
+) -> Result<Box<dyn Core>> {
     let config = &recipe.training;
-    let setup = recipe.setup(shape);
-    let arena = Arena::new(shape);
-    let weights = fresh(shape, config.seed);
-    let weights =
-        arena.fill(weights.iter().map(|(name, w)| (name.as_str(), w.clone()))).map_err(|e| told(&e))?;
-    let mut core = Cpu::of(arena, weights, setup).map_err(|e| told(&e))?;
+    let weights = fresh(shape, config.seed).map_err(|e| told(&e))?;
+    let mut core = core::on(device, config.dtype, &weights, config.setup(shape)).map_err(|e| told(&e))?;
+    drop(weights);
     let manner = Manner { temperature: 1.0, recompute: false };
 
     let (mut since, mut loss, mut steps, mut tokens) = (Instant::now(), 0.0, 0, 0);
@@ -56,15 +56,16 @@ pub fn train(
         // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
         let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
         let losses = Mutex::new(vec![0.0; sequences.len()]);
-        core.learn(&sequences, manner, |i, thoughts: &[Thought]| {
+        let loss_of = |i: usize, thoughts: &[Thought]| {
             let sum: f64 = thoughts.iter().map(|t| f64::from(t.log_prob)).sum();
             if let Ok(mut losses) = losses.lock() {
                 losses[i] = -sum * scale;
             }
             vec![-scale as f32; thoughts.len()]
-        });
+        };
+        core.learn(&sequences, manner, &loss_of).map_err(|e| told(&e))?;
         let rate = config.optimizer.rate(step, progress);
-        if !core.step(&config.optimizer, rate).is_finite() {
+        if !core.step(&config.optimizer, rate).map_err(|e| told(&e))?.is_finite() {
             let trouble =
                 Trouble::new(format!("training came apart at step {}: its gradient is not finite", step + 1));
             return Err(trouble.hint("lower `training.optimizer.learning_rate`"));
@@ -83,7 +84,7 @@ pub fn train(
 
 /// Random weights, by the tensors' names: norms are 1, and what is added to the residual stream is
 /// smaller the more often that happens, as in GPT-2.
-fn fresh(shape: &Shape, run: u64) -> Vec<(String, Vec<f32>)> {
+fn fresh(shape: &Shape, run: u64) -> std::result::Result<Checkpoint, ModelError> {
     // Nguyen and Salazar 2019: for a narrow model wider than the usual 0.02.
     let deviation = (0.4 / shape.hidden as f64).sqrt();
     let added = deviation / (2.0 * shape.layers as f64).sqrt();
@@ -95,14 +96,16 @@ fn fresh(shape: &Shape, run: u64) -> Vec<(String, Vec<f32>)> {
         } else {
             deviation
         };
-        let weights = if name.ends_with("norm.weight") {
+        let weights: Vec<f32> = if name.ends_with("norm.weight") {
             vec![1.0; count]
         } else {
             (0..count).map(|_| (normal(&mut stream) * deviation) as f32).collect()
         };
-        (name, weights)
+        Ok((name, Var::from_tensor(&Tensor::from_vec(weights, dims, &Device::Cpu)?)?))
     };
-    shape.tensors().into_iter().enumerate().map(tensor).collect()
+    let weights = shape.tensors().into_iter().enumerate().map(tensor);
+    let weights: std::result::Result<BTreeMap<_, _>, ModelError> = weights.collect();
+    Ok(Checkpoint { shape: shape.clone(), weights: weights? })
 }
 
 /// Twelve uniform draws, centred: mean 0, variance 1, and the same on every machine.

@@ -34,6 +34,7 @@ pub struct Pretrain {
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
     let mut recipe = Recipe::of(&allot_config::open(&command.recipe, &command.overrides)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
+    let device = recipe.training.device.open()?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     if !command.measure_only {
         folder::is_free(&command.out)?;
@@ -45,18 +46,21 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
     if !command.measure_only {
         let shape = recipe.shape(&alphabet);
         screen.tell(format_args!("{} parameters, {} tokens", shape.parameters(), shape.vocabulary));
-        memory::has_room(&recipe.memory(&shape, &lessons))?;
+        // A GPU's memory is not this machine's.
+        if !recipe.is_on_a_gpu() {
+            memory::has_room(&recipe.memory(&shape, &lessons))?;
+        }
         let start = Instant::now();
-        let core = train(&recipe, &shape, &lessons, |progress| {
+        let core = train(&recipe, &shape, &lessons, &device, |progress| {
             let Progress { step, steps, loss, speed } = progress;
             screen.tell(format_args!("step {step:>6}/{steps}  loss {loss:.4}  {speed:>7.0} tokens/s"));
         })?;
         screen.tell(format_args!("trained in {:.0} s", start.elapsed().as_secs_f64()));
-        folder::write(&core, &alphabet, &command.out)?;
+        folder::write(core.as_ref(), &alphabet, &command.out)?;
         screen.tell(format_args!("model in {}", command.out.display()));
     }
     // Read back even where it was just made: what is measured is what was written, rounding included.
-    let core = folder::read(&command.out, &alphabet, recipe.training.threads)?;
-    screen.say(measure(&core, &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
+    let core = folder::read(&command.out, &alphabet, &recipe.training, &device)?;
+    screen.say(measure(core.as_ref(), &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
     Ok(Verdict::Good)
 }

@@ -20,7 +20,8 @@ use candle_core::cuda_backend::cudarc::driver::sys::{
     self, CUdevice_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaGraph, CudaStream, DevicePtr as _, DriverError, LaunchConfig, PushKernelArg as _, result,
+    CudaFunction, CudaGraph, CudaStream, DevicePtr as _, DriverError, LaunchConfig, PushKernelArg as _,
+    result,
 };
 use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};

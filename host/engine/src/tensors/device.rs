@@ -78,10 +78,7 @@ type Refusal = (String, &'static str);
 #[cfg(not(feature = "cuda"))]
 fn cuda(_: usize) -> Result<Device, Refusal> {
     let reason = "this program was built without CUDA".to_owned();
-    Err((
-        reason,
-        "build it with `--features cuda` (see docs/how-to/cuda.md), or set `model.device` to \"cpu\"",
-    ))
+    Err((reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set the device to \"cpu\""))
 }
 
 #[cfg(feature = "cuda")]
@@ -128,7 +125,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
             };
             Err((
                 reason,
-                "add its folder to LD_LIBRARY_PATH (see docs/how-to/cuda.md), or set `model.device` to \"cpu\"",
+                "add its folder to LD_LIBRARY_PATH (see docs/how-to/cuda.md), or set the device to \"cpu\"",
             ))
         }
     }
