@@ -8,11 +8,13 @@ mod scratch;
 use std::collections::HashSet;
 
 use allot_allocation::seed::Stream;
+use allot_config::train::TrainConfig;
 use allot_engine::cpu::{Manner, Sequence};
 use allot_engine::model::{Checkpoint, Decoder, Input, token_log_probs};
 use allot_models::tokens::Tokens;
 use allot_pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
 use allot_tasks::Ask;
+use allot_tasks::generate::{Split, generate};
 use candle_core::Device;
 use scratch::{Scratch, root};
 
@@ -130,6 +132,30 @@ fn what_is_held_out_is_never_demonstrated() {
             assert!(!held_out.contains(&sorted(&question)), "{question}");
         }
     }
+}
+
+/// What `benches/cuda/run` learns with: both files are whole, and fit each other.
+#[test]
+fn what_a_gpu_s_model_is_scored_by_was_never_demonstrated_to_it() {
+    let recipe = Recipe::read(&root().join("benches/cuda/pretrain.toml")).unwrap();
+    assert!(recipe.is_on_a_gpu());
+    assert_eq!(recipe.shape(&alphabet(&recipe)).parameters(), 14_169_216);
+    let lessons = lessons(&recipe);
+    let demonstrated: HashSet<&str> =
+        lessons.levels.iter().flat_map(|l| &l.train).map(|e| e.question.as_str()).collect();
+    let text = std::fs::read_to_string(root().join("benches/cuda/compare.toml")).unwrap();
+    let config = TrainConfig::parse(&text, "compare.toml").unwrap();
+    let mut all = 0;
+    for task in &config.tasks {
+        for problem in generate(task, Split::HeldOut).unwrap().problems {
+            let Ask::Text(question) = &problem.ask else { panic!("{problem:?}") };
+            assert!(!demonstrated.contains(question.as_str()), "{question}");
+            // What it is asked is what it knows to read.
+            assert!(alphabet(&recipe).encode(question).is_ok(), "{question}");
+            all += 1;
+        }
+    }
+    assert!(all >= 1000, "{all}");
 }
 
 #[test]
