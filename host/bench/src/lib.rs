@@ -8,7 +8,8 @@
 //! use allot_bench::Work;
 //!
 //! // 256 answers of 8 tokens, and one update on 8 sequences of 128 tokens: what `allot bench` measures.
-//! let (decode, train) = (Work::Decode { batch: 256, prompt: 8, tokens: 8 }, Work::Train { batch: 8, tokens: 128 });
+//! let decode = Work::Decode { batch: 256, prompt: 8, tokens: 8 };
+//! let train = Work::Train { batch: 8, tokens: 128, recompute: false };
 //! assert_ne!(decode, train);
 //! ```
 
@@ -57,6 +58,8 @@ pub enum Work {
         batch: usize,
         /// Each sequence's tokens.
         tokens: usize,
+        /// Whether activations are made again in the backward pass. A peer keeps them.
+        recompute: bool,
     },
 }
 
@@ -98,7 +101,6 @@ pub enum Weights<'a> {
 pub struct Bench {
     model: Box<dyn Core>,
     shape: Shape,
-    device: DeviceName,
 }
 
 impl Bench {
@@ -111,7 +113,7 @@ impl Bench {
         let shape = checkpoint.shape.clone();
         let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
         let model = core::on(&place.device.open()?, place.precision, &checkpoint, setup)?;
-        Ok(Self { model, shape, device: place.device })
+        Ok(Self { model, shape })
     }
 
     /// Writes it down as a peer can read it.
@@ -137,9 +139,9 @@ impl Bench {
                     let ours = turn(|| self.decode(&prompt, batch, tokens, round))?;
                     (ours, json!({ "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens }))
                 }
-                Work::Train { batch, tokens } => {
+                Work::Train { batch, tokens, recompute } => {
                     let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
-                    let ours = turn(|| self.train(&sequences))?;
+                    let ours = turn(|| self.train(&sequences, recompute))?;
                     (ours, json!({ "work": "train", "sequences": sequences }))
                 }
             };
@@ -166,19 +168,17 @@ impl Bench {
         Ok(took)
     }
 
-    fn train(&mut self, sequences: &[Vec<u32>]) -> Result<Duration> {
+    fn train(&mut self, sequences: &[Vec<u32>], recompute: bool) -> Result<Duration> {
         let batch: Vec<Sequence<'_>> =
             sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
         let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
-        let manner = Manner { temperature: 1.0, recompute: false };
+        let manner = Manner { temperature: 1.0, recompute };
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
         let start = Instant::now();
         self.model.learn(&batch, manner, &|_, thoughts: &[Thought]| vec![-1.0 / all; thoughts.len()])?;
         self.model.step(&optimizer, 1e-6)?;
-        // A GPU may still be at it: this waits for a number that comes of it all.
-        if self.device != DeviceName::Cpu {
-            self.model.finite()?;
-        }
+        // A GPU may still be writing weights.
+        self.model.wait()?;
         Ok(start.elapsed())
     }
 }
@@ -224,7 +224,7 @@ impl Work {
     fn tokens(self) -> usize {
         match self {
             Self::Decode { batch, tokens, .. } => batch * tokens,
-            Self::Train { batch, tokens } => batch * (tokens - 1),
+            Self::Train { batch, tokens, .. } => batch * (tokens - 1),
         }
     }
 }

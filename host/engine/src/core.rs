@@ -92,6 +92,12 @@ pub trait Core {
     /// before it was cut. Where that is not finite nothing changes.
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError>;
 
+    /// Waits until all that was asked for is done. Only whoever measures time has to ask: what comes after
+    /// waits for what it needs.
+    fn wait(&self) -> Result<(), ModelError> {
+        Ok(())
+    }
+
     /// Steps that the optimizer has made.
     fn steps(&self) -> u32;
 

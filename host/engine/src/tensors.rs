@@ -225,6 +225,10 @@ impl Core for Tensors {
         Ok(self.moments.step(&*self.learning, weights, copies, gradients, (config, rate))?)
     }
 
+    fn wait(&self) -> Result<(), ModelError> {
+        Ok(self.device.synchronize()?)
+    }
+
     fn steps(&self) -> u32 {
         self.moments.steps
     }

@@ -44,6 +44,9 @@ enum What {
         /// Each sequence's tokens [default: 128, or the model's context]
         #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
         tokens: Option<u16>,
+        /// Make activations again in the backward pass, as `update.recompute` does
+        #[arg(long, conflicts_with = "peer")]
+        recompute: bool,
     },
 }
 
@@ -136,9 +139,9 @@ fn works(what: &What, context: usize) -> Vec<Work> {
             let tokens = given(tokens).unwrap_or(64.min(context.saturating_sub(prompt)).max(2));
             batch.iter().map(|n| Work::Decode { batch: usize::from(*n), prompt, tokens }).collect()
         }
-        What::Train { batch, tokens, .. } => {
-            let tokens = given(tokens).unwrap_or(128.min(context));
-            batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens }).collect()
+        What::Train { batch, tokens, recompute, .. } => {
+            let (tokens, recompute) = (given(tokens).unwrap_or(128.min(context)), *recompute);
+            batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens, recompute }).collect()
         }
     }
 }
@@ -148,7 +151,10 @@ fn show(outcomes: &[Outcome], screen: &mut Screen<'_>) {
     for outcome in outcomes {
         let what = match outcome.work {
             Work::Decode { batch, prompt, tokens } => format!("decode {batch} × {tokens}, after {prompt}"),
-            Work::Train { batch, tokens } => format!("train {batch} × {tokens}"),
+            Work::Train { batch, tokens, recompute } => {
+                let again = if recompute { ", recomputed" } else { "" };
+                format!("train {batch} × {tokens}{again}")
+            }
         };
         let peer = outcome.peer().map_or_else(|| "–".to_owned(), |peer| format!("{peer:.0}"));
         let ratio = outcome.ratio().map(|(median, low, high)| format!("{median:.2} ({low:.2}–{high:.2})"));
@@ -188,5 +194,16 @@ mod tests {
         assert_eq!(lengths(&["decode", "--prompt", "40", "--tokens", "60"], 64), (40, 60), "as it was asked");
         assert_eq!(lengths(&["train"], 64), (0, 64));
         assert_eq!(lengths(&["train"], 4096), (0, 128));
+    }
+
+    #[test]
+    fn activations_are_made_again_where_that_is_asked_for() {
+        let recompute = |arguments: &[&str]| {
+            let typed = Typed::try_parse_from([&["bench", "train"], arguments].concat()).ok()?;
+            Some(matches!(works(&typed.bench.what, 64)[0], Work::Train { recompute: true, .. }))
+        };
+        assert_eq!(recompute(&[]), Some(false));
+        assert_eq!(recompute(&["--recompute"]), Some(true));
+        assert_eq!(recompute(&["--recompute", "--peer", "python"]), None, "a peer keeps its activations");
     }
 }
