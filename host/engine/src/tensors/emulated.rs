@@ -184,6 +184,10 @@ impl Machine for Emulated {
 
     /// candle's product: no kernel of ours is in it.
     fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()> {
+        let ((rows, inner), (same, columns)) = (a.dims()?, b.dims()?);
+        if inner != same || made.dims2()? != (rows, columns) {
+            bail!("[{rows}, {inner}] by [{same}, {columns}] is not {:?}", made.dims());
+        }
         let wide = |factor: Factor<'_>| {
             let matrix = factor.matrix.detach().to_dtype(DType::F32)?;
             if factor.across { matrix.t()?.contiguous() } else { Ok(matrix) }
