@@ -306,9 +306,16 @@ mod tests {
             skip("nvrtc", "ALLOT_NVRTC is not set");
             return;
         }
-        for (bf16, head, heads, kv_heads) in
-            [(true, 64, 9, 3), (true, 64, 14, 2), (false, 128, 16, 8), (true, 128, 32, 1), (false, 256, 8, 8)]
-        {
+        for (bf16, head, heads, kv_heads) in [
+            (true, 64, 9, 3),
+            (true, 64, 14, 2),
+            (false, 128, 16, 8),
+            (true, 128, 16, 8),
+            (true, 128, 32, 1),
+            (true, 80, 8, 8),
+            (true, 256, 8, 1),
+            (false, 256, 8, 8),
+        ] {
             let kind = Kind { bf16, head, heads, kv_heads };
             for capability in [80, 90] {
                 let ptx = compile(kind, capability).map_err(|e| e.to_string());

@@ -32,6 +32,18 @@ const KINDS: [(bool, usize, usize, usize); 6] = [
     (false, 256, 10, 1),
 ];
 
+/// Shapes that `attend` has tiles for, with 1, 3, 7 and 8 query heads for a head of keys and values.
+const TILED: [(bool, usize, usize, usize); 8] = [
+    (true, 64, 2, 2),
+    (true, 64, 14, 2),
+    (true, 64, 32, 2),
+    (true, 128, 2, 2),
+    (true, 128, 3, 1),
+    (true, 128, 14, 2),
+    (true, 128, 8, 1),
+    (true, 256, 8, 1),
+];
+
 #[test]
 fn every_kernel_has_its_name() {
     let kernels = SOURCES.concat();

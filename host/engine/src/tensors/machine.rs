@@ -11,11 +11,13 @@ use candle_core::{DType, Result, Tensor};
 use crate::model::Shape;
 
 /// The sources of all kernels, in the order in which they make one.
-pub const SOURCES: [&str; 10] = [
+pub const SOURCES: [&str; 12] = [
     include_str!("kernels/number.cu"),
     include_str!("kernels/stream.cu"),
     include_str!("kernels/turn.cu"),
     include_str!("kernels/attend.cu"),
+    include_str!("kernels/lanes.cu"),
+    include_str!("kernels/tiles.cu"),
     include_str!("kernels/draw.cu"),
     include_str!("kernels/back.cu"),
     include_str!("kernels/heads.cu"),

@@ -59,6 +59,13 @@ static float __int_as_float(unsigned x) { return same_bits<float>(x); }
 static unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+// Of the eight bytes of two words, those that the four lowest digits of `which` name.
+static unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
+    uint64_t both = (uint64_t)b << 32 | a;
+    unsigned picked = 0;
+    for (int i = 0; i < 4; i++) picked |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return picked;
+}
 static void atomicAdd(unsigned long long* to, unsigned long long x) { *to += x; }
 
 // --- Threads as coroutines ---
@@ -144,6 +151,26 @@ static unsigned __ballot_sync(unsigned mask, bool x) {
     exchange(mask, (int)x, now - base);
     for (int lane = 0; lane < WARP_SIZE; lane++) all |= (unsigned)(offered[board][base + lane] != 0) << lane;
     return all;
+}
+
+// Tensor cores: sum += a · b in bfloat16, [16, 8] from [16, 16] and [16, 8], spread over a warp as PTX has it.
+// Boards by turns, as in `exchange`.
+static void mma(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    static unsigned boards[2][MOST][6];
+    int warp = now / WARP_SIZE, lane = now % WARP_SIZE;
+    unsigned(*board)[6] = boards[warp_turn[warp] & 1] + warp * WARP_SIZE;
+    unsigned mine[6] = {a0, a1, a2, a3, b0, b1};
+    memcpy(board[lane], mine, sizeof mine);
+    meet_warp();
+    auto half = [](unsigned pair, int k) { return __uint_as_float(k % 2 ? pair & 0xffff0000u : pair << 16); };
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; k++) {
+            unsigned a = board[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+            unsigned b = board[column * 4 + k % 8 / 2][4 + k / 8];
+            sum[i] += half(a, k) * half(b, k);
+        }
+    }
 }
 
 // A thread of one block after the other.

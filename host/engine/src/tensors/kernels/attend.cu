@@ -4,133 +4,105 @@
 // A block serves SHARE query heads of one head of keys and values, so that keys and values are read once for
 // them. What it gives is rounded where the products of `softmax.cu` round, when whole sequences are scored:
 // the score of a key; its weight, which is measured from a power of two, so that it is the same whichever of
-// those it is measured from; what the values come to, before it is divided by the sum of the weights. LANES
-// lanes share a key, eight numbers each; a warp looks at KEYS keys side by side, and DEEP of those before it
-// weighs them. Long rows are cut into `splits` parts, which `join` puts together.
+// those it is measured from; what the values come to, before it is divided by the sum of the weights.
+//
+// Each warp looks at some of the keys, by `look`: in `tiles.cu` by tensor cores, for bfloat16 and heads of 64,
+// 128, 192 or 256 numbers; in `lanes.cu` number by number, for all others. Here a block's warps are put
+// together. Long rows are cut into `splits` parts, which `join` puts together.
 #define WARPS 4
-#define LANES (HEAD <= 8 ? 1 : HEAD <= 16 ? 2 : HEAD <= 32 ? 4 : HEAD <= 64 ? 8 : HEAD <= 128 ? 16 : 32)
-#define KEYS (WARP / LANES)
-#define DEEP (SHARE > 4 ? 2 : 4)
 #define CHUNKS (HEADS / KV_HEADS / SHARE)
+#define TILED (BF16 && HEAD % 64 == 0)
+
+// Parts of a row are a multiple of this long, so that no tile of `tiles.cu` is cut.
+#define TILE 16
+
+// Blocks that a multiprocessor's registers are to hold, by `tiles.cu`. `lanes.cu` takes what it needs.
+#define RESIDENT (TILED && HEAD == 64 ? 4 : TILED && HEAD == 128 ? 3 : 1)
 
 // Scores times this are the exponents of two of the weights: log2(e) / sqrt(HEAD).
 #define SCALE (1.4426950408889634f / sqrtf((float)HEAD))
 
+// Where a row's keys and values of one head lie: those of its prompt, and its own, which are counted on from
+// its prompt's. Places are counted in keys and in eights of numbers, so that they fit into 32 bits.
+struct Past {
+    const number *prompt_keys, *prompt_values, *keys, *values;
+    int prompt;
+    unsigned own; // where among all caches a key of number 0 would lie: it may wrap
+
+    // From an eighth number on, of a key or a value.
+    __device__ inline const number* key(int i, int eighth) const { return at(prompt_keys, keys, i, eighth); }
+    __device__ inline const number* value(int i, int eighth) const {
+        return at(prompt_values, values, i, eighth);
+    }
+    __device__ inline const number* at(const number* shared, const number* caches, int i, int eighth) const {
+        return (i < prompt ? shared : caches) + (u64)((i + (i < prompt ? 0 : own)) * (HEAD / 8) + eighth) * 8;
+    }
+};
+
+// What each warp found: what its weights are measured from, their sum, and what the values come to by them.
+// Four numbers beyond each head's end, so that heads don't begin at the same bank.
+struct Found {
+    float tops[WARPS][SHARE], totals[WARPS][SHARE];
+    float4 sums[WARPS][SHARE][HEAD / 4 + 1];
+};
+
+// This warp's share of the keys from `from` to before `to`, for the SHARE heads whose queries are given.
+__device__ inline void look(const number* queries, const Past& past, int from, int to, Found& found);
+
 // Blocks: [rows, KV_HEADS * CHUNKS, splits]. `prompts` holds addresses of keys and values, [slots, layers,
 // 2], which are [KV_HEADS, prompt, HEAD]. `parts` is [rows, HEADS, splits, HEAD + 2], used where splits > 1:
 // what the values come to, then the largest score and the sum of the weights.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, RESIDENT)
     attend(const number* queries, const u64* prompts, const number* keys, const number* values,
            const unsigned* slots, const Row* states, number* mixed, float* parts, int layer, int layers,
            int room, int splits) {
-    __shared__ float tops[WARPS][SHARE], totals[WARPS][SHARE], sums[WARPS][SHARE][HEAD];
+    __shared__ Found found;
     unsigned slot = slots[blockIdx.x];
+    const u64* shared = prompts + (slot * layers + layer) * 2;
+    u64 prompt_keys = shared[0], prompt_values = shared[1];
     Row state = states[slot];
-    if (state.done) return;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, group = lane / LANES, part = lane % LANES * 8;
-    int kv = blockIdx.y / CHUNKS, first_head = kv * (HEADS / KV_HEADS) + blockIdx.y % CHUNKS * SHARE;
+    // Nobody's slot may have no prompt either. Asked at once, so that addresses don't wait for the state.
+    if ((state.done != 0) | (prompt_keys == 0) | (prompt_values == 0)) return;
+    unsigned kv = blockIdx.y / CHUNKS;
+    unsigned first = blockIdx.x * HEADS + kv * (HEADS / KV_HEADS) + blockIdx.y % CHUNKS * SHARE;
     int prompt = state.prompt, length = prompt + (int)(state.before + state.count);
-    bool mine = part < HEAD;
+    u64 of_prompt = (u64)(kv * prompt) * HEAD;
+    Past past = {(const number*)prompt_keys + of_prompt,
+                 (const number*)prompt_values + of_prompt,
+                 keys,
+                 values,
+                 prompt,
+                 (slot * KV_HEADS + kv) * room - prompt};
 
-    const u64* shared = prompts + ((u64)slot * layers + layer) * 2;
-    const number* prompt_keys = (const number*)shared[0] + (u64)kv * prompt * HEAD + part;
-    const number* prompt_values = (const number*)shared[1] + (u64)kv * prompt * HEAD + part;
-    u64 own = ((u64)slot * KV_HEADS + kv) * room * HEAD + part;
+    int each = (unsigned)(length + splits * TILE - 1) / (unsigned)(splits * TILE) * TILE;
+    int from = blockIdx.z * each, to = min(length, from + each);
+    look(queries + (u64)first * HEAD, past, from, to, found);
 
-    float query[SHARE][8], sum[SHARE][8], top[SHARE], total[SHARE];
-#pragma unroll
-    for (int h = 0; h < SHARE; h++) {
-        Eight q = {};
-        if (mine) q = load(queries + ((u64)blockIdx.x * HEADS + first_head + h) * HEAD + part);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            query[h][j] = q.at[j];
-            sum[h][j] = 0;
-        }
-        top[h] = NOTHING;
-        total[h] = 0;
-    }
-
-    int each = (length + splits - 1) / splits, from = blockIdx.z * each, to = min(length, from + each);
-    for (int first = from + warp * KEYS * DEEP; first < to; first += WARPS * KEYS * DEEP) {
-        Eight k[DEEP] = {}, v[DEEP] = {};
-#pragma unroll
-        for (int d = 0; d < DEEP; d++) {
-            int i = first + d * KEYS + group;
-            if (i >= to || !mine) continue;
-            k[d] = load(i < prompt ? prompt_keys + (u64)i * HEAD : keys + own + (u64)(i - prompt) * HEAD);
-            v[d] = load(i < prompt ? prompt_values + (u64)i * HEAD : values + own + (u64)(i - prompt) * HEAD);
-        }
-#pragma unroll
-        for (int h = 0; h < SHARE; h++) {
-            float score[DEEP], peak = top[h];
-#pragma unroll
-            for (int d = 0; d < DEEP; d++) {
-                float dot = 0;
-#pragma unroll
-                for (int j = 0; j < 8; j++) dot += query[h][j] * k[d].at[j];
-#pragma unroll
-                for (int offset = LANES / 2; offset > 0; offset /= 2)
-                    dot += __shfl_xor_sync(ALL, dot, offset);
-                score[d] = first + d * KEYS + group < to ? rounded(dot) * SCALE : NOTHING;
-                peak = fmaxf(peak, ceilf(score[d]));
-            }
-            // No key yet: any number will do to measure from.
-            float base = peak == NOTHING ? 0 : peak, keep = exp2f(top[h] - base);
-            total[h] *= keep;
-#pragma unroll
-            for (int j = 0; j < 8; j++) sum[h][j] *= keep;
-#pragma unroll
-            for (int d = 0; d < DEEP; d++) {
-                float weight = rounded(exp2f(score[d] - base));
-                total[h] += weight;
-#pragma unroll
-                for (int j = 0; j < 8; j++) sum[h][j] += weight * v[d].at[j];
-            }
-            top[h] = peak;
-        }
-    }
-
-    // The warp's groups become one, then the block's warps.
-#pragma unroll
-    for (int h = 0; h < SHARE; h++) {
-        float peak = top[h];
-#pragma unroll
-        for (int offset = LANES; offset < WARP; offset *= 2)
-            peak = fmaxf(peak, __shfl_xor_sync(ALL, peak, offset));
-        float keep = exp2f(top[h] - (peak == NOTHING ? 0 : peak));
-        total[h] *= keep;
-#pragma unroll
-        for (int j = 0; j < 8; j++) sum[h][j] *= keep;
-#pragma unroll
-        for (int offset = LANES; offset < WARP; offset *= 2) {
-            total[h] += __shfl_xor_sync(ALL, total[h], offset);
-#pragma unroll
-            for (int j = 0; j < 8; j++) sum[h][j] += __shfl_xor_sync(ALL, sum[h][j], offset);
-        }
-        if (group == 0 && mine) {
-            tops[warp][h] = peak;
-            totals[warp][h] = total[h];
-#pragma unroll
-            for (int j = 0; j < 8; j++) sums[warp][h][part + j] = sum[h][j];
-        }
-    }
     __syncthreads();
-    for (int i = threadIdx.x; i < SHARE * HEAD; i += blockDim.x) {
-        int h = i / HEAD, e = i % HEAD;
-        float peak = NOTHING, all = 0, value = 0;
-        for (int w = 0; w < WARPS; w++) peak = fmaxf(peak, tops[w][h]);
+    for (int i = threadIdx.x; i < SHARE * (HEAD / 8); i += blockDim.x) {
+        int h = i / (HEAD / 8), e = i % (HEAD / 8) * 8;
+        float peak = NOTHING, all = 0;
+        Eight value = {};
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) peak = fmaxf(peak, found.tops[w][h]);
+#pragma unroll
         for (int w = 0; w < WARPS; w++) {
-            float keep = exp2f(tops[w][h] - (peak == NOTHING ? 0 : peak));
-            all += totals[w][h] * keep;
-            value += sums[w][h][e] * keep;
+            // No key at all: any number will do to measure from.
+            float keep = exp2f(found.tops[w][h] - (peak == NOTHING ? 0 : peak));
+            float4 a = found.sums[w][h][e / 4], b = found.sums[w][h][e / 4 + 1];
+            float one[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+            all += found.totals[w][h] * keep;
+#pragma unroll
+            for (int j = 0; j < 8; j++) value.at[j] += one[j] * keep;
         }
-        u64 head = (u64)blockIdx.x * HEADS + first_head + h;
         if (splits == 1) {
-            mixed[head * HEAD + e] = narrow(rounded(value) / all);
+#pragma unroll
+            for (int j = 0; j < 8; j++) value.at[j] = rounded(value.at[j]) / all;
+            store(mixed + (u64)(first + h) * HEAD + e, value);
         } else {
-            float* out = parts + (head * splits + blockIdx.z) * (HEAD + 2);
-            out[e] = value;
+            float* out = parts + (u64)((first + h) * splits + blockIdx.z) * (HEAD + 2);
+#pragma unroll
+            for (int j = 0; j < 8; j++) out[e + j] = value.at[j];
             if (e == 0) {
                 out[HEAD] = peak;
                 out[HEAD + 1] = all;

@@ -31,18 +31,25 @@ typedef unsigned short number;
 __device__ inline float wide(number x) { return __uint_as_float((unsigned)x << 16); }
 __device__ inline float wide(float x) { return x; }
 
-// To the nearest, ties to even; what is not a number stays none.
+// To the nearest, ties to even; what is not a number stays none. Of two numbers the first is the lower half.
+#ifdef __CUDACC__
+__device__ inline unsigned narrow(float a, float b) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+    return pair;
+}
+__device__ inline number narrow(float x) { return (number)narrow(x, 0); }
+#else
 __device__ inline number narrow(float x) {
     unsigned bits = __float_as_uint(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (number)(bits >> 16 | 0x40);
     return (number)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
+__device__ inline unsigned narrow(float a, float b) { return narrow(a) | (unsigned)narrow(b) << 16; }
+#endif
 
 // The same number, rounded as in memory.
-__device__ inline float rounded(float x) {
-    unsigned bits = __float_as_uint(x);
-    return x == x ? __uint_as_float((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u) : x;
-}
+__device__ inline float rounded(float x) { return __uint_as_float(narrow(0, x)); }
 
 __device__ inline Eight load(const number* from) {
     uint4 packed = *(const uint4*)from;
@@ -59,8 +66,7 @@ __device__ inline Eight load(const number* from) {
 __device__ inline void store(number* to, const Eight& eight) {
     unsigned pairs[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        pairs[i] = narrow(eight.at[2 * i]) | (unsigned)narrow(eight.at[2 * i + 1]) << 16;
+    for (int i = 0; i < 4; i++) pairs[i] = narrow(eight.at[2 * i], eight.at[2 * i + 1]);
     *(uint4*)to = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 #else
