@@ -172,7 +172,8 @@ impl Cuda {
         use cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
         let number = |rounded| if rounded { cudaDataType_t::CUDA_R_16BF } else { cudaDataType_t::CUDA_R_32F };
         let (alpha, beta) = (1.0_f32, if add { 1.0_f32 } else { 0.0 });
-        let turned = |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
+        let turned =
+            |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         // cuBLAS counts columns first: there it is yᵀ = bᵀ · aᵀ, where what is stored by rows is across already.
         // SAFETY: the three rooms are as large as the product says, by whoever made them.
         unsafe {

@@ -87,7 +87,12 @@ impl Kernels {
 
     /// What a norm makes of the stream. With a part that the stream takes up first, that sum, too; else the stream
     /// itself.
-    fn norm(&self, x: &Tensor, part: Option<&Tensor>, (weight, epsilon): (&Tensor, f64)) -> Result<[Tensor; 2]> {
+    fn norm(
+        &self,
+        x: &Tensor,
+        part: Option<&Tensor>,
+        (weight, epsilon): (&Tensor, f64),
+    ) -> Result<[Tensor; 2]> {
         let (normed, width) = (self.fresh(x.dims())?, weight.elem_count());
         let sum = part.map_or_else(|| Ok(x.clone()), |_| self.fresh(x.dims()))?;
         let [from, by] = self.lend([x, weight])?;
@@ -95,7 +100,8 @@ impl Kernels {
         let mut made = vec![&normed];
         made.extend(part.map(|_| &sum));
         self.machine.rework(&made, &mut |made| {
-            let rooms = [(&from).into(), more.as_ref().into(), made.get(1).into(), (&by).into(), (&made[0]).into()];
+            let rooms =
+                [(&from).into(), more.as_ref().into(), made.get(1).into(), (&by).into(), (&made[0]).into()];
             let args = [&rooms[..], &[width.into(), epsilon.into()]].concat();
             self.launch("rms_norm", x.elem_count() / width, threads(width), &args)
         })?;

@@ -61,7 +61,11 @@ pub struct Made<'a> {
 /// What is kept of a part of the way, to come back on.
 pub trait Back {
     /// From the gradient of what came out to that of what went in. Those of weights are added to what is there.
-    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError>;
+    fn back(
+        self: Box<Self>,
+        slope: &Tensor,
+        gradients: &mut Gradients,
+    ) -> std::result::Result<Tensor, ModelError>;
 }
 
 /// candle's own operations, differentiated by candle.
@@ -286,7 +290,11 @@ fn kept<'a>(
 }
 
 impl Back for Taped<'_> {
-    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+    fn back(
+        self: Box<Self>,
+        slope: &Tensor,
+        gradients: &mut Gradients,
+    ) -> std::result::Result<Tensor, ModelError> {
         let mut store = (&self.out * slope)?.sum_all()?.backward()?;
         for (name, weight) in &self.weights.weights {
             if let Some(gradient) = store.remove(weight) {

@@ -76,7 +76,8 @@ fn there_and_back(
         let again = learning.block(checkpoint, 1, x_btd, &way, false).unwrap();
         assert!(again.back.is_none() && floats(&again.stream) == floats(&made.stream));
         let dx = made.back.unwrap().back(slope, &mut gradients).unwrap();
-        let numbers = [("stream", &made.stream), ("keys", &made.cache.0), ("values", &made.cache.1), ("back", &dx)];
+        let numbers =
+            [("stream", &made.stream), ("keys", &made.cache.0), ("values", &made.cache.1), ("back", &dx)];
         all.extend(numbers.map(|(what, x)| (format!("{what} {n}"), floats(x))));
     }
     assert!(gradients.values().all(|g| g.dtype() == DType::F32));

@@ -87,11 +87,8 @@ impl Kernels {
             let product = norm.is_some().then_some(product);
             Ok(Projection { part, heads, weight: matrix, bias, norm, turned, product, made })
         };
-        let projections = [
-            project("q", shape.heads)?,
-            project("k", shape.kv_heads)?,
-            project("v", shape.kv_heads)?,
-        ];
+        let projections =
+            [project("q", shape.heads)?, project("k", shape.kv_heads)?, project("v", shape.kv_heads)?];
         let [q, k, v] = projections.each_ref().map(|projection| &projection.made);
         let (weights, sums, mixed) = self.attend(q, k, v)?;
         let out = weight("self_attn.o_proj.weight")?;
@@ -149,7 +146,11 @@ impl Kernels {
 }
 
 impl Back for Block<'_> {
-    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+    fn back(
+        self: Box<Self>,
+        slope: &Tensor,
+        gradients: &mut Gradients,
+    ) -> std::result::Result<Tensor, ModelError> {
         let Self { kernels, checkpoint, layer, projections, .. } = *self;
         let shape = &checkpoint.shape;
         let (name, epsilon) = (|part: &str| format!("model.layers.{layer}.{part}"), shape.epsilon);

@@ -170,7 +170,11 @@ impl Learning for Kernels {
 
 impl Back for Answers<'_> {
     /// Each place of the stream takes what is its own, or a row of zeros.
-    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> std::result::Result<Tensor, ModelError> {
+    fn back(
+        self: Box<Self>,
+        slope: &Tensor,
+        gradients: &mut Gradients,
+    ) -> std::result::Result<Tensor, ModelError> {
         let [slope, dnorm] = self.kernels.norm_back(&self.rows, (&self.norm, self.epsilon), slope, None)?;
         add(gradients, NORM, &dnorm)?;
         let nothing = Tensor::zeros((1, self.dims.2), slope.dtype(), slope.device())?;
