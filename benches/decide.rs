@@ -1,5 +1,5 @@
 //! `decide` at the scale of Pilot-Commit's published 4B run (a pool of 384, 128 groups, 18,432
-//! rollouts on hand), as a component and as the same function run natively; and what a component
+//! buffered rollouts), as a component and as the same function run natively; and what a component
 //! costs before it does anything: instantiating it, loading it from a warm cache.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -23,7 +23,7 @@ fn run(name: &str) -> Run {
 fn decide(c: &mut Criterion) {
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     for times in [1, 16] {
-        let mut group = c.benchmark_group(format!("decide, {} rollouts on hand", 18_432 * times));
+        let mut group = c.benchmark_group(format!("decide, {} buffered rollouts", 18_432 * times));
         group.sample_size(if times == 1 { 100 } else { 20 });
         let view = made::scale(times, 0);
         for native in native::all() {

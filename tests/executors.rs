@@ -269,7 +269,7 @@ fn what_slurm_ends_or_refuses_is_told() {
     let cancelled = failed("`uniform` with seed 1 failed: its Slurm job was cancelled");
     assert!(cancelled.contains("; what it had done is saved; its log is "), "{cancelled}");
     failed("`pods` with seed 1 failed: its process ended by signal 9");
-    let unseen = failed("`uniform` with seed 2 failed: it left Slurm without a word in ");
+    let unseen = failed("`uniform` with seed 2 failed: it left Slurm without an exit code in ");
     assert!(unseen.contains("all nodes must see that folder"), "{unseen}");
     assert!(unseen.ends_with("out/cluster/001/2.out"), "{unseen}");
     assert!(

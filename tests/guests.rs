@@ -213,7 +213,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
 fn a_position_past_the_end_breaks_a_rule() {
     insta::assert_snapshot!(run("past_the_end"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` picked rollout 99 of prompt `1`, which has 4 on hand (0 to 3) (step 0, round 1)
+    error: policy `guest` picked rollout 99 of prompt `1`, which has 4 buffered (0 to 3) (step 0, round 1)
 
     hint: positions index the group's lists, from 0, each once
     note: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
@@ -268,10 +268,10 @@ fn four_billion_rollouts_are_clipped_to_the_budget() {
       rollouts sampled                           50  100.0 %
         trained on                                0    0.0 %
           with an advantage                       0    0.0 %
-        let go                                   50  100.0 %
-          of groups with one reward               0    0.0 %
-        grown too old                             0    0.0 %
-        on hand at the end, or unscorable         0    0.0 %
+        discarded                                50  100.0 %
+          of zero-variance groups                 0    0.0 %
+        stale                                     0    0.0 %
+        left in the buffer, or unscorable         0    0.0 %
       generated tokens                        11284
       model updates                               0
       held-out accuracy                      0.4045

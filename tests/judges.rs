@@ -634,7 +634,7 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     let before = scratch.read("run/record.jsonl");
     let refused = |how: &str| {
         let said = scratch.allot(&["train", "--resume", "run"]);
-        assert!(said.contains("is of a run with another judge: ") && said.contains(how), "{said}");
+        assert!(said.contains("is from a run with another judge: ") && said.contains(how), "{said}");
         assert!(
             said.contains("\nhint: put the judge back as it was") && said.ends_with("exit code 2"),
             "{said}"

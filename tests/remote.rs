@@ -231,7 +231,7 @@ fn trouble_on_the_way_leaves_no_trace() {
     trained(&scratch, &config, "honest");
     let honest = record(&scratch, "honest");
     let (kept, removed) = server.states();
-    // After steps 2 and 4; the states of the steps between were let go.
+    // After steps 2 and 4; the states of the steps between were discarded.
     assert_eq!((kept, removed), (2, 2));
 
     let again = |words| What::Status(503, words);

@@ -274,7 +274,7 @@ fn rich() -> Report {
     let mut report = made(&names, 10, &[0.6, 0.7]);
     let failed = &mut report.arms[2].runs[4];
     failed.state = State::Failed;
-    failed.reason = "policy `dapo` asked for prompt `812`, which is neither in the pool nor on hand".into();
+    failed.reason = "policy `dapo` asked for prompt `812`, which is neither in the pool nor buffered".into();
     failed.costs.seconds = None;
     report.warnings = vec![
         "`machine.threads` differs between arms: 8, 16. Device seconds can't be compared.".into(),

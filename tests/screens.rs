@@ -347,10 +347,10 @@ fn a_run_is_scored_wherever_its_rollouts_pass_a_multiple() {
       rollouts sampled                          960  100.0 %
         trained on                              960  100.0 %
           with an advantage                     544   56.7 %
-        let go                                    0    0.0 %
-          of groups with one reward               0    0.0 %
-        grown too old                             0    0.0 %
-        on hand at the end, or unscorable         0    0.0 %
+        discarded                                 0    0.0 %
+          of zero-variance groups                 0    0.0 %
+        stale                                     0    0.0 %
+        left in the buffer, or unscorable         0    0.0 %
       generated tokens                       215947
       model updates                              30
       held-out accuracy                      0.4122

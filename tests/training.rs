@@ -187,7 +187,7 @@ fn what_is_told_written_and_kept_is_the_same() {
 #[test]
 fn a_run_goes_on_from_each_of_its_checkpoints_to_the_same_end() {
     let short = CONFIG.replace("every = 2 # checkpoint", "every = 1");
-    // The budget ends in the middle of a step, with rollouts on hand; and before a step.
+    // The budget ends in the middle of a step, with buffered rollouts; and before a step.
     let spent = short.replace("rollouts = 4000", "rollouts = 1500");
     let exact = short.replace("rollouts = 4000", "rollouts = 192");
     for (name, config, policy) in [
@@ -398,7 +398,7 @@ fn a_run_that_is_over_shows_its_table_again() {
     let args = ["run.toml", "--policy", "pilot-commit", "--out", "out"];
     let table = trained(&scratch, &args);
     let run = scratch.path().join("out");
-    // Stopped just before its last part was written, of what was still on hand.
+    // Stopped just before its last part was written, of what was still buffered.
     let part = fs::read_dir(run.join("rollouts")).unwrap().map(|e| e.unwrap().path()).max().unwrap();
     let bytes = fs::read(&part).unwrap();
     assert!(rows(&run).iter().any(|row| row["fate"] == "\"held\""));
@@ -687,7 +687,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     scratch.write("out/resolved.toml", resolved.replace("max_tokens = 8", "max_tokens = 7"));
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
-    error: the checkpoint `out/checkpoints/step-000004` is of a run with another config
+    error: the checkpoint `out/checkpoints/step-000004` is from a run with another config
 
     hint: the run's `resolved.toml` was changed; put it back as it was
     exit code 2
@@ -712,7 +712,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     scratch.write("mine.jsonl", r#"{"question": "1+1=", "answer": "3"}"#);
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
-    error: the checkpoint `out/checkpoints/step-000004` is of a run with other problems
+    error: the checkpoint `out/checkpoints/step-000004` is from a run with other problems
 
     hint: the data that the config names are not what they were at that time
     exit code 2
@@ -724,7 +724,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     fs::write(&weights, bytes).unwrap();
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
-    error: the checkpoint `out/checkpoints/step-000004` is of a run with another model
+    error: the checkpoint `out/checkpoints/step-000004` is from a run with another model
 
     hint: the weights that the config names are not the ones of that time
     exit code 2

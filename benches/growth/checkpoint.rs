@@ -27,7 +27,7 @@ pub struct Kept {
     pub memory: f64,
 }
 
-/// A checkpoint of a run in which every prompt was visited, nothing on hand.
+/// A checkpoint of a run in which every prompt was visited, nothing buffered.
 pub fn cost(case: &Case) -> Kept {
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = loaded(&sandbox, case);

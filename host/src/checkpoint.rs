@@ -29,11 +29,11 @@ const REPLACED: &str = ".replaced-";
 /// The state of a run beside its model and its optimizer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State<R = allot_loop::State> {
-    /// The loop's: the policy's memory, the pool, the rollouts on hand, the books, and where in its step the run is.
+    /// The loop's: the policy's memory, the pool, the buffered rollouts, the books, and where in its step the run is.
     pub run: R,
     /// Steps of the optimizer made.
     pub optimizer_steps: u32,
-    /// The rollouts on hand, as the engine knows them, by number.
+    /// The buffered rollouts, as the engine knows them, by number.
     pub samples: Vec<(RolloutId, Sample<Answer>)>,
     /// Those that came of a round that was interrupted.
     pub paid: Vec<Paid<Answer>>,

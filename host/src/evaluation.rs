@@ -1,4 +1,4 @@
-//! The score of a model on what is held out: a few rollouts of each problem, in a book of their own.
+//! The eval accuracy of a model on held-out problems: a few rollouts of each problem, in a book of their own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -116,7 +116,7 @@ fn of_this_run(
 ) -> Result<()> {
     let differs = |what: &str, hint: &str| {
         let shown = checkpoint.display();
-        Err(Trouble::new(format!("the checkpoint `{shown}` is of a run with {what}")).hint(hint))
+        Err(Trouble::new(format!("the checkpoint `{shown}` is from a run with {what}")).hint(hint))
     };
     if manifest.config != change.map_or(place.config.as_str(), Change::before) {
         return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
@@ -134,7 +134,7 @@ fn of_this_run(
         let (name, wants) = (&description.name, signals(&description.signals));
         let what = format!("policy `{name}` wants {wants}; the run measures {}", signals(&head.signals));
         return Err(
-            Trouble::new(what).hint("what is on hand was measured already: begin a run with that policy")
+            Trouble::new(what).hint("what is buffered was measured already: begin a run with that policy")
         );
     }
     same_judge(&head, prepared, checkpoint)?;
@@ -159,7 +159,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     let Some(judge) = &prepared.judge else { return Ok(()) };
     let Some(how) = judge.identity.apart(&then, &judge.words) else { return Ok(()) };
     let shown = checkpoint.display();
-    let what = format!("the checkpoint `{shown}` is of a run with another judge: {how}");
+    let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
     Err(Trouble::new(what).hint(format!(
         "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
          \"{shown}/model\"`"

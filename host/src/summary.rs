@@ -20,11 +20,11 @@ pub struct Totals {
     pub trained: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
-    /// Rollouts let go unused.
+    /// Rollouts discarded unused.
     pub released: u64,
-    /// Of those, rollouts of groups with one reward.
+    /// Of those, rollouts of zero-variance groups.
     pub flat: u64,
-    /// Rollouts let go because they grew too old.
+    /// Rollouts discarded as stale.
     pub stale: u64,
     /// Tokens of prompts, each counted for each of its rollouts.
     #[serde(default)]
@@ -72,10 +72,10 @@ impl Totals {
             ("rollouts sampled", of_sampled(sampled)),
             ("  trained on", of_sampled(t.trained)),
             ("    with an advantage", of_sampled(t.effective)),
-            ("  let go", of_sampled(t.released)),
-            ("    of groups with one reward", of_sampled(t.flat)),
-            ("  grown too old", of_sampled(t.stale)),
-            ("  on hand at the end, or unscorable", of_sampled(unused)),
+            ("  discarded", of_sampled(t.released)),
+            ("    of zero-variance groups", of_sampled(t.flat)),
+            ("  stale", of_sampled(t.stale)),
+            ("  left in the buffer, or unscorable", of_sampled(unused)),
             ("generated tokens", alone(end.spent.run_tokens.to_string())),
             ("model updates", alone(t.updates.to_string())),
             ("held-out accuracy", alone(format!("{last:.4}"))),

@@ -21,7 +21,7 @@ pub struct World<E: Engine, R, P> {
     pub reward: R,
     /// Who decides.
     pub policy: P,
-    /// The rollouts on hand, as the engine knows them.
+    /// The buffered rollouts, as the engine knows them.
     pub samples: HashMap<RolloutId, Sample<E::Answer>>,
     /// What came of a round that was interrupted.
     pub paid: Vec<Paid<E::Answer>>,

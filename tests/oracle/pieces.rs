@@ -26,7 +26,7 @@ pub fn marked(prompt: u32, correct: &[bool]) -> Group {
     Group { correct: correct.to_vec(), ..made::rewarded(prompt, &rewards) }
 }
 
-/// A view after a round, with these groups on hand.
+/// A view after a round, with these groups in the buffer.
 fn after(pool: std::ops::Range<u32>, groups: Vec<Group>) -> View {
     View { round: 1, groups, ..made::view(pool) }
 }
@@ -399,7 +399,7 @@ pub fn pc_replay_buffer(case: &Json) -> Checked {
                 for added in op.get("prompts").list() {
                     let pilots = (added.get("prompt").id(), truths(added.get("pilot")), now);
                     ensure!(only_binary(added.get("pilot").list()), "answers are right or wrong");
-                    // Upstream's dictionary keeps a key's first place. With us a prompt on hand is never
+                    // Upstream's dictionary keeps a key's first place. With us a buffered prompt is never
                     // tried again, so this is the test's to do.
                     match buffer.iter_mut().find(|b| b.0 == pilots.0) {
                         Some(place) => *place = pilots,
@@ -418,7 +418,7 @@ pub fn pc_replay_buffer(case: &Json) -> Checked {
                 };
                 buffer.retain(|b| left.contains(&b.0));
                 same!(left, op.get("left").ids(), "left after the flush of step {now}");
-                same!(before - left.len(), op.get("evicted").count(), "let go");
+                same!(before - left.len(), op.get("evicted").count(), "discarded");
             }
             "sample" => {
                 op.only(&[

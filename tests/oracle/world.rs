@@ -504,7 +504,7 @@ struct Pilots<'a> {
     made: BTreeMap<u32, usize>,
     /// The numbers of each group's rollouts, as upstream counts them.
     numbers: BTreeMap<u32, Vec<u32>>,
-    /// The update before which each rollout on hand was sampled.
+    /// The update before which each buffered rollout was sampled.
     born: BTreeMap<u32, Vec<u32>>,
     groups: Vec<Group>,
     rollouts: u32,
@@ -737,7 +737,7 @@ pub fn pilot_commit(case: &Json) -> Checked {
         }
         let flush = events.take("flush")?;
         if flush.get("enforce").flag() {
-            // The end of an epoch: all is let go, and no update made.
+            // The end of an epoch: all is discarded, and no update made.
             ensure!(batch.picks.is_empty() && batch.hold.is_empty(), "an epoch has ended: {batch:?}");
         } else {
             let event = events.take("train")?;

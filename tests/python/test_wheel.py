@@ -371,7 +371,7 @@ class Runs(Raises):
         ]:
             self.raises(
                 allot.Error,
-                f"the state is of a run with another {what}",
+                f"the state is from a run with another {what}",
                 "begin another",
                 other.load_state_dict,
                 state,

@@ -258,7 +258,7 @@ impl World {
             "id": if self.kind == Kind::Sglang { &self.path } else { MODEL },
             "object": "model", "root": self.path, "max_model_len": self.start.context,
         }]});
-        // A request that was let go may still come. The real ones keep it waiting.
+        // A request that was cancelled may still come. The real ones keep it waiting.
         if self.paused && self.kind.verbs().0 == verb && body["token_ids"] != json!([]) {
             return (503, json!({ "detail": "paused" }));
         }

@@ -259,10 +259,10 @@ fn simulated_runs_have_shadows_too() {
       rollouts sampled                          384  100.0 %
         trained on                              384  100.0 %
           with an advantage                     184   47.9 %
-        let go                                    0    0.0 %
-          of groups with one reward               0    0.0 %
-        grown too old                             0    0.0 %
-        on hand at the end, or unscorable         0    0.0 %
+        discarded                                 0    0.0 %
+          of zero-variance groups                 0    0.0 %
+        stale                                     0    0.0 %
+        left in the buffer, or unscorable         0    0.0 %
       generated tokens                        86212
       model updates                              12
       held-out accuracy                      0.4109

@@ -83,13 +83,13 @@ fn what_can_not_take_over_is_told() {
     error: policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed
     exit code 2
     ");
-    // It wants what was not measured of the rollouts on hand.
+    // It wants what was not measured of the buffered rollouts.
     scratch.write("curious.wasm", curious("trains_on_nothing"));
     insta::assert_snapshot!(refused(&scratch, &["--policy", "./curious.wasm"]), @"
     policy guest 0.0.1, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: policy `guest` wants the signal `mean-entropy`; the run measures no signals
 
-    hint: what is on hand was measured already: begin a run with that policy
+    hint: what is buffered was measured already: begin a run with that policy
     exit code 2
     ");
     insta::assert_snapshot!(refused(&scratch, &["--policy", "pods", "--seed", "3"]), @"
@@ -232,7 +232,7 @@ fn of_a_run_that_kept_no_component_another_build_is_another_policy() {
     build("dapo");
     insta::assert_snapshot!(refused(&scratch, &[]), @"
     policy dapo 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
-    error: the checkpoint `out/checkpoints/step-000004` is of a run with another policy
+    error: the checkpoint `out/checkpoints/step-000004` is from a run with another policy
 
     hint: the component that the config names is not the one of that time; named by --policy, it takes over
     exit code 2
@@ -246,7 +246,7 @@ fn of_a_run_that_kept_no_component_another_build_is_another_policy() {
     scratch.write("mine.wasm", bytes);
     for args in [&["--set", "rollouts=4"][..], &[]] {
         let said = refused(&scratch, args);
-        assert!(said.contains("is of a run with another policy"), "{said}");
+        assert!(said.contains("is from a run with another policy"), "{said}");
     }
     assert_eq!(scratch.read("out/resolved.toml"), resolved);
 }

@@ -1,7 +1,7 @@
 //! Rollout allocation, as plain data and arithmetic.
 //!
 //! What a policy sees ([`View`]) and answers ([`Plan`]), which plans are legal ([`rules`]), who may
-//! spend what ([`Books`]), which prompts are on offer ([`Pool`]), which rollouts are on hand
+//! spend what ([`Books`]), which prompts are on offer ([`Pool`]), which rollouts are buffered
 //! ([`Shelf`]), how rewards become advantages, and where chance comes from ([`seed`]).
 //!
 //! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a

@@ -36,9 +36,9 @@ pub enum Action {
 /// Some rollouts of one prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The prompt, of the pool or on hand.
+    /// The prompt, in the pool or buffered.
     pub prompt: PromptId,
-    /// Rollouts to add to those on hand. At least 1.
+    /// Rollouts to add to the buffered ones. At least 1.
     pub count: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Request {
 pub struct Batch {
     /// At most one pick a prompt. None at all means a step without an update.
     pub picks: Vec<Pick>,
-    /// Prompts whose rollouts, but for those picked, stay on hand.
+    /// Prompts whose rollouts, but for those picked, stay buffered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hold: Vec<PromptId>,
 }
@@ -72,7 +72,7 @@ pub struct Pick {
 pub enum Advantage {
     /// Measured against the rollouts picked.
     Picked,
-    /// Measured against all rollouts of the prompt on hand.
+    /// Measured against all buffered rollouts of the prompt.
     Group,
     /// The policy's own, one for each rollout picked.
     Given(Vec<f32>),

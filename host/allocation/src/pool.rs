@@ -37,7 +37,7 @@ pub struct Pool {
     #[serde(skip)]
     permuted_epoch: Option<u32>,
     offered: Vec<Prompt>,
-    /// Prompts that had rollouts on hand when their turn came, with their epoch. They come on offer
+    /// Prompts that had buffered rollouts when their turn came, with their epoch. They come on offer
     /// as soon as those are gone.
     deferred: VecDeque<(PromptId, u32)>,
     evicted: BTreeSet<PromptId>,

@@ -61,7 +61,7 @@ pub enum Rule {
     NoStepRolloutLeft,
     /// A plan neither samples, skips, evicts nor trains.
     NothingAsked,
-    /// A request for a prompt that is neither in the pool nor on hand.
+    /// A request for a prompt that is neither in the pool nor buffered.
     UnknownRequest(PromptId),
     /// A prompt requested twice.
     RequestedTwice(PromptId),
@@ -75,13 +75,13 @@ pub enum Rule {
     SkipNotInPool(PromptId),
     /// A prompt skipped twice.
     SkippedTwice(PromptId),
-    /// An eviction of a prompt that is neither in the pool nor on hand.
+    /// An eviction of a prompt that is neither in the pool nor buffered.
     UnknownEviction(PromptId),
     /// A prompt evicted twice.
     EvictedTwice(PromptId),
 
     // === What is trained on ===
-    /// A pick of a prompt with no rollouts on hand.
+    /// A pick of a prompt with no buffered rollouts.
     UnknownPick(PromptId),
     /// A prompt picked twice.
     PickedTwice(PromptId),
@@ -97,7 +97,7 @@ pub enum Rule {
     GivenCount(PromptId, usize, usize),
     /// A given advantage that is not from -[`LARGEST`] to [`LARGEST`]: prompt, index, value.
     BadGiven(PromptId, usize, f32),
-    /// A hold of a prompt with no rollouts on hand.
+    /// A hold of a prompt with no buffered rollouts.
     UnknownHold(PromptId),
     /// A prompt held twice.
     HeldTwice(PromptId),
@@ -132,7 +132,7 @@ impl fmt::Display for Rule {
             Self::NoStepRolloutLeft => write!(f, "asked to sample, but the step has no rollout left"),
             Self::NothingAsked => write!(f, "asked for no rollouts, skipped nothing and evicted nothing"),
             Self::UnknownRequest(p) => {
-                write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor on hand")
+                write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor buffered")
             }
             Self::RequestedTwice(p) => write!(f, "asked for prompt `{p}` twice in one plan"),
             Self::NoCount(p) => {
@@ -143,18 +143,18 @@ impl fmt::Display for Rule {
             }
             Self::SkipNotInPool(p) => write!(f, "skipped prompt `{p}`, which is not in the pool"),
             Self::UnknownEviction(p) => {
-                write!(f, "evicted prompt `{p}`, which is neither in the pool nor on hand")
+                write!(f, "evicted prompt `{p}`, which is neither in the pool nor buffered")
             }
             Self::SkippedTwice(p) => write!(f, "skipped prompt `{p}` twice in one plan"),
             Self::EvictedTwice(p) => write!(f, "evicted prompt `{p}` twice in one plan"),
             Self::HeldTwice(p) => write!(f, "held prompt `{p}` twice in one batch"),
-            Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no rollouts on hand"),
+            Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no buffered rollouts"),
             Self::PickedTwice(p) => write!(f, "picked prompt `{p}` twice in one batch"),
             Self::EmptyPick(p) => write!(f, "picked none of the rollouts of prompt `{p}`"),
             Self::NoSuchPosition(p, position, len) => {
                 write!(
                     f,
-                    "picked rollout {position} of prompt `{p}`, which has {len} on hand (0 to {})",
+                    "picked rollout {position} of prompt `{p}`, which has {len} buffered (0 to {})",
                     len - 1
                 )
             }
@@ -171,7 +171,7 @@ impl fmt::Display for Rule {
                     "gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"
                 )
             }
-            Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no rollouts on hand"),
+            Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no buffered rollouts"),
             Self::StateTooLarge(bytes, bound) => {
                 write!(f, "returned a state of {bytes} bytes; the record takes {bound} at most")
             }
@@ -203,15 +203,15 @@ impl Rule {
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips or evicts something"),
-        ("unknown-request", "samples only prompts in the pool or on hand"),
+        ("unknown-request", "samples only prompts in the pool or buffered"),
         ("requested-twice", "asks for a prompt once in a plan"),
         ("no-count", "asks for at least one rollout in a request"),
         ("requested-and-skipped", "does not skip what it samples"),
         ("skip-not-in-pool", "skips only prompts in the pool"),
         ("skipped-twice", "skips a prompt once in a plan"),
-        ("unknown-eviction", "evicts only prompts in the pool or on hand"),
+        ("unknown-eviction", "evicts only prompts in the pool or buffered"),
         ("evicted-twice", "evicts a prompt once in a plan"),
-        ("unknown-pick", "picks only prompts on hand"),
+        ("unknown-pick", "picks only buffered prompts"),
         ("picked-twice", "picks a prompt once in a batch"),
         ("empty-pick", "picks at least one rollout of a group"),
         ("no-such-position", "picks positions that the group has"),
@@ -219,7 +219,7 @@ impl Rule {
         ("bad-weight", "gives weights from 0 to 1,000,000"),
         ("given-count", "gives one advantage for each rollout picked"),
         ("bad-given", "gives advantages from -1,000,000 to 1,000,000"),
-        ("unknown-hold", "holds only prompts on hand"),
+        ("unknown-hold", "holds only buffered prompts"),
         ("held-twice", "holds a prompt once in a batch"),
         ("state-too-large", "keeps its state within the record's bound"),
         ("states-too-large", "changes its state within what the run's record takes in all"),

@@ -1,4 +1,4 @@
-//! The shelf: the rollouts on hand, by prompt.
+//! The shelf: the buffered rollouts, by prompt.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// One prompt's rollouts on hand.
+/// One prompt's buffered rollouts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Held {
     /// What the policy sees. Empty if no rollout could be scored.
@@ -57,7 +57,7 @@ struct Held {
     before: u32,
 }
 
-/// The rollouts on hand.
+/// The buffered rollouts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shelf {
     /// How many signals each rollout has.
@@ -72,16 +72,16 @@ pub struct Shelf {
     sampled: u64,
 }
 
-/// What became of the rollouts on hand when a step ended.
+/// What became of the buffered rollouts when a step ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     /// Rollouts trained on, in the batch's order.
     pub trained: Vec<RolloutId>,
-    /// Rollouts let go because no plan held them.
+    /// Rollouts discarded because no plan held them.
     pub released: Vec<RolloutId>,
-    /// Rollouts let go because they grew too old, though a plan held them.
+    /// Rollouts discarded as stale, though a plan held them.
     pub stale: Vec<RolloutId>,
-    /// Rollouts that stay on hand.
+    /// Rollouts that stay buffered.
     pub held: u64,
     /// The step's visits, in the order the prompts were sampled.
     pub visits: Vec<Visit>,
@@ -162,7 +162,7 @@ impl Shelf {
         Self { signals, held: Vec::new(), places: HashMap::new(), drawn: BTreeMap::new(), sampled: 0 }
     }
 
-    /// Whether a prompt has rollouts on hand, scorable or not.
+    /// Whether a prompt has buffered rollouts, scorable or not.
     pub fn holds(&self, prompt: PromptId) -> bool {
         self.places.contains_key(&prompt)
     }
@@ -172,37 +172,37 @@ impl Shelf {
         self.drawn.get(&prompt).copied().unwrap_or(0)
     }
 
-    /// Groups on hand, as a policy sees them: none of them empty.
+    /// Buffered groups, as a policy sees them: none of them empty.
     pub fn groups(&self) -> Vec<Group> {
         self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.clone()).collect()
     }
 
-    /// Prompts of the groups on hand.
+    /// Prompts of the buffered groups.
     pub fn prompts(&self) -> impl Iterator<Item = PromptId> {
         self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.prompt)
     }
 
-    /// Rollouts on hand of groups whose rewards are all equal.
+    /// Buffered rollouts of groups whose rewards are all equal.
     pub fn flat(&self) -> impl Iterator<Item = RolloutId> {
         self.held.iter().filter(|h| h.group.flat()).flat_map(|h| h.ids.iter().copied())
     }
 
-    /// The group of a prompt on hand.
+    /// The group of a buffered prompt.
     pub fn group(&self, prompt: PromptId) -> Option<&Group> {
         self.places.get(&prompt).map(|place| &self.held[*place].group)
     }
 
-    /// The number of a rollout on hand, by its position in its group's lists.
+    /// The number of a buffered rollout, by its position in its group's lists.
     pub fn rollout(&self, prompt: PromptId, position: usize) -> Option<RolloutId> {
         self.places.get(&prompt).and_then(|place| self.held[*place].ids.get(position).copied())
     }
 
-    /// Rollouts on hand that a policy can see.
+    /// Buffered rollouts that a policy can see.
     pub fn rollouts(&self) -> u64 {
         self.held.iter().map(|h| h.ids.len() as u64).sum()
     }
 
-    /// Opens a step: what is on hand now was held from earlier ones.
+    /// Opens a step: what is buffered now was held from earlier ones.
     pub fn open_step(&mut self) {
         for held in &mut self.held {
             held.before = held.group.len() as u32;

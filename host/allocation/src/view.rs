@@ -28,7 +28,7 @@ pub struct View {
     pub budget: Budget,
     /// Prompts on offer, in the run's order.
     pub pool: Vec<Prompt>,
-    /// Rollouts on hand, by prompt: those held from earlier steps, then those of this step.
+    /// Buffered rollouts, by prompt: those held from earlier steps, then those of this step.
     pub groups: Vec<Group>,
 }
 
@@ -85,7 +85,7 @@ pub struct Past {
     pub total_correct: u32,
 }
 
-/// The rollouts on hand for one prompt, in the order they were sampled. The lists run in parallel.
+/// The buffered rollouts for one prompt, in the order they were sampled. The lists run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// The prompt.
@@ -105,7 +105,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Rollouts on hand.
+    /// Buffered rollouts.
     pub fn len(&self) -> usize {
         self.rewards.len()
     }

@@ -35,7 +35,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
     add("nothing at all", m.view(0, &[], OPEN, 0));
     add("one prompt", m.view(1, &[], OPEN, 0));
     add("an empty pool, one group", m.view(0, &[(8, Rewards::Binary(0.5))], OPEN, 1));
-    add("one rollout on hand", m.view(16, &[(1, Rewards::All(1.0))], OPEN, 1));
+    add("one buffered rollout", m.view(16, &[(1, Rewards::All(1.0))], OPEN, 1));
     add("all rewards 1", m.view(32, &[(8, Rewards::All(1.0)); 8], OPEN, 1));
     add("all rewards 0", m.view(32, &[(8, Rewards::All(0.0)); 8], OPEN, 1));
     add("all rewards 0.1", m.view(32, &[(7, Rewards::All(0.1)); 8], OPEN, 1));
@@ -56,7 +56,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
         m.view(32, &[(8, Rewards::Binary(0.3)); 8], Budget { run_rollouts: 0, ..OPEN }, 1),
     );
     add(
-        "everything spent, nothing on hand",
+        "everything spent, nothing buffered",
         m.view(32, &[], Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0 }, 0),
     );
     add(
@@ -66,7 +66,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
     let mut held = m.view(32, &[(8, Rewards::Binary(0.5)); 8], OPEN, 0);
     held.groups.iter_mut().enumerate().for_each(|(i, g)| g.ages.iter_mut().for_each(|age| *age = i as u32));
     add("held groups of many ages", held);
-    add("100,000 rollouts on hand", m.view(384, &vec![(100, Rewards::Binary(0.4)); 1000], OPEN, 1));
+    add("100,000 buffered rollouts", m.view(384, &vec![(100, Rewards::Binary(0.4)); 1000], OPEN, 1));
     add("one group of 20,000", m.view(64, &[(20_000, Rewards::Real)], OPEN, 1));
     let mut late = m.view(64, &[(8, Rewards::Binary(0.5)); 4], OPEN, 1);
     late.step = u32::MAX - 1;
@@ -101,7 +101,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Made> {
 }
 
 /// A view at `times` the scale of Pilot-Commit's published 4B run: a pool of 384, 128 groups, 18,432
-/// rollouts on hand.
+/// buffered rollouts.
 pub fn scale(times: usize, signals: usize) -> View {
     Maker { signals }.view(384 * times as u32, &vec![(144, Rewards::Binary(0.4)); 128 * times], OPEN, 1)
 }

@@ -93,7 +93,7 @@ pub struct Place {
 pub enum Weights<'a> {
     /// A folder or a GGUF file.
     Of(&'a Path),
-    /// Chance, for a model of this shape: as good as any others where only time is measured.
+    /// Random, for a model of this shape: as good as any others where only time is measured.
     Random(&'a Shape),
 }
 
@@ -193,7 +193,7 @@ fn turn(mut once: impl FnMut() -> Result<Duration>) -> Result<Duration> {
     Ok(all / times)
 }
 
-/// Weights by chance: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
+/// Random weights: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
 fn random(shape: &Shape) -> Result<Checkpoint> {
     let mut weights = BTreeMap::new();
     for (index, (name, dims)) in shape.tensors().into_iter().enumerate() {

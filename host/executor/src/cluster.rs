@@ -269,7 +269,7 @@ impl<Q: Queue> Executor for Cluster<Q> {
                 let unseen = || {
                     let (name, folder) = (Q::NAME, out.submission.folder.display());
                     let hint = "all nodes must see that folder, and this program, under the same path";
-                    format!("it left {name} without a word in `{folder}`: {hint}")
+                    format!("it left {name} without an exit code in `{folder}`: {hint}")
                 };
                 if let Some(exit) = seen.exit(code, self.stopping, unseen) {
                     news.push(News::Ended(run, exit, Some(output)));

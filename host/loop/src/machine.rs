@@ -71,7 +71,7 @@ pub struct Round {
     pub step: u32,
     /// The round in it.
     pub round: u32,
-    /// Prompts that have rollouts on hand: more of theirs are a commit, others' a pilot.
+    /// Prompts that have buffered rollouts: more of theirs are a commit, others' a pilot.
     pub on_hand: HashSet<PromptId>,
 }
 
@@ -270,7 +270,7 @@ impl Loop {
         let open = self.state.books.grantable() > 0;
         if let Some(left) = self.left(&view.groups, costs).filter(|_| open) {
             let fits = left.of_order(order, |prompt| self.most(prompt, costs));
-            // With nothing on hand there is nothing reserved that could come free.
+            // With nothing buffered there is nothing reserved that could come free.
             if fits == 0 && !order.is_empty() && view.groups.is_empty() {
                 self.state.books.close();
             }
@@ -394,7 +394,7 @@ impl Loop {
         })
     }
 
-    /// What is left below the run's ceilings, if it has any, with these groups on hand. All of them may be learned
+    /// What is left below the run's ceilings, if it has any, with these groups in the buffer. All of them may be learned
     /// from.
     fn left(&self, groups: &[Group], costs: Costs<'_>) -> Option<Left> {
         let learning =
@@ -413,7 +413,7 @@ impl Loop {
     }
 
     /// Closes the books where a ceiling is reached, or is so near that no rollout will fit below it, whatever
-    /// becomes of those on hand.
+    /// becomes of the buffered ones.
     fn close(&mut self, costs: Costs<'_>) {
         if self.meter.reached(&self.state.measured) {
             self.state.books.close();

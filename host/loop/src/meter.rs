@@ -29,7 +29,7 @@ pub struct Meter {
 /// What is left below the ceilings at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Left {
-    /// Operations, less those of learning from all that is on hand; where they are limited.
+    /// Operations, less those of learning from all that is buffered; where they are limited.
     flops: Option<f64>,
     /// Rollouts, by the seconds left and the rate so far; where seconds are limited and a rate is known.
     rollouts: Option<u64>,
@@ -60,7 +60,7 @@ impl Meter {
         Self { ceilings, cheapest: OnceLock::new() }
     }
 
-    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is on hand
+    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is buffered
     /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
     pub fn left(
         &self,

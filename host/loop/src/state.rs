@@ -19,7 +19,7 @@ pub struct State {
     pub written: u64,
     /// The prompts on offer.
     pub pool: Pool,
-    /// The rollouts on hand, as the policy sees them.
+    /// The buffered rollouts, as the policy sees them.
     pub shelf: Shelf,
     /// What may be spent, and what was.
     pub books: Books,

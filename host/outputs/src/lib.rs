@@ -2,7 +2,7 @@
 //! [`named`]) and as [`tensorboard`] events, the policy's words ([`log`]), and parquet tables of every problem
 //! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]).
 //!
-//! The record is enough to ask a policy everything again; these files are for people who look at a run.
+//! The record is enough to replay every decision; these files are for people who look at a run.
 //! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
 //!
 //! ```

@@ -5,7 +5,7 @@
 //! A part is closed at each checkpoint, so that a run that goes on from one drops the parts after it and
 //! writes the same bytes again: there is no time and no path in them. A row is written once its fate is
 //! known, hence possibly in a later part than its neighbours, and no later than with the row group that it
-//! fills: what is kept in memory is the rollouts on hand and at most one row group, however far the
+//! fills: what is kept in memory is the buffered rollouts and at most one row group, however far the
 //! checkpoints lie apart. Of the run this knows what it is told; `part.rs` knows parquet.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::part::{self, Part};
 use super::row::Settled;
 pub use super::row::{Purpose, Row};
 
-/// What became of a rollout that was on hand.
+/// What became of a rollout that was buffered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     /// It was trained on.
@@ -199,7 +199,7 @@ impl Table {
         Ok(())
     }
 
-    /// Closes the last part, in which the rollouts still on hand are `held`. A checkpoint taken before it
+    /// Closes the last part, in which the rollouts still buffered are `held`. A checkpoint taken before it
     /// goes on as if it had not happened.
     pub fn finish(mut self) -> Result<()> {
         for row in std::mem::take(&mut self.pending).into_values() {

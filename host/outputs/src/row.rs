@@ -50,7 +50,7 @@ pub struct Row {
 pub enum Purpose {
     /// A look at a prompt that came from the pool.
     Pilot,
-    /// More of a prompt that was on hand.
+    /// More of a prompt that was buffered.
     Commit,
     /// A score on the held-out set of this name.
     Evaluation(String),

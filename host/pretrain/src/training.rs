@@ -67,7 +67,7 @@ pub fn train(
         let rate = config.optimizer.rate(step, progress);
         if !core.step(&config.optimizer, rate).map_err(|e| told(&e))?.is_finite() {
             let trouble =
-                Trouble::new(format!("training came apart at step {}: its gradient is not finite", step + 1));
+                Trouble::new(format!("training diverged at step {}: its gradient is not finite", step + 1));
             return Err(trouble.hint("lower `training.optimizer.learning_rate`"));
         }
         loss += losses.into_inner().unwrap_or_default().iter().sum::<f64>();

@@ -9,7 +9,7 @@
                 allocator.trained()
 
 It knows nothing of any trainer: an answer is whatever the trainer hands in with a rollout, kept while that
-is on hand and handed back in the batch.
+is buffered and handed back in the batch.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Train:
     step: int
     round: int
     rollouts: list[Learn]
-    #: Prompts whose other rollouts stay on hand, to be trained on at later weights.
+    #: Prompts whose other rollouts stay buffered, to be trained on at later weights.
     hold: list[int]
 
 
@@ -231,7 +231,7 @@ class Allocator:
         self._native.scored(accuracy)
 
     def on_hand(self, prompt: int) -> dict[int, Any]:
-        """The answers on hand of a prompt, by their rollouts' numbers."""
+        """The buffered answers of a prompt, by their rollouts' numbers."""
         return {rollout: self._answers.get(rollout) for rollout in self._native.on_hand(prompt)}
 
     @property
@@ -256,7 +256,7 @@ class Allocator:
 
     @property
     def groups(self) -> list[_allot.Group]:
-        """The rollouts on hand, as the policy sees them."""
+        """The buffered rollouts, as the policy sees them."""
         return self._native.groups
 
     def state_dict(self) -> dict[str, Any]:

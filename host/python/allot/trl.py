@@ -6,7 +6,7 @@
 TRL wants the same number of rows in each batch. Sampling goes by the policy's plans, with as many rounds and
 as ragged counts as it likes; then what it picked is handed to TRL by `rollout_func`, and rows that are left
 over are filled with one masked token, which nothing is learned from. Advantages are the allocator's. So is
-the count of rollouts and tokens: TRL's own would count the filling, and not what was sampled and let go.
+the count of rollouts and tokens: TRL's own would count the filling, and not what was sampled and discarded.
 
 The order of prompts is the allocator's, not the data loader's. One process only: sampling in several would
 have to be put together before a policy could see it.
@@ -43,7 +43,7 @@ STATE = "allot.pt"
 
 @dataclass
 class Answer:
-    """What TRL needs of a rollout, from its sampling until it is trained on or let go."""
+    """What TRL needs of a rollout, from its sampling until it is trained on or discarded."""
 
     prompt_ids: list[int]
     completion_ids: list[int]

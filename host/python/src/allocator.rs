@@ -95,13 +95,13 @@ impl Allocator {
     }
 
     /// Takes what was sampled: the rollouts granted, in their order. Gives the first one's number, and for each
-    /// whether it is on hand now.
+    /// whether it is buffered now.
     fn sampled(&mut self, rollouts: &Bound<'_, PyAny>) -> Result<(u64, Vec<bool>)> {
         let told: Vec<Told> = given("rollouts", Some(rollouts))?.unwrap_or_default();
         self.take(told)
     }
 
-    /// The trainer is done with the batch. Gives what became of the rollouts on hand.
+    /// The trainer is done with the batch. Gives what became of the buffered rollouts.
     #[pyo3(signature = (updated, metrics, accuracy=None))]
     fn trained(
         &mut self,
@@ -149,13 +149,13 @@ impl Allocator {
         Ok(pythonize(py, &self.run.state.books.spent())?.unbind())
     }
 
-    /// Rollouts on hand, by prompt, as the policy sees them.
+    /// Buffered rollouts, by prompt, as the policy sees them.
     #[getter]
     fn groups(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(pythonize(py, &self.run.state.shelf.groups())?.unbind())
     }
 
-    /// The numbers of the rollouts on hand of a prompt, in their group's order.
+    /// The numbers of the buffered rollouts of a prompt, in their group's order.
     fn on_hand(&self, prompt: u32) -> Vec<u64> {
         let shelf = &self.run.state.shelf;
         (0..).map_while(|position| shelf.rollout(PromptId(prompt), position)).map(|id| id.0).collect()

@@ -62,7 +62,7 @@ pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
     ];
     if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
         let hint = "go on with what the run began with, or begin another";
-        return Err(Trouble::new(format!("the state is of a run with another {what}")).hint(hint));
+        return Err(Trouble::new(format!("the state is from a run with another {what}")).hint(hint));
     }
     let mut kept = read.kept;
     kept.shelf.index();

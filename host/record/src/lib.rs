@@ -1,6 +1,6 @@
 //! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
 //! policy, one for the rollouts that it led to, one for each step, one for the end, and one where another
-//! policy takes over. Enough to ask everything again.
+//! policy takes over. Enough to replay every decision.
 //!
 //! `docs/reference/record.md` describes the lines for readers in other languages.
 //!

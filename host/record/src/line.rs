@@ -146,7 +146,7 @@ pub struct Rollouts {
     pub sampled: Vec<Sampled>,
 }
 
-/// Rollouts of one prompt that came on hand. The lists run in parallel; an unscorable rollout is
+/// Rollouts of one prompt that came into the buffer. The lists run in parallel; an unscorable rollout is
 /// in none of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
@@ -186,13 +186,13 @@ pub struct StepEnd {
     pub trained: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
-    /// Rollouts let go unused.
+    /// Rollouts discarded unused.
     pub released: u64,
     /// Of the released, those of groups with all rewards equal.
     pub flat: u64,
-    /// Rollouts let go because they grew too old.
+    /// Rollouts discarded as stale.
     pub stale: u64,
-    /// Rollouts that stay on hand.
+    /// Rollouts that stay buffered.
     pub held: u64,
     /// Mean age of the rollouts trained on, in model updates.
     pub mean_age: f64,
@@ -220,7 +220,7 @@ pub struct StepEnd {
     pub evaluated: Option<Spent>,
 }
 
-/// Another policy takes over. What the host remembers stays: the pool, the rollouts on hand, the books. What
+/// Another policy takes over. What the host remembers stays: the pool, the buffered rollouts, the books. What
 /// the policy before remembered is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swap {

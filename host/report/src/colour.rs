@@ -50,13 +50,13 @@ pub mod fate {
     pub const RIGHT: &str = "#8fc1d4";
     /// All of its group wrong.
     pub const WRONG: &str = "#e8b796";
-    /// Let go from a mixed group, or without an advantage for another reason.
+    /// Discarded from a mixed group, or without an advantage for another reason.
     pub const MIXED: &str = "#d9d3a5";
     /// Too old.
     pub const STALE: &str = "#a894bd";
     /// Without a verdict.
     pub const UNSCORABLE: &str = "#6b6b6b";
-    /// On hand at the end.
+    /// Buffered at the end.
     pub const HELD: &str = "#d4d4d4";
 }
 

@@ -119,7 +119,7 @@ pub fn others(report: &Report) -> Vec<Figure> {
             "What became of the rollouts",
             "All rollouts that an arm's runs sampled, each counted once. “Learned from” are those trained on \
              with an advantage; “all right” and “all wrong” are of groups whose rollouts were all the same, \
-             trained on or let go.",
+             trained on or discarded.",
             "No rollouts were sampled.",
             |size| uses::draw(report, size),
         ),
@@ -155,11 +155,11 @@ pub fn others(report: &Report) -> Vec<Figure> {
         ),
         figure(
             "parts",
-            "Accuracy on each part of what is held out",
+            "Held-out accuracy by part",
             &format!(
                 "Mean of the last accuracies over each arm's finished runs, with {percent} intervals by resampling runs."
             ),
-            "What is held out has no parts.",
+            "The held-out set has no parts.",
             |size| parts::draw(report, size),
         ),
     ]

@@ -326,7 +326,7 @@ impl Fold {
         Costs { spent, compute, seconds: self.times.get(&steps).copied() }
     }
 
-    /// The history as it is now. What a step without an end sampled is on hand.
+    /// The history as it is now. What a step without an end sampled is in the buffer.
     pub fn finish(mut self) -> History {
         if self.history.end.is_none() {
             let open = std::mem::take(&mut self.step);

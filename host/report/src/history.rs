@@ -80,7 +80,7 @@ pub struct Step {
     pub costs: Costs,
     /// Rollouts sampled for prompts that came from the pool.
     pub pilots: u64,
-    /// Rollouts sampled for prompts that were on hand.
+    /// Rollouts sampled for prompts that were buffered.
     pub commits: u64,
     /// Of both, those that met the length limit. Unscorable ones are not known.
     pub truncated: u64,
@@ -103,17 +103,17 @@ pub struct Fates {
     pub trained_wrong: u64,
     /// Trained on without an advantage, for another reason.
     pub trained_equal: u64,
-    /// Let go, all of their group being right.
+    /// Discarded, all of their group being right.
     pub released_right: u64,
-    /// Let go, all of their group being wrong.
+    /// Discarded, all of their group being wrong.
     pub released_wrong: u64,
-    /// Let go from a group in which some were right.
+    /// Discarded from a group in which some were right.
     pub released_mixed: u64,
-    /// Grown too old, though a plan held them.
+    /// Stale, though a plan held them.
     pub stale: u64,
     /// Without a verdict.
     pub unscorable: u64,
-    /// On hand when the run ended.
+    /// Buffered when the run ended.
     pub held: u64,
 }
 
@@ -191,7 +191,7 @@ impl Fates {
         self.trained_wrong + self.released_wrong
     }
 
-    /// Let go.
+    /// Discarded.
     pub fn released(&self) -> u64 {
         self.released_right + self.released_wrong + self.released_mixed
     }

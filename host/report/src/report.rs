@@ -304,7 +304,7 @@ pub struct Use {
     pub sampled: u64,
     /// Of them, for prompts from the pool.
     pub pilots: u64,
-    /// Of them, for prompts on hand.
+    /// Of them, for buffered prompts.
     pub commits: u64,
     /// Of them, those that met the length limit.
     pub truncated: u64,

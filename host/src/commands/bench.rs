@@ -55,7 +55,7 @@ struct Common {
     /// The model: one that ships, a folder, a GGUF file
     #[arg(long, default_value = "tiny-sums")]
     model: String,
-    /// Weights by chance, in the shape that the model's `config.json` tells; its folder needs no more
+    /// Random weights, in the shape that the model's `config.json` tells; its folder needs no more
     #[arg(long)]
     random: bool,
     /// Where it is: `cpu`, `cuda`, `cuda:1`

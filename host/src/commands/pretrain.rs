@@ -25,7 +25,7 @@ pub struct Pretrain {
     /// Another number of steps than the recipe's
     #[arg(long, conflicts_with = "measure_only", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Make nothing: measure the model that lies in the folder
+    /// Only evaluate the model that is in the folder
     #[arg(long)]
     measure_only: bool,
 }

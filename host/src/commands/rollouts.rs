@@ -25,7 +25,7 @@ pub struct Rollouts {
     /// Only those of this prompt
     #[arg(long)]
     prompt: Option<i64>,
-    /// Those of this held-out set, and not those that were trained on or let go
+    /// Those of this held-out set, and not those that were trained on or discarded
     #[arg(long)]
     set: Option<String>,
     /// Rollouts to show

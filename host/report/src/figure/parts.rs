@@ -1,4 +1,4 @@
-//! Accuracy on each part of what is held out: a dot for each arm, with its interval.
+//! Held-out accuracy by part: a dot for each arm, with its interval.
 
 use super::legend::{self, Entry, Mark};
 use super::panel::{Frame, Panel, Span};
@@ -68,7 +68,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
         }
     }
     Some(sheet.finish(&format!(
-        "Dots: last accuracy on each part of what is held out, for {}. The numbers are in the tables.",
+        "Dots: last held-out accuracy on each part, for {}. The numbers are in the tables.",
         super::arms(report)
     )))
 }

@@ -15,7 +15,7 @@ fn pieces(fates: &Fates) -> [(&'static str, &'static str, u64); 7] {
         ("learned from", fate::LEARNED, fates.learned),
         ("all right", fate::RIGHT, fates.all_right()),
         ("all wrong", fate::WRONG, fates.all_wrong()),
-        ("mixed, let go or equal", fate::MIXED, fates.released_mixed + fates.trained_equal),
+        ("mixed, discarded or equal", fate::MIXED, fates.released_mixed + fates.trained_equal),
         ("stale", fate::STALE, fates.stale),
         ("no verdict", fate::UNSCORABLE, fates.unscorable),
         ("held at the end", fate::HELD, fates.held),

@@ -88,7 +88,7 @@ pub(super) fn uses(report: &Report) -> Table {
             ("stale", "stale"),
             ("all_right", "all right"),
             ("all_wrong", "all wrong"),
-            ("mixed", "mixed, let go or equal"),
+            ("mixed", "mixed, discarded or equal"),
             ("unscorable", "no verdict"),
             ("held", "held at the end"),
             ("truncated", "truncated"),
@@ -119,7 +119,7 @@ pub(super) fn uses(report: &Report) -> Table {
         name: "uses",
         title: "Where the rollouts went, in counts".to_owned(),
         note: "Over all runs of an arm, in shares of what was sampled. Pilot and commit: for prompts from the \
-               pool and for prompts on hand. Trained on, discarded, stale, no verdict and held at the end add up \
+               pool and for buffered prompts. Trained on, discarded, stale, no verdict and held at the end add up \
                to all; all right, all wrong and mixed tell of what was trained on or discarded."
             .to_owned(),
         rows: rows.collect(),

@@ -96,7 +96,7 @@ pub(super) fn median(reached: &Reached) -> Cell {
     })
 }
 
-/// How many times fewer, or what bounds it.
+/// The factor in rollouts, or what bounds it.
 pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
     if reached.arm == report.baseline {
         return Cell::None("baseline", BASELINE);
