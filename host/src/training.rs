@@ -7,9 +7,10 @@ use std::rc::Rc;
 use allot_allocation::{Books, Pool, Run, Shelf, shown};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
-use allot_engine::core::{self, Core};
+use allot_engine::core::Core;
 use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{Checkpoint, Shape};
+use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::RewardConfig;
@@ -286,7 +287,7 @@ impl<'a> Prepared<'a> {
     /// The model, with its weights.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
-        Ok(core::on(&self.device, self.config.model.dtype, &checkpoint, self.setup)?)
+        Ok(place::core(&self.device, self.config.model.dtype, &checkpoint, self.setup)?)
     }
 
     /// The first line of the run's record.

@@ -52,7 +52,7 @@ const ELSEWHERE: [(&str, &str, &str); 34] = [
     ("docs/how-to/cuda.md", "mkdir programs", "it needs what was built for a GPU"),
     ("docs/how-to/cuda.md", "strip programs", "it needs what was built for a GPU"),
     ("docs/how-to/cuda.md", "benches/cuda/run", "it needs a GPU"),
-    ("docs/how-to/cuda.md", "allot bench decode --random", "it needs a GPU"),
+    ("docs/how-to/cuda.md", "allot bench", "it needs a GPU"),
     ("docs/how-to/python.md", "cargo build", "it builds everything; .ci/run does, and tests the wheel"),
     ("docs/how-to/python.md", "pip install", "it needs a package index; .ci/run tests the wheel"),
     ("docs/how-to/python.md", "host/python/pack", "it needs what was built; .ci/run tests the wheel"),

@@ -20,9 +20,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::core::{self, Core, Manner, Request, Sequence, Thought};
+use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
 use allot_engine::cpu::Setup;
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
+use allot_engine::place;
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling};
 use allot_error::Result;
@@ -112,7 +113,7 @@ impl Bench {
         };
         let shape = checkpoint.shape.clone();
         let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
-        let model = core::on(&place.device.open()?, place.precision, &checkpoint, setup)?;
+        let model = place::core(&place.device.open()?, place.precision, &checkpoint, setup)?;
         Ok(Self { model, shape })
     }
 

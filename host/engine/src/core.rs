@@ -4,30 +4,13 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use candle_core::Device;
-
 use crate::cpu::arena::Arena;
-use crate::cpu::{Cpu, Setup};
-use crate::model::{Checkpoint, ModelError, Precision, Shape};
-use crate::tensors::Tensors;
+use crate::model::{Checkpoint, ModelError, Shape};
 use crate::{Interrupt, OptimizerConfig, Sampling};
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by each
 /// log-probability. It may be called from several threads, and in any order.
 pub type Loss<'a> = dyn Fn(usize, &[Thought]) -> Vec<f32> + Sync + 'a;
-
-/// The core for a device, with these weights. The CPU computes in float32, whatever the precision.
-pub fn on(
-    device: &Device,
-    precision: Precision,
-    checkpoint: &Checkpoint,
-    setup: Setup,
-) -> Result<Box<dyn Core>, ModelError> {
-    Ok(match device {
-        Device::Cpu => Box::new(Cpu::new(checkpoint, setup)?),
-        _ => Box::new(Tensors::new(checkpoint, setup, device, precision)?),
-    })
-}
 
 /// A model that samples, scores and learns.
 pub trait Core {

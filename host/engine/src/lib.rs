@@ -26,6 +26,7 @@ pub mod loss;
 pub mod model;
 mod native;
 mod optimizer;
+pub mod place;
 mod sampler;
 #[cfg(test)]
 #[path = "../../../tests/skip.rs"]

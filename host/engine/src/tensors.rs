@@ -15,6 +15,7 @@ mod device;
 mod emulated;
 #[cfg(any(feature = "cuda", test))]
 mod fused;
+mod gradients;
 mod head;
 #[cfg(test)]
 mod kernel_tests;
@@ -51,12 +52,13 @@ use cuda::Cuda;
 use decode::{Decode, Extent};
 #[cfg(feature = "cuda")]
 use fused::Fused;
+use gradients::Gradients;
 #[cfg(feature = "cuda")]
 use kernels::Kernels;
 use learning::{Candle, Learning};
 #[cfg(feature = "cuda")]
 use machine::Kind;
-use pass::{Gradients, Pass};
+use pass::Pass;
 use plain::Plain;
 
 /// A model on a device, with what training it needs.

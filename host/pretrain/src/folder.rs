@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use allot_engine::core::{self, Core};
+use allot_engine::core::Core;
 use allot_engine::model::{Checkpoint, Precision};
+use allot_engine::place;
 use allot_error::{Result, Trouble};
 use candle_core::Device;
 
@@ -44,5 +45,5 @@ pub fn read(
         return Err(Trouble::new(what).hint("measure a model by the recipe that it was made by"));
     }
     let setup = config.setup(&checkpoint.shape);
-    core::on(device, config.dtype, &checkpoint, setup).map_err(|e| told(&e))
+    place::core(device, config.dtype, &checkpoint, setup).map_err(|e| told(&e))
 }

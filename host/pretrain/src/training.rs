@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::core::{self, Core, Manner, Sequence, Thought};
+use allot_engine::core::{Core, Manner, Sequence, Thought};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
+use allot_engine::place;
 use allot_error::{Result, Trouble};
 use candle_core::{Device, Tensor, Var};
 
@@ -39,7 +40,7 @@ pub fn train(
 ) -> Result<Box<dyn Core>> {
     let config = &recipe.training;
     let weights = fresh(shape, config.seed).map_err(|e| told(&e))?;
-    let mut core = core::on(device, config.dtype, &weights, config.setup(shape)).map_err(|e| told(&e))?;
+    let mut core = place::core(device, config.dtype, &weights, config.setup(shape)).map_err(|e| told(&e))?;
     drop(weights);
     let manner = Manner { temperature: 1.0, recompute: false };
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor, Var};
 
+use super::gradients::Gradients;
 use super::learning::{Learning, Rates, Trained};
-use super::pass::Gradients;
 use crate::OptimizerConfig;
 
 /// The optimizer's moments.

@@ -8,7 +8,7 @@
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
-use super::pass::{Gradients, add};
+use super::gradients::{Gradients, add};
 use crate::model::operations::{Rotations, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 

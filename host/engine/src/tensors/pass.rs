@@ -3,18 +3,14 @@
 //!
 //! Shapes: B sequences, T tokens of the longest, R tokens of all answers, D hidden.
 
-use std::collections::BTreeMap;
-
-use candle_core::{DType, Result as Computed, Tensor};
+use candle_core::{DType, Tensor};
 
 use super::batch::Batch;
+use super::gradients::Gradients;
 use super::head::{Head, told};
 use super::learning::{Learning, Way};
 use crate::core::{Loss, Manner, Thought};
 use crate::model::{Checkpoint, Decoder, ModelError};
-
-/// Gradients by the names of weights, f32.
-pub type Gradients = BTreeMap<String, Tensor>;
 
 /// A pass with some weights over a batch.
 pub struct Pass<'a> {
@@ -122,16 +118,4 @@ impl<'a> Pass<'a> {
         gradients.insert(NAME.to_owned(), self.learning.embedded(sum, dx_btd, self.batch)?);
         Ok(())
     }
-}
-
-/// Adds a gradient to those that are there.
-pub fn add(gradients: &mut Gradients, name: &str, gradient: &Tensor) -> Computed<()> {
-    // Detached: candle leaves to a variable's gradient all that it was made of, activations with it.
-    let gradient = gradient.detach().to_dtype(DType::F32)?;
-    let sum = match gradients.remove(name) {
-        Some(sum) => (sum + gradient)?,
-        None => gradient,
-    };
-    gradients.insert(name.to_owned(), sum);
-    Ok(())
 }

@@ -9,10 +9,10 @@ use candle_core::{DType, Device, Tensor, Var};
 use super::{KINDS, any, apart, dtype, floats, told};
 use crate::model::{Checkpoint, Decoder, Family, Rope, Shape};
 use crate::tensors::emulated::Emulated;
+use crate::tensors::gradients::Gradients;
 use crate::tensors::kernels::Kernels;
 use crate::tensors::learning::{Candle, Learning, Rates, Trained, Way};
 use crate::tensors::machine::Kind;
-use crate::tensors::pass::Gradients;
 
 fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option<(Kind, Kernels)> {
     let kind = Kind { bf16, head, heads, kv_heads };

@@ -8,8 +8,8 @@ use candle_core::{Result, Tensor, bail};
 use super::Kernels;
 use crate::model::operations::{First, Rotations, Turn};
 use crate::model::{Checkpoint, Decoder, Family, ModelError};
+use crate::tensors::gradients::{Gradients, add};
 use crate::tensors::learning::{Back, Made, Way};
-use crate::tensors::pass::{Gradients, add};
 
 /// A projection on its way to attention.
 struct Projection {

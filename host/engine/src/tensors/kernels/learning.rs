@@ -6,9 +6,9 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use super::{Kernels, threads};
 use crate::model::{Checkpoint, Decoder, ModelError};
 use crate::tensors::batch::Batch;
+use crate::tensors::gradients::{Gradients, add};
 use crate::tensors::learning::{Back, Learning, Made, Rates, Trained, Way};
 use crate::tensors::machine::{Arg, Launch};
-use crate::tensors::pass::{Gradients, add};
 
 /// Numbers of which `squares` makes a part: four for each thread, eight times.
 const SQUARES: usize = 1 << 13;
