@@ -7,7 +7,7 @@ mod scratch;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use allot_report::compare::{self, Question};
@@ -336,10 +336,6 @@ fn trained() -> String {
         .replace("every = 4", "every = 2")
 }
 
-fn started(scratch: &Scratch, args: &[&str]) -> Child {
-    scratch.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
 #[test]
 fn a_comparison_that_is_killed_again_and_again_comes_to_the_same_end() {
     let whole = with(&trained());
@@ -350,7 +346,7 @@ fn a_comparison_that_is_killed_again_and_again_comes_to_the_same_end() {
     let args = ["compare", "compare.toml", "--out", "out", "--jobs", "2"];
     let mut kills = 0;
     for tenths in 3.. {
-        let mut child = started(&scratch, &args);
+        let mut child = scratch.started(&args);
         let until = Instant::now() + Duration::from_millis(100 * tenths);
         while Instant::now() < until && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(10));
@@ -396,7 +392,7 @@ fn timeless(value: &mut serde_json::Value) {
 #[test]
 fn ctrl_c_pauses_all_runs_and_the_comparison_goes_on() {
     let scratch = with(&trained());
-    let child = started(&scratch, &["compare", "compare.toml", "--out", "out", "--jobs", "2"]);
+    let child = scratch.started(&["compare", "compare.toml", "--out", "out", "--jobs", "2"]);
     let record = scratch.path().join("out/runs/pods/seed-0001/metrics.jsonl");
     let began = Instant::now();
     while fs::read_to_string(&record).unwrap_or_default().lines().count() < 2 {

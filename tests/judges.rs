@@ -809,8 +809,7 @@ done
     let command = "grader = \"command\"\n[reward.judge]\nprocesses = 2\nseconds = 600\n\
                    command = [\"sh\", \"judge.sh\"]";
     scratch.write("run.toml", config(command));
-    let mut run = scratch.command(&["train", "run.toml", "--out", "run"]);
-    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut run = scratch.started(&["train", "run.toml", "--out", "run"]);
     let pids = || std::fs::read_to_string(scratch.path().join("pids")).unwrap_or_default();
     // One of them gets so far: there are eight questions.
     while pids().lines().count() < 2 {

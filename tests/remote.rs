@@ -12,7 +12,7 @@ mod loopback;
 mod scratch;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use allot_record::StepEnd;
@@ -309,12 +309,7 @@ fn a_run_that_is_killed_goes_on_and_is_the_same() {
         // Slowed down, so that there is a middle.
         let slow = What::Slow(Duration::from_millis(20));
         server.play(vec![Trick { verb: "asample", at: 1, times: 10_000, what: slow }]);
-        let mut child = scratch
-            .command(&["train", "run.toml", "--out", &run])
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = scratch.started(&["train", "run.toml", "--out", &run]);
         let until = 20 + 45 * i;
         while server.asked("asample") < until && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(2));

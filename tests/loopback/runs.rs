@@ -1,7 +1,7 @@
 //! Runs that are done through a server, and what is found in their records.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use allot_allocation::Plan;
@@ -52,12 +52,7 @@ pub fn stopped_again_and_again(scratch: &Scratch, config: &str, slow: impl Fn(),
     for i in 0..4 {
         let run = format!("run-{i}");
         slow();
-        let mut child = scratch
-            .command(&["train", "run.toml", "--out", &run])
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = scratch.started(&["train", "run.toml", "--out", &run]);
         let until = wanted / 4 + i * wanted / 7;
         while asked() < until && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(2));

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 /// A folder that goes away with the test.
 pub struct Scratch {
@@ -38,6 +38,11 @@ impl Scratch {
     }
 
     /// What the program prints: standard output, then standard error, then the exit code.
+    /// Starts it, unheard.
+    pub fn started(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     pub fn allot(&self, args: &[&str]) -> String {
         let done = self.command(args).output().unwrap();
         // That it takes a while to load is said where it does: that hangs on the machine and what it did before.

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -173,8 +172,7 @@ fn shadows_of_a_run_that_is_killed_write_what_they_would_have() {
     for n in 1.. {
         let begun = run.join("resolved.toml").exists();
         let first: &[&str] = if begun { &["--resume", "out"] } else { &["run.toml", "--out", "out"] };
-        let mut command = scratch.command(&[&["train"], first, &TWO[..]].concat());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = scratch.started(&[&["train"], first, &TWO[..]].concat());
         // In the middle of a shadow's file, and of the record.
         let file = if n % 2 == 0 { "record.jsonl" } else { "shadows/pods.jsonl" };
         while bytes(&run, file) * 12 <= bytes(&whole, file) * n && child.try_wait().unwrap().is_none() {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use super::{Scratch, ran, stopped, swapped, swaps, told, with};
@@ -54,8 +54,7 @@ fn a_swap_that_is_killed_at_any_moment_was_made_or_was_not() {
     // Wherever it is after so many milliseconds; then by what lies on the disk.
     for n in 0..20_u64 {
         let run = stopped(&scratch, "whole", "out", 4);
-        let mut command = scratch.command(&["train", "--resume", "out", "--policy", "pods"]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = scratch.started(&["train", "--resume", "out", "--policy", "pods"]);
         match n {
             0..6 => std::thread::sleep(Duration::from_millis(5 + 16 * n)),
             6..9 => until(&mut child, || run.join("next.toml").exists()),

@@ -19,6 +19,8 @@ use allot_error::Trouble;
 use thiserror::Error;
 
 pub use checkpoint::{Checkpoint, Precision};
+#[cfg(any(feature = "cuda", test))]
+pub(crate) use decoder::Projection;
 pub use decoder::{Decoder, Input, Output};
 pub use gguf::Gguf;
 pub use loss::{Clip, clipped, token_log_probs};

@@ -236,6 +236,7 @@ impl Core for Tensors {
     }
 
     fn finite(&self) -> Result<bool, ModelError> {
+        // A sum of squares is finite only where all of them are.
         let all: Vec<&Tensor> = self.masters.weights.values().map(Var::as_tensor).collect();
         Ok(self.learning.squares(&all)?.is_finite())
     }

@@ -38,6 +38,34 @@ pub struct Decoder<'a> {
     frozen: bool,
 }
 
+/// A projection on its way to attention.
+pub(crate) struct Projection {
+    /// Heads that it is cut into.
+    pub heads: usize,
+    /// Its matrix, `[heads E, D]`.
+    pub weight: Tensor,
+    /// Its bias, `[heads E]`, f32, where the model has one.
+    pub bias: Option<Tensor>,
+    /// The weights of the norm of each head, `[E]`, f32, where the model has one.
+    pub norm: Option<Tensor>,
+    /// That norm's epsilon.
+    epsilon: f64,
+    /// Whether it is turned: queries and keys are.
+    pub turned: bool,
+}
+
+impl Projection {
+    /// What becomes of the product.
+    pub fn turn<'a>(&'a self, rotations: &'a Rotations) -> Turn<'a> {
+        let first = match (&self.bias, &self.norm) {
+            (Some(bias), _) => First::Bias(bias),
+            (None, Some(weight)) => First::Norm(weight, self.epsilon),
+            (None, None) => First::Nothing,
+        };
+        Turn { heads: self.heads, first, rotations: self.turned.then_some(rotations) }
+    }
+}
+
 impl Input {
     /// Sequences as they are, all of one length.
     pub fn of(rows: &[Vec<u32>], device: &Device) -> Result<Self> {
@@ -133,25 +161,29 @@ impl<'a> Decoder<'a> {
         rope: &Rotations,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
+        let [q, k, v] = self.projections(layer)?;
+        let made = |p: &Projection| project(x_btd, &p.weight, p.turn(rope));
+        let mixed = look(&made(&q)?, &made(&k)?, &made(&v)?)?;
+        self.linear(&mixed, &format!("model.layers.{layer}.self_attn.o_proj.weight"))
+    }
+
+    /// What a block projects its stream by: query, key and value.
+    pub(crate) fn projections(&self, layer: usize) -> std::result::Result<[Projection; 3], ModelError> {
         let shape = &self.checkpoint.shape;
-        let name = |part: &str| format!("model.layers.{layer}.self_attn.{part}");
-        let projected = |part: &str, heads: usize| -> std::result::Result<Tensor, ModelError> {
-            let weight = self.weight(&name(&format!("{part}_proj.weight")))?;
+        let one = |part: &str, heads: usize| {
+            let own = |rest: &str| self.weight(&format!("model.layers.{layer}.self_attn.{part}_{rest}"));
             let turned = part != "v";
             let normed = turned && shape.family == Family::Qwen3;
-            let bias = shape.bias.then(|| self.weight(&name(&format!("{part}_proj.bias")))).transpose()?;
-            let norm = normed.then(|| self.weight(&name(&format!("{part}_norm.weight")))).transpose()?;
-            let first = match (&bias, &norm) {
-                (Some(bias), _) => First::Bias(bias),
-                (None, Some(weight)) => First::Norm(weight, shape.epsilon),
-                (None, None) => First::Nothing,
-            };
-            let turn = Turn { heads, first, rotations: turned.then_some(rope) };
-            Ok(project(x_btd, &weight, turn)?)
+            Ok::<_, ModelError>(Projection {
+                heads,
+                weight: own("proj.weight")?,
+                bias: shape.bias.then(|| own("proj.bias")).transpose()?,
+                norm: normed.then(|| own("norm.weight")).transpose()?,
+                epsilon: shape.epsilon,
+                turned,
+            })
         };
-        let q_bhte = projected("q", shape.heads)?;
-        let (k_bkte, v_bkte) = (projected("k", shape.kv_heads)?, projected("v", shape.kv_heads)?);
-        self.linear(&look(&q_bhte, &k_bkte, &v_bkte)?, &name("o_proj.weight"))
+        Ok([one("q", shape.heads)?, one("k", shape.kv_heads)?, one("v", shape.kv_heads)?])
     }
 
     /// Root-mean-square norm over the last dimension.

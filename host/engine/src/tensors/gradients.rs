@@ -11,10 +11,19 @@ pub type Gradients = BTreeMap<String, Tensor>;
 pub fn add(gradients: &mut Gradients, name: &str, gradient: &Tensor) -> Result<()> {
     // Detached: candle leaves to a variable's gradient all that it was made of, activations with it.
     let gradient = gradient.detach().to_dtype(DType::F32)?;
-    let sum = match gradients.remove(name) {
-        Some(sum) => (sum + gradient)?,
-        None => gradient,
-    };
-    gradients.insert(name.to_owned(), sum);
+    renew(gradients, name, |sum| match sum {
+        Some(sum) => sum + gradient,
+        None => Ok(gradient),
+    })
+}
+
+/// Puts in a gradient's place what is made of it, or of nothing where none is there.
+pub fn renew(
+    gradients: &mut Gradients,
+    name: &str,
+    make: impl FnOnce(Option<Tensor>) -> Result<Tensor>,
+) -> Result<()> {
+    let sum = gradients.remove(name);
+    gradients.insert(name.to_owned(), make(sum)?);
     Ok(())
 }

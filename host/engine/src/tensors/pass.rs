@@ -6,7 +6,7 @@
 use candle_core::{DType, Tensor};
 
 use super::batch::Batch;
-use super::gradients::Gradients;
+use super::gradients::{Gradients, renew};
 use super::head::{Head, told};
 use super::learning::{Learning, Way};
 use crate::core::{Loss, Manner, Thought};
@@ -109,13 +109,10 @@ impl<'a> Pass<'a> {
     /// The embedding's gradient.
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
-        let sum = if let Some(sum) = gradients.remove(NAME) {
-            sum
-        } else {
-            let shape = &self.weights.shape;
-            Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx_btd.device())?
-        };
-        gradients.insert(NAME.to_owned(), self.learning.embedded(sum, dx_btd, self.batch)?);
-        Ok(())
+        let shape = &self.weights.shape;
+        let none = || Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx_btd.device());
+        Ok(renew(gradients, NAME, |sum| {
+            self.learning.embedded(sum.map_or_else(none, Ok)?, dx_btd, self.batch)
+        })?)
     }
 }

@@ -6,7 +6,7 @@
 
 use candle_core::Tensor;
 
-use crate::model::{Decoder, Family, ModelError, Shape};
+use crate::model::{Decoder, ModelError, Shape};
 use crate::tensors::decode::Extent;
 use crate::tensors::machine::{Kind, Machine, Room};
 
@@ -76,27 +76,20 @@ impl Block {
     ) -> Result<Self, ModelError> {
         let cache = extent.slots * shape.kv_heads * shape.head * extent.answer.max(1) * kind.size();
         let one = |part: &str| decoder.weight(&format!("model.layers.{layer}.{part}"));
-        let joined = |parts: &[&str]| {
-            let parts = parts.iter().map(|part| one(part)).collect::<Result<Vec<_>, _>>()?;
-            Ok::<_, ModelError>(Tensor::cat(&parts, 0)?)
-        };
-        let qkv = ["q", "k", "v"].map(|part| format!("self_attn.{part}_proj"));
-        let all = |kind: &str| {
-            let names = qkv.clone().map(|part| format!("{part}.{kind}"));
-            joined(&names.each_ref().map(String::as_str))
-        };
         let lend = |tensor: Tensor| machine.lend(&tensor.contiguous()?);
-        let normed = shape.family == Family::Qwen3;
-        let head_norm = |part: &str| normed.then(|| one(&format!("self_attn.{part}_norm.weight")));
+        let joined = |parts: &[Tensor]| lend(Tensor::cat(parts, 0)?);
+        let lent = |weight: Option<Tensor>| weight.map(lend).transpose();
+        let [q, k, v] = decoder.projections(layer)?;
+        let biases: Vec<Tensor> = [q.bias, k.bias, v.bias].into_iter().flatten().collect();
         Ok(Self {
             first_norm: lend(one("input_layernorm.weight")?)?,
-            qkv: lend(all("weight")?)?,
-            bias: shape.bias.then(|| all("bias")).transpose()?.map(lend).transpose()?,
-            q_norm: head_norm("q").transpose()?.map(lend).transpose()?,
-            k_norm: head_norm("k").transpose()?.map(lend).transpose()?,
+            qkv: joined(&[q.weight, k.weight, v.weight])?,
+            bias: (!biases.is_empty()).then(|| joined(&biases)).transpose()?,
+            q_norm: lent(q.norm)?,
+            k_norm: lent(k.norm)?,
             out: lend(one("self_attn.o_proj.weight")?)?,
             second_norm: lend(one("post_attention_layernorm.weight")?)?,
-            gate_up: lend(joined(&["mlp.gate_proj.weight", "mlp.up_proj.weight"])?)?,
+            gate_up: joined(&[one("mlp.gate_proj.weight")?, one("mlp.up_proj.weight")?])?,
             down: lend(one("mlp.down_proj.weight")?)?,
             keys: machine.room(cache)?,
             values: machine.room(cache)?,

@@ -7,20 +7,13 @@ use candle_core::{Result, Tensor, bail};
 
 use super::Kernels;
 use crate::model::operations::{First, Rotations, Turn};
-use crate::model::{Checkpoint, Decoder, Family, ModelError};
-use crate::tensors::gradients::{Gradients, add};
+use crate::model::{Checkpoint, Decoder, ModelError, Projection};
+use crate::tensors::gradients::{Gradients, add, renew};
 use crate::tensors::learning::{Back, Made, Way};
 
-/// A projection on its way to attention.
-struct Projection {
-    /// Its name: `q`, `k` or `v`.
-    part: &'static str,
-    heads: usize,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    norm: Option<Tensor>,
-    /// Whether it is turned.
-    turned: bool,
+/// A projection, and what came of it.
+struct Projected {
+    by: Projection,
     /// What the product gave, `[B, T, heads E]`, where a norm came after it.
     product: Option<Tensor>,
     /// What came out, `[B, heads, T, E]`.
@@ -39,7 +32,7 @@ struct Block<'a> {
     gate: Tensor,
     up: Tensor,
     down: Tensor,
-    projections: [Projection; 3],
+    projected: [Projected; 3],
     /// The stream before each half, and what its norm gave: `[B, T, D]` each.
     streams: [Tensor; 2],
     normed: [Tensor; 2],
@@ -70,26 +63,15 @@ impl Kernels {
         let first = weight("input_layernorm.weight")?;
         let [x_btd, normed] = self.norm(&x_btd, None, (&first, shape.epsilon))?;
 
-        let project = |part: &'static str, heads| -> std::result::Result<Projection, ModelError> {
-            let own = |rest: &str| weight(&format!("self_attn.{part}_{rest}"));
-            let (turned, normed_heads) = (part != "v", part != "v" && shape.family == Family::Qwen3);
-            let matrix = own("proj.weight")?;
-            let bias = shape.bias.then(|| own("proj.bias")).transpose()?;
-            let norm = normed_heads.then(|| own("norm.weight")).transpose()?;
-            let product = self.product(&normed, &matrix)?;
-            let first = match (&bias, &norm) {
-                (Some(bias), _) => First::Bias(bias),
-                (None, Some(norm)) => First::Norm(norm, shape.epsilon),
-                (None, None) => First::Nothing,
-            };
-            let turn = Turn { heads, first, rotations: turned.then_some(&way.rotations) };
-            let made = self.spread(&product, turn, None)?;
-            let product = norm.is_some().then_some(product);
-            Ok(Projection { part, heads, weight: matrix, bias, norm, turned, product, made })
+        let project = |by: Projection| -> Result<Projected> {
+            let product = self.product(&normed, &by.weight)?;
+            let made = self.spread(&product, by.turn(&way.rotations), None)?;
+            let product = by.norm.is_some().then_some(product);
+            Ok(Projected { by, product, made })
         };
-        let projections =
-            [project("q", shape.heads)?, project("k", shape.kv_heads)?, project("v", shape.kv_heads)?];
-        let [q, k, v] = projections.each_ref().map(|projection| &projection.made);
+        let [q, k, v] = decoder.projections(layer)?;
+        let projected = [project(q)?, project(k)?, project(v)?];
+        let [q, k, v] = projected.each_ref().map(|projected| &projected.made);
         let (weights, sums, mixed) = self.attend(q, k, v)?;
         let out = weight("self_attn.o_proj.weight")?;
         let part = self.product(&mixed, &out)?;
@@ -114,7 +96,7 @@ impl Kernels {
             gate,
             up,
             down,
-            projections,
+            projected,
             streams: [x_btd, middle],
             normed: [normed, normed_again],
             weights,
@@ -143,6 +125,24 @@ impl Kernels {
         let mixed = self.gather(&weights.matmul(v_bkte)?.reshape((b, h, t, e))?, None, Some(&sums))?;
         Ok((weights, sums, mixed))
     }
+
+    /// Gradients by queries, keys and values, from that of what heads made of values.
+    fn attend_back(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        (weights, sums): (&Tensor, &Tensor),
+        slope: &Tensor,
+    ) -> Result<[Tensor; 3]> {
+        let ((b, h, t, e), k_heads) = (q.dims4()?, k.dim(1)?);
+        let shared = (b, k_heads, h / k_heads * t, e);
+        let turn = Turn { heads: h, first: First::Nothing, rotations: None };
+        let slope = self.spread(slope, turn, Some(sums))?.reshape(shared)?;
+        let dv = weights.t()?.matmul(&slope)?;
+        let dscores = slope.matmul(&v.t()?)?;
+        self.softmax_back(weights, sums, &dscores, t)?;
+        let dq = dscores.matmul(k)?.reshape((b, h, t, e))?;
+        Ok([dq, dscores.t()?.matmul(&q.reshape(shared)?)?, dv])
+    }
 }
 
 impl Back for Block<'_> {
@@ -151,16 +151,12 @@ impl Back for Block<'_> {
         slope: &Tensor,
         gradients: &mut Gradients,
     ) -> std::result::Result<Tensor, ModelError> {
-        let Self { kernels, checkpoint, layer, projections, .. } = *self;
+        let Self { kernels, checkpoint, layer, projected, .. } = *self;
         let shape = &checkpoint.shape;
         let (name, epsilon) = (|part: &str| format!("model.layers.{layer}.{part}"), shape.epsilon);
         let slope = slope.contiguous()?;
         let weigh = |gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor| {
-            let (name, kernels) = (name(part), kernels);
-            let sum = gradients.remove(&name);
-            let sum = kernels.weighed(slope, x, sum)?;
-            gradients.insert(name, sum);
-            Ok::<_, ModelError>(())
+            renew(gradients, &name(part), |sum| kernels.weighed(slope, x, sum))
         };
 
         weigh(gradients, "mlp.down_proj.weight", &slope, &self.gated)?;
@@ -181,52 +177,32 @@ impl Back for Block<'_> {
 
         weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
         let dmixed = kernels.unproduct(&slope, &self.out, None)?;
-        let [q, k, v] = projections.each_ref().map(|projection| &projection.made);
+        let [q, k, v] = projected.each_ref().map(|projected| &projected.made);
         let dheads = kernels.attend_back([q, k, v], (&self.weights, &self.sums), &dmixed)?;
         drop((dmixed, self.weights, self.sums, self.mixed));
 
         let mut dnormed = None;
-        for (projection, dmade) in projections.iter().zip(dheads) {
-            let own = |rest: &str| format!("self_attn.{}_{rest}", projection.part);
-            let rotations = projection.turned.then_some(&self.rotations);
+        for ((part, Projected { by, product, .. }), dmade) in
+            ["q", "k", "v"].iter().zip(&projected).zip(dheads)
+        {
+            let own = |rest: &str| format!("self_attn.{part}_{rest}");
+            let rotations = by.turned.then_some(&self.rotations);
             let mut dproduct = kernels.gather(&dmade, rotations, None)?;
-            if let Some(product) = &projection.product
-                && let Some(norm) = &projection.norm
-            {
+            if let (Some(product), Some(norm)) = (product, &by.norm) {
                 let [dbefore, dnorm] = kernels.norm_back(product, (norm, epsilon), &dproduct, None)?;
                 add(gradients, &name(&own("norm.weight")), &dnorm)?;
                 dproduct = dbefore;
             }
-            if projection.bias.is_some() {
-                let width = projection.heads * shape.head;
+            if by.bias.is_some() {
+                let width = by.heads * shape.head;
                 add(gradients, &name(&own("proj.bias")), &kernels.columns(&dproduct, width)?)?;
             }
             weigh(gradients, &own("proj.weight"), &dproduct, &normed)?;
-            dnormed = Some(kernels.unproduct(&dproduct, &projection.weight, dnormed)?);
+            dnormed = Some(kernels.unproduct(&dproduct, &by.weight, dnormed)?);
         }
         let Some(dnormed) = dnormed else { return Ok(slope) };
         let [slope, dfirst] = kernels.norm_back(&before, (&first, epsilon), &dnormed, Some(&slope))?;
         add(gradients, &name("input_layernorm.weight"), &dfirst)?;
         Ok(slope)
-    }
-}
-
-impl Kernels {
-    /// Gradients by queries, keys and values, from that of what heads made of values.
-    fn attend_back(
-        &self,
-        [q, k, v]: [&Tensor; 3],
-        (weights, sums): (&Tensor, &Tensor),
-        slope: &Tensor,
-    ) -> Result<[Tensor; 3]> {
-        let ((b, h, t, e), k_heads) = (q.dims4()?, k.dim(1)?);
-        let shared = (b, k_heads, h / k_heads * t, e);
-        let turn = Turn { heads: h, first: First::Nothing, rotations: None };
-        let slope = self.spread(slope, turn, Some(sums))?.reshape(shared)?;
-        let dv = weights.t()?.matmul(&slope)?;
-        let dscores = slope.matmul(&v.t()?)?;
-        self.softmax_back(weights, sums, &dscores, t)?;
-        let dq = dscores.matmul(k)?.reshape((b, h, t, e))?;
-        Ok([dq, dscores.t()?.matmul(&q.reshape(shared)?)?, dv])
     }
 }
