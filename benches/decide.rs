@@ -11,7 +11,7 @@ use std::hint::black_box;
 
 use allot::shipped;
 use allot_allocation::{Run, View};
-use allot_authoring::made;
+use allot_authoring::fixtures;
 use allot_sandbox::{Caps, Sandbox};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
@@ -25,7 +25,7 @@ fn decide(c: &mut Criterion) {
     for times in [1, 16] {
         let mut group = c.benchmark_group(format!("decide, {} buffered rollouts", 18_432 * times));
         group.sample_size(if times == 1 { 100 } else { 20 });
-        let view = made::scale(times, 0);
+        let view = fixtures::scale(times, 0);
         for native in native::all() {
             let policy = sandbox.load(shipped::component(native.name).unwrap(), None).unwrap();
             let run = run(native.name);
@@ -60,7 +60,7 @@ fn copying(c: &mut Criterion) {
         .unwrap();
     let mut group = c.benchmark_group("copying a view into a guest");
     for times in [1, 4, 16] {
-        let view = made::scale(times, 0);
+        let view = fixtures::scale(times, 0);
         let run = Run { settings: Vec::new(), ..run("uniform") };
         group.bench_with_input(BenchmarkId::from_parameter(18_432 * times), &view, |b, view| {
             b.iter(|| guest.decide(&run, &[], black_box(view)).unwrap());

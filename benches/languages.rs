@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use allot_allocation::{Run, View};
-use allot_authoring::{build, made};
+use allot_authoring::{build, fixtures};
 use allot_sandbox::{Caps, Policy, Sandbox};
 
 /// Each policy in each language it is written in, as a folder below `policies`.
@@ -83,7 +83,7 @@ fn main() {
 
 /// The best time of one decision at a scale, and the memory that it took.
 fn decide(guest: &Policy, times: usize) -> (Duration, usize) {
-    let (run, view) = (run(&guest.description().name), made::scale(times, 0));
+    let (run, view) = (run(&guest.description().name), fixtures::scale(times, 0));
     let state = guest.begin(&run).unwrap().0;
     let mut memory = 0;
     let time = best(5, || memory = guest.decide(&run, &state, &view).unwrap().1.memory);
@@ -98,7 +98,7 @@ fn plain(policy: &str, language: &str, folder: &Path, scratch: &Path) -> Vec<Str
             let one = |times: &usize| {
                 let run = run(policy);
                 let state = (native.begin)(&run).unwrap();
-                let (run, view) = (native::run_of(&run), native::view_of(&made::scale(*times, 0)));
+                let (run, view) = (native::run_of(&run), native::view_of(&fixtures::scale(*times, 0)));
                 told(best(20, || (native.bare)(&run, &state, &view).unwrap()))
             };
             return SCALES.iter().map(one).collect();
@@ -109,7 +109,7 @@ fn plain(policy: &str, language: &str, folder: &Path, scratch: &Path) -> Vec<Str
     };
     let one = |times: &usize| {
         let asked = scratch.join("asked.json");
-        std::fs::write(&asked, question(&run(policy), &made::scale(*times, 0))).unwrap();
+        std::fs::write(&asked, question(&run(policy), &fixtures::scale(*times, 0))).unwrap();
         let mut command = Command::new(script.0);
         let done = command.arg(root().join("benches/native").join(script.1)).arg(folder).arg(&asked).output();
         let done = done.unwrap();

@@ -1,5 +1,5 @@
 //! A run of 10,000 steps, the model and the reward faked and all else real: a policy in its sandbox, pool,
-//! shelf, books, and a run's folder with its record, times, metrics, events and table of rollouts, a part of
+//! buffer, ledger, and a run's folder with its record, times, metrics, events and table of rollouts, a part of
 //! which is closed every 50 steps as a checkpoint does. It fails where the process holds over 5 % more memory
 //! at the end than after a tenth of the run, and tells what writing the record took.
 //!
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     let timed = Timed { file: File::create(&path).unwrap(), spent: Arc::clone(&spent) };
     let record = Record::to(Box::new(timed), &path);
     let mut world = fake::world(Decider::alone(&policy), policy.begin(&run).unwrap().0, &run, record);
-    let mut keeper = Keeper::new(folder.path(), text, every);
+    let mut recorder = RunRecorder::new(folder.path(), text, every);
 
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     println!("policy {}, {groups} groups of {rollouts}", policy.description().name);
@@ -68,13 +68,13 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let (mut early, mut late) = (0, 0);
     for done in 1..=steps {
-        runtime.block_on(fake::step(&mut world, &mut keeper)).unwrap();
+        runtime.block_on(fake::step(&mut world, &mut recorder)).unwrap();
         if done.is_multiple_of((steps / 10).max(1)) {
             let Some(resident) = memory("VmRSS:") else {
                 println!("no memory in /proc/self/status");
                 return ExitCode::FAILURE;
             };
-            let (sampled, bytes) = (world.run.state.books.spent().run_rollouts, world.record.bytes());
+            let (sampled, bytes) = (world.run.state.ledger.spent().run_rollouts, world.record.bytes());
             println!("{done:>7} {sampled:>10} {:>7} MB {resident:>6} kB", bytes / 1_000_000);
             early = if early == 0 && done >= 2 * every { resident } else { early };
             late = resident;
@@ -98,8 +98,8 @@ fn main() -> ExitCode {
     if growth > GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// What a run's keeper keeps, of a run without a model.
-struct Keeper {
+/// What a run's recorder keeps, of a run without a model.
+struct RunRecorder {
     table: Table,
     times: Times,
     metrics: Metrics,
@@ -111,7 +111,7 @@ struct Keeper {
     every: u32,
 }
 
-impl Keeper {
+impl RunRecorder {
     fn new(folder: &Path, text: u32, every: u32) -> Self {
         Self {
             table: Table::create(&folder.join("rollouts"), "long").unwrap(),
@@ -125,7 +125,7 @@ impl Keeper {
     }
 }
 
-impl<R, P> Callbacks<fake::Fake, R, P> for Keeper {
+impl<R, P> Callbacks<fake::Fake, R, P> for RunRecorder {
     async fn evaluate(&mut self, _: &mut World<fake::Fake, R, P>) -> Result<Scores, Stop> {
         Ok(Scores::default())
     }

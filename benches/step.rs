@@ -1,4 +1,4 @@
-//! The host's own time in a step, the engine faked: pool, view, rules, books, shelf, advantages,
+//! The host's own time in a step, the engine faked: pool, view, rules, ledger, buffer, advantages,
 //! record. A step here is two rounds: one that samples all groups, one that trains on them. The
 //! record is written to nowhere: what is measured is making its lines.
 
@@ -14,7 +14,7 @@ use allot::world::World;
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, Request, Run, View};
 use allot_loop::Scores;
 use allot_record::{Record, StepEnd};
-use allot_sandbox::{Fault, Line};
+use allot_sandbox::{Fault, LogLine};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Samples all groups, trains on all.
@@ -25,7 +25,7 @@ impl Decide for All {
         "all"
     }
 
-    fn decide(&mut self, run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+    fn decide(&mut self, run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let action = if view.round == 0 {
             let prompts = view.pool.iter().take(run.groups as usize);
             Action::Sample(prompts.map(|p| Request { prompt: p.id, count: run.rollouts }).collect())

@@ -413,7 +413,7 @@ fn ctrl_c_pauses_all_runs_and_the_comparison_goes_on() {
 fn two_processes_are_never_at_work_on_one_run() {
     let scratch = with(TRAINED);
     scratch.allot(&["train", "compare.toml", "--out", "run"]);
-    let held = allot::folder::lock(&scratch.path().join("run")).unwrap().unwrap();
+    let held = allot::run_dir::lock(&scratch.path().join("run")).unwrap().unwrap();
     // A run that is over is only looked at.
     let last = fs::read_dir(scratch.path().join("run/checkpoints")).unwrap().next().unwrap().unwrap();
     fs::remove_dir_all(last.path()).unwrap();

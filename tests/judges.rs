@@ -267,10 +267,10 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
     assert!(python.hint.is_some_and(|h| h.contains("pip install math-verify==0.8.0")));
 
     // It may be unsure: it works.
-    let greeted = |script: &str| Pool::new(judge(folder.path(), script)).check().map(|g| g.opinion);
-    assert_eq!(greeted(PUPPET), Ok(judged(false)));
+    let preflight = |script: &str| Pool::new(judge(folder.path(), script)).check().map(|g| g.opinion);
+    assert_eq!(preflight(PUPPET), Ok(judged(false)));
     let unsure = r#"read -r line; echo '{"id":1,"error":"a greeting?"}'"#;
-    assert_eq!(greeted(unsure), Ok(Err("a greeting?".to_owned())));
+    assert_eq!(preflight(unsure), Ok(Err("a greeting?".to_owned())));
 }
 
 #[test]

@@ -17,8 +17,8 @@ use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Compute, Grant, Line as Granted, Pick, Plan, PromptId, Request, Run,
-    Spent, View,
+    Action, Advantage, Batch, Ceilings, Compute, Grant, GrantLine, Pick, Plan, PromptId, Request, Run, Spent,
+    View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -26,7 +26,7 @@ use allot_engine::{
 };
 use allot_loop::{Every, Loop, Scores};
 use allot_record::{Line, Reader, Record, Views};
-use allot_sandbox::{Fault, Line as LogLine};
+use allot_sandbox::{Fault, LogLine};
 use proptest::prelude::*;
 
 /// Draws its plans from dice.
@@ -46,8 +46,8 @@ impl Dice {
 
     fn plan(&mut self, view: &View) -> Plan {
         let pool: Vec<PromptId> = view.pool.iter().map(|p| p.id).collect();
-        let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
-        let both: Vec<PromptId> = pool.iter().chain(&on_hand).copied().collect();
+        let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+        let both: Vec<PromptId> = pool.iter().chain(&buffered).copied().collect();
         let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
         let action = if open && self.draws.below(3) > 0 {
             let requests = self.some(&both, 6);
@@ -59,8 +59,8 @@ impl Dice {
                     .collect(),
             )
         } else {
-            let picks = self.some(&on_hand, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
-            Action::Train(Batch { picks, hold: self.some(&on_hand, 9) })
+            let picks = self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
+            Action::Train(Batch { picks, hold: self.some(&buffered, 9) })
         };
         let mut plan = Plan::of(action);
         let requested: HashSet<PromptId> = match &plan.action {
@@ -187,8 +187,8 @@ proptest! {
             Err(other) => return Err(TestCaseError::fail(format!("{other}"))),
         };
 
-        // The books, the engine's work as the shelf counts it, and the record agree.
-        let spent = simulation.world.run.state.books.spent();
+        // The ledger, the engine's work as the buffer counts it, and the record agree.
+        let spent = simulation.world.run.state.ledger.spent();
         prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
         let mut views = Views::new(&head).unwrap();
@@ -254,7 +254,7 @@ impl Engine for Metered {
         self.coin.sample(grant, whole, interrupt).await
     }
 
-    fn sampled(&self, lines: &[Granted], samples: &[Sample<bool>]) -> Compute {
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<bool>]) -> Compute {
         let mut compute = Compute::default();
         compute.flops.prefill =
             lines.iter().map(|line| f64::from(self.lengths[line.prompt.0 as usize])).sum();
@@ -324,7 +324,7 @@ fn metered(flops: f64, steps: u32, policy: impl Decide) -> (Result<Rest, Stop>, 
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let rest = runtime.block_on(run::run(&mut world, &mut Nobody));
     let state = &world.run.state;
-    (rest, state.measured.compute.flops.total(), state.books.spent())
+    (rest, state.measured.compute.flops.total(), state.ledger.spent())
 }
 
 proptest! {
@@ -349,12 +349,12 @@ impl Decide for Greedy {
 
     fn decide(&mut self, _: &Run, _: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0 && view.budget.run_rollouts > 0;
-        let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+        let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         Ok((
             Plan::of(match view.pool.first() {
                 Some(prompt) if open => Action::Sample(vec![Request { prompt: prompt.id, count: u32::MAX }]),
                 _ => {
-                    Action::Train(Batch { picks: on_hand.into_iter().map(pick).collect(), hold: Vec::new() })
+                    Action::Train(Batch { picks: buffered.into_iter().map(pick).collect(), hold: Vec::new() })
                 }
             }),
             Vec::new(),
@@ -412,8 +412,8 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
 /// Each rule, by a plan that breaks it and nothing else.
 #[test]
 fn every_rule_has_its_own_sentence() {
-    let view = allot_authoring::made::views(0, 0).swap_remove(5).view;
-    let (first, second, on_hand) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
+    let view = allot_authoring::fixtures::views(0, 0).swap_remove(5).view;
+    let (first, second, buffered) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
     let n = view.groups[0].len();
     let nobody = PromptId(4_000_000_000);
     let sample = |requests: &[(PromptId, u32)]| {
@@ -422,8 +422,8 @@ fn every_rule_has_its_own_sentence() {
         ))
     };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, hold: Vec::new() }));
-    let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(on_hand) }]);
-    let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(on_hand) }]);
+    let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(buffered) }]);
+    let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(buffered) }]);
     let metric = |name: &str| Plan { metrics: vec![(name.to_owned(), 0.0)], ..train(vec![]) };
     let mut closed = view.clone();
     closed.budget.rounds = 0;
@@ -438,20 +438,20 @@ fn every_rule_has_its_own_sentence() {
         (&view, sample(&[(first, 1), (first, 1)])),
         (&view, sample(&[(first, 0)])),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
-        (&view, Plan { skip: vec![on_hand], ..sample(&[(first, 1)]) }),
+        (&view, Plan { skip: vec![buffered], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
         (&view, Plan { evict: vec![nobody], ..sample(&[(first, 1)]) }),
         (&view, Plan { evict: vec![first, first], ..sample(&[(first, 1)]) }),
         (&view, train(vec![pick(first)])),
-        (&view, train(vec![pick(on_hand), pick(on_hand)])),
+        (&view, train(vec![pick(buffered), pick(buffered)])),
         (&view, positions(vec![])),
         (&view, positions(vec![n as u32])),
         (&view, positions(vec![0, 0])),
-        (&view, train(vec![Pick { weight: f32::NAN, ..pick(on_hand) }])),
+        (&view, train(vec![Pick { weight: f32::NAN, ..pick(buffered) }])),
         (&view, given(vec![1.0])),
         (&view, given(vec![f32::INFINITY; n])),
         (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first] }))),
-        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![on_hand, on_hand] }))),
+        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![buffered, buffered] }))),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
         (&view, Plan { state: vec![0; 16], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),

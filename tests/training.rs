@@ -141,7 +141,7 @@ fn what_is_told_written_and_kept_is_the_same() {
         let (held_out, train): (Vec<_>, Vec<_>) =
             rows.iter().partition(|row| is(row, "purpose", "evaluation"));
 
-        // The books, the table of rollouts and the closing table.
+        // The ledger, the table of rollouts and the closing table.
         assert_eq!(train.len() as u64, end.spent.run_rollouts);
         assert_eq!(json["rollouts"], end.spent.run_rollouts);
         let tokens: u64 = train.iter().map(|row| row["tokens"].parse::<u64>().unwrap()).sum();

@@ -18,14 +18,14 @@ use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
 use allot_allocation::{Plan, Run, View, seed};
-use allot_authoring::{build, made};
+use allot_authoring::{build, fixtures};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
 use allot_error::Trouble;
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Every, Scores};
 use allot_record::StepEnd;
-use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
+use allot_sandbox::{Caps, Fault, LogLine, Policy, Sandbox};
 
 fn folder() -> PathBuf {
     std::env::var_os("ALLOT_COMPONENTS")
@@ -60,7 +60,7 @@ fn a_component_plans_as_its_native_twin_on_made_views() {
         let first = (native.begin)(&run).unwrap();
         assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);
         let mut calls = 0;
-        for made in made::views(0, 1000) {
+        for made in fixtures::views(0, 1000) {
             let mut state = first.clone();
             for _ in 0..2 {
                 let wasm = policy.decide(&run, &state, &made.view).unwrap().0;
@@ -86,7 +86,7 @@ impl Decide for Both<'_> {
         self.native.name
     }
 
-    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let (wasm, cost) = self.policy.decide(run, state, view)?;
         assert_eq!(
             wasm,
@@ -130,7 +130,7 @@ impl Decide for &native::Native {
         self.name
     }
 
-    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         Ok(((self.decide)(run, state, view).unwrap(), Vec::new()))
     }
 }

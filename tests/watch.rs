@@ -12,7 +12,7 @@ use allot_record::{Head, Seconds, StepEnd, Time};
 use allot_report::History;
 use allot_report::fold::Fold;
 use allot_report::history::{Fates, Step};
-use allot_watch::look::Look;
+use allot_watch::observer::Observer;
 use allot_watch::pace;
 use allot_watch::scene::{Scene, State};
 use allot_watch::style::Style;
@@ -88,7 +88,7 @@ fn one_policy_on_two_tasks_is_two_arms() {
     let scratch = with(&[("uniform", "1"), ("uniform", "2")]);
     scratch.write("other.toml", CONFIG.replace("held_out = 50", "held_out = 50\ndifficulty = 2.0"));
     scratch.allot(&["simulate", "other.toml", "--seed", "1", "--out", "runs/other/seed-1"]);
-    let scene = Look::at(&[scratch.path().join("runs")]).unwrap().scene();
+    let scene = Observer::at(&[scratch.path().join("runs")]).unwrap().scene();
     let arms: Vec<(&str, usize)> = scene.runs.iter().map(|r| (r.name.as_str(), r.arm.unwrap())).collect();
     assert_eq!(arms, [("other/seed-1", 0), ("uniform/seed-1", 1), ("uniform/seed-2", 1)]);
     assert_eq!(scene.arms, ["uniform (world.difficulty 2.0)", "uniform (world.difficulty 1.0)"]);
@@ -144,7 +144,7 @@ fn a_place_without_a_run_is_told() {
 fn a_record_that_is_cut_anywhere_is_shown() {
     let scratch = with(&[("uniform", "1")]);
     let whole = scratch.read(RECORD);
-    let mut look = Look::at(&[scratch.path().join("runs")]).unwrap();
+    let mut look = Observer::at(&[scratch.path().join("runs")]).unwrap();
     for cut in (0..whole.len()).step_by(4999).chain([whole.len(), 100, 20_000, whole.len() / 3]) {
         // It grows, and gets shorter: then the run was taken up from a checkpoint.
         scratch.write(RECORD, &whole[..cut]);
@@ -171,7 +171,7 @@ fn a_record_that_was_cut_back_and_outgrew_what_was_read_is_read_anew() {
     let scratch = with(&[("uniform", "1"), ("pilot-commit", "1")]);
     let other = scratch.read("runs/pilot-commit/seed-1/record.jsonl");
     let whole = scratch.read(RECORD);
-    let mut look = Look::at(&[scratch.path().join("runs/uniform")]).unwrap();
+    let mut look = Observer::at(&[scratch.path().join("runs/uniform")]).unwrap();
     scratch.write(RECORD, &whole[..whole.len() / 3]);
     assert_eq!(look.scene().runs[0].state, State::Running);
     scratch.write(RECORD, other);
@@ -183,7 +183,7 @@ fn a_record_that_was_cut_back_and_outgrew_what_was_read_is_read_anew() {
 #[test]
 fn every_size_is_drawn_and_every_run_can_be_chosen() {
     let scratch = with(&[("uniform", "1"), ("pilot-commit", "1")]);
-    let mut scene = Look::at(&[scratch.path().join("runs")]).unwrap().scene();
+    let mut scene = Observer::at(&[scratch.path().join("runs")]).unwrap().scene();
     let rows: Vec<_> = scene.runs.clone();
     for i in 0..40 {
         let mut row = rows[i % 2].clone();

@@ -7,7 +7,7 @@ use allot::stop::Stop;
 use allot::world::{Clock, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Books, Ceilings, Compute, Grant, Limits, Order, Pool, Run, Shelf};
+use allot_allocation::{Ceilings, Compute, Grant, Ledger, Limits, Order, Pool, RolloutBuffer, Run};
 use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Constants, Loop, State};
@@ -90,7 +90,7 @@ pub fn world<P: Decide>(policy: P, state: Vec<u8>, run: &Run, record: Record) ->
     let limits =
         Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 1000 };
     let pool = Pool::new(1, Order::Shuffled, run.pool, vec![100; run.prompts as usize]);
-    let state = State::new(state, pool, Shelf::new(0), Books::new(limits));
+    let state = State::new(state, pool, RolloutBuffer::new(0), Ledger::new(limits));
     let (scale, bounds) = (Scale::default(), Bounds::default());
     let constants = Constants { run: run.clone(), seed: 1, scale, bounds, every: None };
     World {

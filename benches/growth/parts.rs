@@ -1,4 +1,4 @@
-//! The parts of a step, each with a clock of its own: what a step does with pool, shelf and books is done once
+//! The parts of a step, each with a clock of its own: what a step does with pool, buffer and ledger is done once
 //! more beside it, on twins of them. That the twins do the same is held by comparing every view.
 
 use std::cell::RefCell;
@@ -9,10 +9,10 @@ use allot::stop::Stop;
 use allot::world::World;
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{Action, Batch, Books, Plan, Pool, Run, Settled, Shelf, View, seed};
+use allot_allocation::{Action, Batch, Ledger, Plan, Pool, RolloutBuffer, Run, Settled, View, seed};
 use allot_loop::{Learned, Scores};
 use allot_record::{Call, Line, Rollouts, Sampled, StepEnd};
-use allot_sandbox::{Fault, Line as LogLine, Policy};
+use allot_sandbox::{Fault, LogLine, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -32,9 +32,9 @@ pub enum Part {
     /// The plan checked.
     Rules,
     /// Granting and charging.
-    Books,
-    /// Rollouts put on the shelf, and settled.
-    Shelf,
+    Ledger,
+    /// Rollouts put in the buffer, and settled.
+    RolloutBuffer,
     /// Rewards into advantages.
     Advantages,
     /// The record's lines made.
@@ -48,8 +48,8 @@ impl Part {
         Self::Copied,
         Self::Own,
         Self::Rules,
-        Self::Books,
-        Self::Shelf,
+        Self::Ledger,
+        Self::RolloutBuffer,
         Self::Advantages,
         Self::Lines,
     ];
@@ -61,8 +61,8 @@ impl Part {
             Self::Copied => "copied",
             Self::Own => "own",
             Self::Rules => "rules",
-            Self::Books => "books",
-            Self::Shelf => "shelf",
+            Self::Ledger => "ledger",
+            Self::RolloutBuffer => "buffer",
             Self::Advantages => "advant.",
             Self::Lines => "lines",
         }
@@ -72,8 +72,8 @@ impl Part {
 /// What a world has of its own, once more.
 pub struct Twin {
     pool: Pool,
-    shelf: Shelf,
-    books: Books,
+    buffer: RolloutBuffer,
+    ledger: Ledger,
     scale: Scale,
     seed: u64,
     steps: u32,
@@ -86,8 +86,8 @@ impl Twin {
     pub fn of<P>(world: &World<Fake, EveryThird, P>, max_age: u32) -> Self {
         Self {
             pool: world.run.state.pool.clone(),
-            shelf: world.run.state.shelf.clone(),
-            books: Books::new(world.run.state.books.limits()),
+            buffer: world.run.state.buffer.clone(),
+            ledger: Ledger::new(world.run.state.ledger.limits()),
             scale: world.run.of.scale,
             seed: world.run.of.seed,
             steps: world.run.state.steps,
@@ -117,17 +117,17 @@ impl Twin {
     /// The view of a round, made here.
     fn view(&mut self, round: u32) -> View {
         if round == 0 {
-            self.books.open_step();
-            self.shelf.open_step();
+            self.ledger.open_step();
+            self.buffer.open_step();
         }
-        self.timed(Part::Pool, |twin| twin.pool.top_up(&twin.shelf));
+        self.timed(Part::Pool, |twin| twin.pool.top_up(&twin.buffer));
         self.timed(Part::View, |twin| View {
             step: twin.steps,
             round,
             seed: seed::policy(twin.seed, twin.steps, round),
-            budget: twin.books.budget(),
+            budget: twin.ledger.budget(),
             pool: twin.pool.offered().to_vec(),
-            groups: twin.shelf.groups(),
+            groups: twin.buffer.groups(),
         })
     }
 
@@ -141,8 +141,8 @@ impl Twin {
         });
         let granted = match &plan.action {
             Action::Sample(order) => {
-                let grant = self.timed(Part::Books, |twin| {
-                    twin.books.grant(order, |prompt| twin.shelf.next_position(prompt))
+                let grant = self.timed(Part::Ledger, |twin| {
+                    twin.ledger.grant(order, |prompt| twin.buffer.next_position(prompt))
                 });
                 self.timed(Part::Pool, |twin| twin.pool.take(grant.lines().iter().map(|l| l.prompt)));
                 grant.rollouts()
@@ -214,8 +214,8 @@ impl<R, P> Callbacks<Fake, R, P> for Shown {
         let CameIn { round, outcomes, .. } = came;
         let mut twin = self.0.borrow_mut();
         let paid = outcomes.iter().map(|o| (o.prompt, o.position, o.tokens));
-        twin.timed(Part::Books, |twin| twin.books.charge(paid)).unwrap();
-        twin.timed(Part::Shelf, |twin| twin.shelf.add(outcomes.iter().cloned()));
+        twin.timed(Part::Ledger, |twin| twin.ledger.charge(paid)).unwrap();
+        twin.timed(Part::RolloutBuffer, |twin| twin.buffer.add(outcomes.iter().cloned()));
         twin.timed(Part::Lines, |_| {
             let sampled = Sampled::of(outcomes, 0);
             line(&Line::Rollouts(Box::new(Rollouts { step: round.step, round: round.round, sampled })));
@@ -227,8 +227,8 @@ impl<R, P> Callbacks<Fake, R, P> for Shown {
         let mut twin = self.0.borrow_mut();
         let batch = std::mem::take(&mut twin.batch);
         let (updated, max_age, step) = (!learned.is_empty(), twin.max_age, twin.steps);
-        let mine = twin.timed(Part::Shelf, |twin| twin.shelf.settle(&batch, updated, max_age));
-        assert_eq!(mine, *settled, "the twin's shelf has other rollouts");
+        let mine = twin.timed(Part::RolloutBuffer, |twin| twin.buffer.settle(&batch, updated, max_age));
+        assert_eq!(mine, *settled, "the twin's buffer has other rollouts");
         twin.timed(Part::Pool, |twin| twin.pool.remember(step, &mine.visits));
         twin.steps += 1;
         Ok(())

@@ -9,7 +9,7 @@ use std::process::ChildStdout;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use allot_allocation::{Books, Limits, PromptId, Request};
+use allot_allocation::{Ledger, Limits, PromptId, Request};
 use allot_engine::{Engine as _, Interrupt, NativeConfig, OptimizerConfig, Sampling, UpdateConfig};
 use allot_remote::Remote;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub fn ask(asked: Asked) -> Served {
     let server = serde_json::from_value(server).unwrap();
     let mut remote =
         Remote::new(&server, config, shape, train, Vec::new(), |words| eprintln!("{words}")).unwrap();
-    let mut books = Books::new(Limits {
+    let mut ledger = Ledger::new(Limits {
         rounds: 1,
         step_rollouts: Some(samples),
         run_rollouts: None,
@@ -102,7 +102,7 @@ pub fn ask(asked: Asked) -> Served {
         longest: TOKENS,
     });
     let order: Vec<Request> = (0..prompts).map(|p| Request { prompt: PromptId(p), count: GROUP }).collect();
-    let grant = books.grant(&order, |_| 0);
+    let grant = ledger.grant(&order, |_| 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (began, computed) = (Instant::now(), clock::process());
     let rollouts = match runtime.block_on(remote.sample(grant, &mut |_, _| (), &Interrupt::new())) {
@@ -113,7 +113,7 @@ pub fn ask(asked: Asked) -> Served {
         }
     };
     let (wall, cpu) = (began.elapsed().as_secs_f64(), clock::process() - computed);
-    books.charge(rollouts.iter().flatten().map(|r| (r.prompt, r.position, r.tokens))).unwrap();
+    ledger.charge(rollouts.iter().flatten().map(|r| (r.prompt, r.position, r.tokens))).unwrap();
     let [opened, asked] = tally(port);
     Served { wall, cpu, opened, asked, memory: clock::memory() }
 }

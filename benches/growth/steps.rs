@@ -9,11 +9,11 @@ use allot::callbacks::{Callbacks, Decide, Go};
 use allot::shipped;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::{Order, Plan, Pool, PromptId, Run, Shelf, View, Visit};
+use allot_allocation::{Order, Plan, Pool, PromptId, RolloutBuffer, Run, View, Visit};
 use allot_authoring::component;
 use allot_loop::Scores;
 use allot_record::{Record, StepEnd};
-use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
+use allot_sandbox::{Caps, Fault, LogLine, Policy, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -65,17 +65,17 @@ pub fn plain(case: &Case) -> Steps {
     let calls = Rc::clone(&decider.calls);
     let began = clock::thread();
     let mut pool = Pool::new(1, Order::Shuffled, case.pool, vec![100; case.prompts as usize]);
-    pool.top_up(&Shelf::new(0));
+    pool.top_up(&RolloutBuffer::new(0));
     let start = clock::thread() - began;
     drop(pool);
     let mut world = case.world(&run, decider, &policy);
     finish(&mut world, &mut Nobody);
-    let (rollouts, bytes) = (world.run.state.books.spent().run_rollouts, world.record.bytes());
+    let (rollouts, bytes) = (world.run.state.ledger.spent().run_rollouts, world.record.bytes());
     let began = clock::thread();
     (0..case.steps).for_each(|_| finish(&mut world, &mut Nobody));
     let each = 1.0 / f64::from(case.steps);
     let step = (clock::thread() - began) * each;
-    let rollouts = (world.run.state.books.spent().run_rollouts - rollouts) as f64;
+    let rollouts = (world.run.state.ledger.spent().run_rollouts - rollouts) as f64;
     let (guest_memory, fuel) = *calls.borrow();
     Steps {
         step: step * 1e3,
@@ -196,7 +196,7 @@ impl Decide for Asking<'_> {
         &self.policy.description().name
     }
 
-    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let (plan, cost) = self.policy.decide(run, state, view)?;
         let mut calls = self.calls.borrow_mut();
         *calls = (calls.0.max(cost.memory), calls.1.max(cost.fuel));

@@ -4,7 +4,7 @@ use allot_allocation::{Outcome, Plan, RolloutId, Run, Settled, View};
 use allot_engine::{Engine, Sample};
 use allot_loop::{Learned, Round, Scores};
 use allot_record::StepEnd;
-use allot_sandbox::{Fault, Line as LogLine};
+use allot_sandbox::{Fault, LogLine};
 
 use crate::stop::Stop;
 use crate::world::World;

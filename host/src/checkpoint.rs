@@ -29,7 +29,7 @@ const REPLACED: &str = ".replaced-";
 /// The state of a run beside its model and its optimizer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State<R = allot_loop::State> {
-    /// The loop's: the policy's memory, the pool, the buffered rollouts, the books, and where in its step the run is.
+    /// The loop's: the policy's memory, the pool, the buffered rollouts, the ledger, and where in its step the run is.
     pub run: R,
     /// Steps of the optimizer made.
     pub optimizer_steps: u32,
@@ -224,7 +224,7 @@ pub fn state(folder: &Path) -> Result<State> {
     let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
     let mut state: State = serde_json::from_slice(&bytes)
         .map_err(|e| Trouble::new(format!("`{}` is no state of a run: {e}", path.display())))?;
-    state.run.shelf.index();
+    state.run.buffer.index();
     Ok(state)
 }
 

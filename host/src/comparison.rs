@@ -17,7 +17,7 @@ use toml::Table;
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::training::Prepared;
-use crate::{folder, source};
+use crate::{policy_loader, run_dir};
 
 /// What kind of runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,8 +172,8 @@ impl Comparison {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
-                let sandbox = source::sandbox(policy.caps.caps())?;
-                source::load(&sandbox, &policy.source, policy.sha256.as_deref(), screen)
+                let sandbox = policy_loader::sandbox(policy.caps.caps())?;
+                policy_loader::load(&sandbox, &policy.source, policy.sha256.as_deref(), screen)
             };
             let checked = match self.kind {
                 Kind::Train => {
@@ -308,8 +308,8 @@ impl Before {
 /// A run's config as this version of the program would write it: keys that came since are in it.
 fn anew(kind: Kind, text: &str, name: &str) -> Result<String> {
     match kind {
-        Kind::Train => folder::text(&TrainConfig::parse(text, name)?),
-        Kind::Simulate => folder::text(&SimulateConfig::parse(text, name)?),
+        Kind::Train => run_dir::text(&TrainConfig::parse(text, name)?),
+        Kind::Simulate => run_dir::text(&SimulateConfig::parse(text, name)?),
     }
 }
 
@@ -348,13 +348,13 @@ fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<Stri
             config.model.threads.get_or_insert(threads);
             config.settle()?;
             config.policy.pin();
-            folder::text(&config)
+            run_dir::text(&config)
         }
         Kind::Simulate => {
             let mut config = SimulateConfig::parse(&text, name)?;
             config.policy.settle()?;
             config.policy.pin();
-            folder::text(&config)
+            run_dir::text(&config)
         }
     }
 }

@@ -11,8 +11,8 @@ use allot_record::Reader;
 use allot_sandbox::sha256;
 
 use crate::checkpoint::Checkpoints;
+use crate::policy_loader;
 use crate::screen::Screen;
-use crate::source;
 
 /// Keeps a component in a run's folder.
 pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
@@ -39,11 +39,11 @@ pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
 /// that is named. Of no run it is that one in any case.
 pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     let Some((run, hash)) = run.and_then(|run| Some((run, in_charge(run)?))) else {
-        return source::bytes(named, screen);
+        return policy_loader::bytes(named, screen);
     };
     // A run of an older version kept none.
-    let Some(bytes) = kept(run, &hash)? else { return source::bytes(named, screen) };
-    let by_now = (!is_registry_address(named)).then(|| source::bytes(named, screen).ok()).flatten();
+    let Some(bytes) = kept(run, &hash)? else { return policy_loader::bytes(named, screen) };
+    let by_now = (!is_registry_address(named)).then(|| policy_loader::bytes(named, screen).ok()).flatten();
     if by_now.is_some_and(|by_now| sha256(&by_now) != hash) {
         let own = &hash[..12];
         screen.tell(format_args!(

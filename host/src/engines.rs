@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_allocation::{Compute, Grant, Line, PromptId};
+use allot_allocation::{Compute, Grant, GrantLine, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
@@ -184,7 +184,7 @@ impl Engine for AnyEngine {
         }
     }
 
-    fn sampled(&self, lines: &[Line], samples: &[Sample<Answer>]) -> Compute {
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
         match self {
             Self::Native(native) => native.sampled(lines, samples),
             Self::Split(split) => split.sampled(lines, samples),

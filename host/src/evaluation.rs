@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use allot_allocation::{Books, Limits, PromptId, Request, RolloutId, Spent};
+use allot_allocation::{Ledger, Limits, PromptId, Request, RolloutId, Spent};
 use allot_engine::{Engine, Interrupt, Sample};
 use allot_loop::Scores;
 use allot_remote::patient;
@@ -33,7 +33,7 @@ pub struct Evaluation {
     /// Rollouts of each problem.
     rollouts: u32,
     unjudged: Unjudged,
-    books: Books,
+    ledger: Ledger,
 }
 
 /// A held-out rollout, for the table.
@@ -80,7 +80,7 @@ impl Evaluation {
     ) -> Self {
         let limits =
             Limits { rounds: u32::MAX, step_rollouts: None, run_rollouts: None, run_tokens: None, longest };
-        Self { sets, problems, rollouts, unjudged, books: Books::new(limits) }
+        Self { sets, problems, rollouts, unjudged, ledger: Ledger::new(limits) }
     }
 
     /// How many answers a score takes.
@@ -90,12 +90,12 @@ impl Evaluation {
 
     /// What evaluation has spent.
     pub fn spent(&self) -> Spent {
-        self.books.spent()
+        self.ledger.spent()
     }
 
     /// Goes on where a checkpoint had spent this.
     pub fn restore(&mut self, spent: Spent) {
-        self.books = Books::after(self.books.limits(), spent);
+        self.ledger = Ledger::after(self.ledger.limits(), spent);
     }
 
     /// Evaluates. Rollouts are the same whenever the weights are: what is evaluated twice comes to the same. Where
@@ -107,10 +107,10 @@ impl Evaluation {
         steps: u32,
         interrupt: &Interrupt,
     ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
-        let before = self.books.spent();
+        let before = self.ledger.spent();
         let scored = self.answer(engine, reward, steps, interrupt).await;
         if let Err(Stop::Interrupted) = scored {
-            self.books = Books::after(self.books.limits(), before);
+            self.ledger = Ledger::after(self.ledger.limits(), before);
         }
         scored
     }
@@ -130,7 +130,7 @@ impl Evaluation {
                 .clone()
                 .map(|prompt| Request { prompt: PromptId(prompt), count: self.rollouts })
                 .collect();
-            let grant = self.books.grant(&order, |_| 0);
+            let grant = self.ledger.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
             let begin = &mut |place, sample: &_| reward.begin(place, sample);
             let sampled = engine.sample(grant, begin, interrupt).await.map_err(failed)?;
@@ -139,7 +139,7 @@ impl Evaluation {
             }
             let samples: Vec<Sample<E::Answer>> = sampled.into_iter().flatten().collect();
             let paid = samples.iter().map(|s| (s.prompt, s.position, s.tokens));
-            self.books.charge(paid).map_err(|fault| Stop::Books { step: steps, fault })?;
+            self.ledger.charge(paid).map_err(|fault| Stop::Ledger { step: steps, fault })?;
             let places: Vec<_> = samples.iter().enumerate().collect();
             let verdicts = patient(reward.score(&places), interrupt).await.ok_or(Stop::Interrupted)?;
             let verdicts = verdicts.map_err(Stop::Reward)?;
@@ -179,7 +179,7 @@ impl Evaluation {
                 parts: verdict.parts,
             }));
         }
-        let spent = Some(self.books.spent());
+        let spent = Some(self.ledger.spent());
         Ok((Scores { accuracy: main.unwrap_or(0.0), parts, spent }, answered))
     }
 

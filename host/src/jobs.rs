@@ -13,8 +13,8 @@ use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
 use crate::comparison::{Comparison, Kind, Planned};
-use crate::folder::{self, free};
 use crate::resume;
+use crate::run_dir::{self, free};
 
 /// How a run stands.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -
 /// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
 /// process is still saving nothing is touched.
 fn over(kind: Kind, planned: &Planned) -> Option<f64> {
-    let _held = folder::lock(&planned.folder).ok()?;
+    let _held = run_dir::lock(&planned.folder).ok()?;
     let end = end(&planned.folder).filter(|end| end.normal)?;
     if kind == Kind::Train {
         let text = std::fs::read_to_string(planned.folder.join("resolved.toml")).ok()?;

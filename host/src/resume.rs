@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
-use crate::keeper::{self, Place};
+use crate::recorder::{self, Place};
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
@@ -51,7 +51,7 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
                 return Ok(None);
             }
             state.record.is_of(&record)?;
-            keeper::complete(run, state)?;
+            recorder::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
         // Somebody needed the room.

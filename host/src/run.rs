@@ -164,7 +164,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let whole = came.iter().all(Option::is_some);
         if whole || !self.interrupt.is_asked() {
             let paid = came.iter().flatten().map(|s| (s.prompt, s.position, s.tokens));
-            self.run.state.books.check(paid).map_err(|fault| Stop::Books { step, fault })?;
+            self.run.state.ledger.check(paid).map_err(|fault| Stop::Ledger { step, fault })?;
         }
         let judged = self.judge(&came, &mut verdicts).await?;
         self.lap(Phase::Judging);
@@ -182,7 +182,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .zip(verdicts.into_iter().map(|verdict| verdict.unwrap_or(UNSCORABLE)))
             .map(|(sample, verdict)| (outcome(sample, &verdict), verdict.parts))
             .unzip();
-        let took = self.run.sampled(&outcomes, &parts).map_err(|fault| Stop::Books { step, fault })?;
+        let took = self.run.sampled(&outcomes, &parts).map_err(|fault| Stop::Ledger { step, fault })?;
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
         }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Plan, Run, View};
 use allot_record::{Appended, Kept, Mark, hex, unhex};
-use allot_sandbox::{Fault, Line as LogLine, Policy, Sandbox};
+use allot_sandbox::{Fault, LogLine, Policy, Sandbox};
 
 use crate::callbacks::Decide;
 use crate::screen::Screen;
-use crate::{components, diff, shipped, source};
+use crate::{components, diff, policy_loader, shipped};
 use allot_error::{Result, Trouble, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
@@ -152,8 +152,8 @@ pub fn all(
     let mut shadows: Vec<Shadow> = Vec::new();
     for source in sources {
         let name = source.split(',').next().unwrap_or_default();
-        let component = source::bytes(name, screen)?;
-        let policy = source::of_bytes(sandbox, &component, None, name, screen)?;
+        let component = policy_loader::bytes(name, screen)?;
+        let policy = policy_loader::of_bytes(sandbox, &component, None, name, screen)?;
         let shadow = Shadow::new(source, (policy, component), live, run)?;
         let head = shadow.head()?;
         for other in &shadows {

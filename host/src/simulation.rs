@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use allot_allocation::{Books, Pool, Run, Shelf};
+use allot_allocation::{Ledger, Pool, RolloutBuffer, Run};
 use allot_engine::{Coin, Engine as _, Interrupt};
 use allot_loop::{Constants, Loop, Scores};
-use allot_sandbox::{Line as LogLine, Policy};
+use allot_sandbox::{LogLine, Policy};
 
 use crate::callbacks::{Callbacks, Decide};
 use crate::shadow::Decider;
@@ -45,7 +45,7 @@ impl<'a> Simulation<Decider<'a>> {
         let first = hex(&state);
         let mut simulation = Self::with(config, run, Decider::alone(policy), state)?;
         simulation.world.log = log;
-        simulation.world.run.state.shelf = Shelf::new(description.signals.len());
+        simulation.world.run.state.buffer = RolloutBuffer::new(description.signals.len());
         let can = simulation.world.engine.capabilities();
         if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
             let name = &description.name;
@@ -99,8 +99,8 @@ impl<P: Decide> Simulation<P> {
         let state = allot_loop::State::new(
             state,
             pool,
-            Shelf::new(0),
-            Books::new(config.budget.limits(config.world.longest)),
+            RolloutBuffer::new(0),
+            Ledger::new(config.budget.limits(config.world.longest)),
         );
         let every = Some(config.evaluation.when("the config")?);
         let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.caps.bounds());

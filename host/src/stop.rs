@@ -62,7 +62,7 @@ pub enum Stop {
     },
     /// The engine did something else than it was granted.
     #[error("{fault} (step {step})")]
-    Books {
+    Ledger {
         /// The step.
         step: u32,
         /// What it did.
@@ -115,7 +115,7 @@ impl Stop {
             }
             Self::Interrupted
             | Self::Engine { .. }
-            | Self::Books { .. }
+            | Self::Ledger { .. }
             | Self::Reward(_)
             | Self::Record(_)
             | Self::Outputs(_)

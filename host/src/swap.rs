@@ -15,9 +15,9 @@ use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
 
 use crate::checkpoint::{Checkpoints, State};
-use crate::keeper::Keeper;
+use crate::recorder::RunRecorder;
 use crate::training::{Prepared, Trained};
-use crate::{folder, shipped};
+use crate::{run_dir, shipped};
 
 /// The config to be in force, until it is.
 const NEXT: &str = "next.toml";
@@ -91,7 +91,7 @@ pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Res
 /// Refuses a swap in a run that has nothing left to decide, and only has to end.
 pub fn has_room(state: &State, steps: u32) -> Result<()> {
     let run = &state.run;
-    let spent = run.books.exhausted() && run.shelf.rollouts() == 0;
+    let spent = run.ledger.exhausted() && run.buffer.rollouts() == 0;
     if run.steps < steps && !spent {
         if run.at == At::Between {
             return Ok(());
@@ -112,9 +112,9 @@ pub fn done(
     change: &Change,
     prepared: &Prepared<'_>,
     world: &mut Trained<'_>,
-    keeper: &mut Keeper<'_, '_>,
+    recorder: &mut RunRecorder<'_, '_>,
 ) -> Result<()> {
-    let text = folder::text(&prepared.config)?;
+    let text = run_dir::text(&prepared.config)?;
     // Of another build under the same path there is nothing to say but its hash, and the record has that.
     let other = change.of_config(&text);
     if other {
@@ -135,8 +135,8 @@ pub fn done(
         state: hex(&world.run.state.policy),
     };
     world.record.write(&Line::Swap(Box::new(swap)))?;
-    keeper.begun()?;
-    keeper.save(world).map_err(|stop| folder::stopped(&stop, Some(run)))?;
+    recorder.begun()?;
+    recorder.save(world).map_err(|stop| run_dir::stopped(&stop, Some(run)))?;
     if other { replace(run, world.run.state.steps) } else { Ok(()) }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::{Books, Pool, Run, Shelf, shown};
+use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, shown};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::core::Core;
@@ -15,23 +15,23 @@ use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::RewardConfig;
 use allot_loop::{Constants, Loop, Scores};
-use allot_remote::rollouts::{self, Greeted, RolloutsConfig, Split};
-use allot_remote::{Remote, RemoteConfig, greet};
-use allot_sandbox::{Line as LogLine, Policy};
+use allot_remote::rollouts::{self, Preflight, RolloutsConfig, Split};
+use allot_remote::{Remote, RemoteConfig, preflight};
+use allot_sandbox::{LogLine, Policy};
 use candle_core::Device;
 
 use crate::checkpoint::State;
 use crate::engines::{self, AnyEngine};
 use crate::evaluation::Evaluation;
-use crate::folder;
 use crate::memory;
 use crate::problems::{Found, Problems};
+use crate::run_dir;
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::world::{Clock, World};
 use allot_error::{Result, Trouble, listed};
 use allot_judges::graded::{self, Graded};
-use allot_judges::pool::Greeted as Met;
+use allot_judges::pool::Preflight as Met;
 use allot_models;
 use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};
@@ -66,7 +66,7 @@ pub struct Prepared<'a> {
     /// What the run will take.
     pub memory: Memory,
     /// What the server said that samples, if one does.
-    pub sampler: Option<Greeted>,
+    pub sampler: Option<Preflight>,
     /// What the policy begins with.
     state: Vec<u8>,
     /// What it said as it began.
@@ -94,7 +94,7 @@ impl<'a> Prepared<'a> {
         let device = config.model.device.open()?;
         if let Some(server) = config.engine.server() {
             engines::has_room("engine.connections", u64::from(server.connections))?;
-            greet(server)?;
+            preflight(server)?;
         }
         let path = allot_models::find(&config.model.source)?;
         let shape = allot_models::shape(&path)?;
@@ -103,7 +103,7 @@ impl<'a> Prepared<'a> {
             // Each rollout is asked for by itself.
             engines::has_room("model.rows", config.model.rows as u64)?;
         }
-        let sampler = rollouts.map(|r| rollouts::greet(r, &shape, &config.rollout)).transpose()?;
+        let sampler = rollouts.map(|r| rollouts::preflight(r, &shape, &config.rollout)).transpose()?;
         // Side by side: with a real tokenizer and a data set each takes a tenth of a second.
         let (tokens, found) = rayon::join(|| Tokens::read(&path), || Found::load(&config));
         let tokens = tokens?;
@@ -221,7 +221,7 @@ impl<'a> Prepared<'a> {
                 (self.here(Native::new(core, native, train, held_out))?, fingerprint)
             }
             Some(server) => {
-                let remote = Remote::new(server, native, self.shape.clone(), train, held_out, folder::note)?;
+                let remote = Remote::new(server, native, self.shape.clone(), train, held_out, run_dir::note)?;
                 (AnyEngine::Remote(Box::new(remote)), allot_models::fingerprint_of_name(&server.base_model))
             }
         };
@@ -236,8 +236,8 @@ impl<'a> Prepared<'a> {
         let state = allot_loop::State::new(
             self.state.clone(),
             Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
-            Shelf::new(self.policy.description().signals.len()),
-            Books::new(config.budget.limits(longest)),
+            RolloutBuffer::new(self.policy.description().signals.len()),
+            Ledger::new(config.budget.limits(longest)),
         );
         let constants = Constants {
             run: self.run.clone(),
@@ -266,9 +266,9 @@ impl<'a> Prepared<'a> {
         let Some(rollouts) = &self.config.rollouts else {
             return Ok(AnyEngine::Native(Box::new(native)));
         };
-        let text = folder::text(&self.config)?;
+        let text = run_dir::text(&self.config)?;
         let handover = engines::handover(rollouts, Rc::clone(&self.tokens), &text);
-        Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, folder::note)?)))
+        Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, run_dir::note)?)))
     }
 
     /// Refuses weights of which some are no numbers: nothing could be sampled by them.

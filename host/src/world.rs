@@ -8,7 +8,7 @@ use allot_engine::{Engine, Interrupt, Sample};
 use allot_judges::Verdict;
 use allot_loop::Loop;
 use allot_record::{Phase, Record};
-use allot_sandbox::Line as LogLine;
+use allot_sandbox::LogLine;
 use serde::{Deserialize, Serialize};
 
 /// Everything that lives on from step to step.

@@ -7,11 +7,11 @@ use allot::simulation::Simulation;
 use allot::{run, shipped};
 use allot_allocation::seed::Stream;
 use allot_allocation::{Action, Budget, Group, Plan, Prompt, PromptId, Run, Value, View};
+use allot_authoring::fixtures;
 use allot_authoring::language::Language;
-use allot_authoring::made;
 use allot_config::simulate::SimulateConfig;
 use allot_loop::Every;
-use allot_sandbox::{Caps, Fault, Line, Policy, Sandbox};
+use allot_sandbox::{Caps, Fault, LogLine, Policy, Sandbox};
 
 use crate::scratch::{self, Scratch};
 use crate::{native, tools};
@@ -185,7 +185,7 @@ fn plans_the_same_on_made_views(language: Language) {
     for twin in twins(language) {
         let ways = ways(twin.native.name);
         let mut calls = 0;
-        for (i, made) in made::views(0, 500).into_iter().enumerate() {
+        for (i, made) in fixtures::views(0, 500).into_iter().enumerate() {
             let corner = !made.title.starts_with("random");
             let rollouts: usize = made.view.groups.iter().map(|group| group.rewards.len()).sum();
             for (k, way) in ways.iter().enumerate() {
@@ -340,7 +340,7 @@ impl Decide for Both<'_> {
         self.twin.native.name
     }
 
-    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<Line>), Fault> {
+    fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let (plan, cost) = self.twin.policy.decide(run, &self.state, view)?;
         let native = (self.twin.native.decide)(run, state, view).unwrap();
         assert_eq!(seen(&plan), seen(&native), "{} at {}.{}", self.name(), view.step, view.round);

@@ -645,11 +645,11 @@ pub fn pilot_commit(case: &Json) -> Checked {
         if events.peek().is_none() && !raised {
             break;
         }
-        let on_hand = |p: u32| world.groups.iter().any(|g| g.prompt == p);
+        let buffered = |p: u32| world.groups.iter().any(|g| g.prompt == p);
         let mut offered = std::collections::BTreeSet::new();
         let mut pool: Vec<Prompt> = loader[next..]
             .iter()
-            .filter(|(p, _)| !on_hand(*p) && offered.insert(*p))
+            .filter(|(p, _)| !buffered(*p) && offered.insert(*p))
             .map(|(p, epoch)| Prompt { epoch: *epoch, ..made::prompt(*p) })
             .collect();
         if next >= loader.len() {

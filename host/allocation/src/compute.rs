@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// What an engine computed: the axes of a comparison that the books do not have.
+/// What an engine computed: the axes of a comparison that the ledger do not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compute {
     /// Prompt tokens read for sampling. A prompt that is read once for several answers counts once.
@@ -72,7 +72,7 @@ impl Cost {
     }
 }
 
-/// Limits that the books do not know: they count rollouts and tokens. Operations are limited by what is known
+/// Limits that the ledger do not know: they count rollouts and tokens. Operations are limited by what is known
 /// before they are made, and never passed. Nobody knows seconds before they are over: their limit is kept by the
 /// rate so far, and the last sampling or update may pass it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

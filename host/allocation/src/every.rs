@@ -14,7 +14,7 @@ pub enum Every {
 }
 
 impl Every {
-    /// Whether it is due after so many steps, between these two states of the books.
+    /// Whether it is due after so many steps, between these two states of the ledger.
     pub fn due(self, steps: u32, before: Spent, after: Spent) -> bool {
         match self {
             Self::Steps(n) => steps.is_multiple_of(n),

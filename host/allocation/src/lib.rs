@@ -1,44 +1,44 @@
 //! Rollout allocation, as plain data and arithmetic.
 //!
 //! What a policy sees ([`View`]) and answers ([`Plan`]), which plans are legal ([`rules`]), who may
-//! spend what ([`Books`]), which prompts are on offer ([`Pool`]), which rollouts are buffered
-//! ([`Shelf`]), how rewards become advantages, and where chance comes from ([`seed`]).
+//! spend what ([`Ledger`]), which prompts are on offer ([`Pool`]), which rollouts are buffered
+//! ([`RolloutBuffer`]), how rewards become advantages, and where chance comes from ([`seed`]).
 //!
 //! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a
 //! rule that a policy broke ([`rules::Broken`]) or an engine ([`Fault`]).
 //!
 //! ```
-//! use allot_allocation::{Books, Limits, PromptId, Request};
+//! use allot_allocation::{Ledger, Limits, PromptId, Request};
 //!
 //! let limits =
 //!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(10), run_tokens: None, longest: 256 };
-//! let mut books = Books::new(limits);
-//! books.open_step();
+//! let mut ledger = Ledger::new(limits);
+//! ledger.open_step();
 //! // 24 rollouts are asked for, and 10 are left: requests are served from first to last, and clipped.
 //! let asked = [Request { prompt: PromptId(7), count: 8 }, Request { prompt: PromptId(3), count: 16 }];
-//! let grant = books.grant(&asked, |_prompt| 0);
+//! let grant = ledger.grant(&asked, |_prompt| 0);
 //! assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [8, 2]);
 //! ```
 
 pub mod advantage;
-mod books;
+mod buffer;
 mod compute;
 mod every;
+mod ledger;
 pub mod log;
 mod plan;
 mod pool;
 pub mod rules;
 mod run;
 pub mod seed;
-mod shelf;
 pub mod shown;
 mod view;
 
-pub use books::{Books, Fault, Grant, Limits, Line, Spent};
+pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, Visit};
 pub use compute::{Ceilings, Compute, Cost, Flops};
 pub use every::Every;
+pub use ledger::{Fault, Grant, GrantLine, Ledger, Limits, Spent};
 pub use plan::{Action, Advantage, Batch, Pick, Plan, Request};
 pub use pool::{Order, Pool};
 pub use run::{Run, Value};
-pub use shelf::{Outcome, RolloutId, Settled, Shelf, Visit};
 pub use view::{Budget, Group, Past, Prompt, PromptId, View};

@@ -15,7 +15,7 @@ pub enum Level {
 
 /// A line of a policy's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// How much it matters.
     pub level: Level,
     /// The words.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Past, Prompt, PromptId, Shelf, Visit, seed};
+use crate::{Past, Prompt, PromptId, RolloutBuffer, Visit, seed};
 
 /// The order in which an epoch's prompts come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Pool {
 
     /// Puts prompts on offer until there are enough, or until the next one is on offer or waiting
     /// already: a prompt is in line once, so the data set can't be read round and round.
-    pub fn top_up(&mut self, shelf: &Shelf) {
+    pub fn top_up(&mut self, buffer: &RolloutBuffer) {
         self.fresh = 0;
         if self.offered.len() >= self.size as usize {
             return;
@@ -96,7 +96,7 @@ impl Pool {
 
         for _ in 0..self.deferred.len() {
             let Some((id, epoch)) = self.deferred.pop_front() else { break };
-            if self.offered.len() < self.size as usize && !shelf.holds(id) {
+            if self.offered.len() < self.size as usize && !buffer.holds(id) {
                 on_offer.insert(id);
                 self.offer(id, epoch);
             } else {
@@ -109,7 +109,7 @@ impl Pool {
                 break;
             }
             self.cursor += 1;
-            if shelf.holds(id) {
+            if buffer.holds(id) {
                 waiting.insert(id);
                 self.deferred.push_back((id, epoch));
             } else {
@@ -203,61 +203,61 @@ mod tests {
         pool.offered().iter().map(|p| (p.id.0, p.epoch)).collect()
     }
 
-    fn shelf_with(prompts: &[u32]) -> Shelf {
-        let mut shelf = Shelf::new(0);
-        shelf.open_step();
+    fn buffer_with(prompts: &[u32]) -> RolloutBuffer {
+        let mut buffer = RolloutBuffer::new(0);
+        buffer.open_step();
         for p in prompts {
-            shelf.add(vec![Outcome::of(PromptId(*p), 0, 1.0, true)]);
+            buffer.add(vec![Outcome::of(PromptId(*p), 0, 1.0, true)]);
         }
-        shelf
+        buffer
     }
 
     #[test]
     fn tops_up_in_order_and_wraps_into_the_next_epoch() {
-        let (mut pool, shelf) = (pool(5, 3), Shelf::new(0));
-        pool.top_up(&shelf);
+        let (mut pool, buffer) = (pool(5, 3), RolloutBuffer::new(0));
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(0, 0), (1, 0), (2, 0)]);
         assert_eq!(pool.newly_offered().len(), 3);
         pool.take([PromptId(0), PromptId(1)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(2, 0), (3, 0), (4, 0)]);
         assert_eq!(pool.newly_offered().len(), 2);
         pool.take([PromptId(2)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(3, 0), (4, 0), (0, 1)]);
     }
 
     #[test]
     fn a_prompt_is_on_offer_once() {
-        let (mut pool, shelf) = (pool(3, 10), Shelf::new(0));
-        pool.top_up(&shelf);
+        let (mut pool, buffer) = (pool(3, 10), RolloutBuffer::new(0));
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(0, 0), (1, 0), (2, 0)]);
         pool.take([PromptId(0)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(1, 0), (2, 0), (0, 1)]);
     }
 
     #[test]
     fn a_prompt_on_hand_waits_for_its_turn() {
         let mut pool = pool(4, 2);
-        pool.top_up(&shelf_with(&[0, 1]));
+        pool.top_up(&buffer_with(&[0, 1]));
         assert_eq!(ids(&pool), [(2, 0), (3, 0)]);
         pool.take([PromptId(2), PromptId(3)]);
-        pool.top_up(&shelf_with(&[1]));
+        pool.top_up(&buffer_with(&[1]));
         assert_eq!(ids(&pool), [(0, 0)], "1 waits still, and the next epoch's 0 is on offer already");
         pool.take([PromptId(0)]);
-        pool.top_up(&Shelf::new(0));
+        pool.top_up(&RolloutBuffer::new(0));
         assert_eq!(ids(&pool), [(1, 0), (0, 1)]);
     }
 
     #[test]
     fn all_prompts_on_hand_leave_an_empty_pool() {
         let mut pool = pool(3, 2);
-        let shelf = shelf_with(&[0, 1, 2]);
-        pool.top_up(&shelf);
-        pool.top_up(&shelf);
+        let buffer = buffer_with(&[0, 1, 2]);
+        pool.top_up(&buffer);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), []);
-        pool.top_up(&Shelf::new(0));
+        pool.top_up(&RolloutBuffer::new(0));
         assert_eq!(ids(&pool), [(0, 0), (1, 0)]);
     }
 
@@ -266,36 +266,36 @@ mod tests {
         // Two of three prompts are evicted: each further read is another epoch.
         let mut pool = pool(3, 5);
         pool.evict(&[PromptId(1), PromptId(2)]);
-        pool.top_up(&shelf_with(&[0]));
+        pool.top_up(&buffer_with(&[0]));
         assert_eq!(ids(&pool), []);
-        pool.top_up(&Shelf::new(0));
+        pool.top_up(&RolloutBuffer::new(0));
         assert_eq!(ids(&pool), [(0, 0)]);
     }
 
     #[test]
     fn an_evicted_prompt_never_comes_back() {
-        let (mut pool, shelf) = (pool(3, 2), Shelf::new(0));
-        pool.top_up(&shelf);
+        let (mut pool, buffer) = (pool(3, 2), RolloutBuffer::new(0));
+        pool.top_up(&buffer);
         pool.evict(&[PromptId(1)]);
         for _ in 0..5 {
-            pool.top_up(&shelf);
+            pool.top_up(&buffer);
             assert!(ids(&pool).iter().all(|(id, _)| *id != 1));
             pool.take([pool.offered()[0].id]);
         }
         pool.evict(&[PromptId(0), PromptId(2)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert!(pool.offered().is_empty());
     }
 
     #[test]
     fn a_skipped_prompt_comes_back_in_the_next_epoch() {
-        let (mut pool, shelf) = (pool(2, 1), Shelf::new(0));
-        pool.top_up(&shelf);
+        let (mut pool, buffer) = (pool(2, 1), RolloutBuffer::new(0));
+        pool.top_up(&buffer);
         pool.take([PromptId(0)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(1, 0)]);
         pool.take([PromptId(1)]);
-        pool.top_up(&shelf);
+        pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(0, 1)]);
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let mut pool = Pool::new(9, Order::Shuffled, 1, vec![1; 50]);
         let mut seen = BTreeSet::new();
         for _ in 0..50 {
-            pool.top_up(&Shelf::new(0));
+            pool.top_up(&RolloutBuffer::new(0));
             let prompt = pool.offered()[0];
             assert_eq!(prompt.epoch, 0);
             seen.insert(prompt.id);

@@ -318,7 +318,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     let named: HashSet<PromptId> =
         requests.iter().map(|r| r.prompt).chain(plan.skip.iter().chain(&plan.evict).copied()).collect();
     let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).filter(|p| named.contains(p)).collect();
-    let on_hand: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
+    let buffered: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
 
     check_memory(plan, bounds)?;
     let skipped: HashSet<PromptId> = plan.skip.iter().copied().collect();
@@ -326,7 +326,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         return Err(Rule::SkipNotInPool(*p));
     }
     twice(&plan.skip).map_or(Ok(()), |p| Err(Rule::SkippedTwice(p)))?;
-    if let Some(p) = plan.evict.iter().find(|p| !pool.contains(p) && !on_hand.contains_key(p)) {
+    if let Some(p) = plan.evict.iter().find(|p| !pool.contains(p) && !buffered.contains_key(p)) {
         return Err(Rule::UnknownEviction(*p));
     }
     twice(&plan.evict).map_or(Ok(()), |p| Err(Rule::EvictedTwice(p)))?;
@@ -341,22 +341,22 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
             if requests.is_empty() && plan.skip.is_empty() && plan.evict.is_empty() {
                 return Err(Rule::NothingAsked);
             }
-            check_requests(requests, &pool, &on_hand, &skipped)
+            check_requests(requests, &pool, &buffered, &skipped)
         }
-        Action::Train(batch) => check_batch(batch, &on_hand),
+        Action::Train(batch) => check_batch(batch, &buffered),
     }
 }
 
 fn check_requests(
     requests: &[Request],
     pool: &HashSet<PromptId>,
-    on_hand: &HashMap<PromptId, usize>,
+    buffered: &HashMap<PromptId, usize>,
     skipped: &HashSet<PromptId>,
 ) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for request in requests {
         let p = request.prompt;
-        if !pool.contains(&p) && !on_hand.contains_key(&p) {
+        if !pool.contains(&p) && !buffered.contains_key(&p) {
             return Err(Rule::UnknownRequest(p));
         }
         if !seen.insert(p) {
@@ -372,16 +372,16 @@ fn check_requests(
     Ok(())
 }
 
-fn check_batch(batch: &Batch, on_hand: &HashMap<PromptId, usize>) -> Result<(), Rule> {
+fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for pick in &batch.picks {
-        let len = *on_hand.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
+        let len = *buffered.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
         if !seen.insert(pick.prompt) {
             return Err(Rule::PickedTwice(pick.prompt));
         }
         check_pick(pick, len)?;
     }
-    if let Some(p) = batch.hold.iter().find(|p| !on_hand.contains_key(p)) {
+    if let Some(p) = batch.hold.iter().find(|p| !buffered.contains_key(p)) {
         return Err(Rule::UnknownHold(*p));
     }
     twice(&batch.hold).map_or(Ok(()), |p| Err(Rule::HeldTwice(p)))

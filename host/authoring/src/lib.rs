@@ -5,16 +5,16 @@
 //! that a policy should have seen before a run meets them. No policy is run here: that is the sandbox's.
 //!
 //! ```
-//! use allot_authoring::made;
+//! use allot_authoring::fixtures;
 //!
 //! // A view as large as those of the published 4B run, and the corner cases that `allot check` tries.
 //! assert_eq!(made::scale(1, 0).pool.len(), 384);
-//! assert!(made::views(0, 10).len() > 10);
+//! assert!(fixtures::views(0, 10).len() > 10);
 //! ```
 
 pub mod build;
 pub mod component;
+pub mod fixtures;
 pub mod language;
-pub mod made;
 
 mod preview1;

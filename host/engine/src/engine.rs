@@ -1,7 +1,7 @@
 //! The engine's three verbs: sample, score, update.
 
 pub use allot_allocation::Cost;
-use allot_allocation::{Compute, Grant, Line, PromptId};
+use allot_allocation::{Compute, Grant, GrantLine, PromptId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -39,7 +39,7 @@ pub trait Engine {
 
     /// What sampling these rollouts, granted in these lines, takes: whatever was done in vain is not counted. A prompt
     /// is read once for all the answers that a line grants.
-    fn sampled(&self, _lines: &[Line], _samples: &[Sample<Self::Answer>]) -> Compute {
+    fn sampled(&self, _lines: &[GrantLine], _samples: &[Sample<Self::Answer>]) -> Compute {
         Compute::default()
     }
 

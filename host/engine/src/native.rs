@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, Line, PromptId, seed};
+use allot_allocation::{Compute, Grant, GrantLine, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Manner, Request, Sequence};
@@ -200,7 +200,7 @@ impl Engine for Native {
         Ok(samples)
     }
 
-    fn sampled(&self, lines: &[Line], samples: &[Sample<Answer>]) -> Compute {
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
         let mut compute = Compute::default();
         for line in lines {
             let prompt = self.prompts[line.prompt.0 as usize].len();

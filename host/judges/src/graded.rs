@@ -10,7 +10,7 @@ use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
 use super::identity::Identity;
-use super::pool::{Greeted, Judge, Pool};
+use super::pool::{Judge, Pool, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::{Reward, UNSCORABLE, Verdict};
 use crate::config::{AnyGrader, Overlong, RewardConfig};
@@ -41,7 +41,7 @@ enum By {
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Self {
         let settings = config.judge.clone().unwrap_or_default();
-        // A judge may know gold answers of one kind alone, so that it is greeted with one of the run's own.
+        // A judge may know gold answers of one kind alone, so that it is preflight with one of the run's own.
         let gold = problems.first().and_then(|p| p.gold.first()).cloned().unwrap_or_default();
         let greeting = Question { gold: vec![gold.clone()], answer: gold };
         let judge = match config.grader {
@@ -55,17 +55,17 @@ impl By {
 
 /// Starts one of the judges that answers to these problems would have, if they are processes, and lets it
 /// go again: what is missing is told before anything else is made. Gives who it is.
-pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Greeted>> {
+pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
     let By::Judges(pool) = By::of(config, problems, None) else { return Ok(None) };
-    let greeted = pool.check()?;
+    let preflight = pool.check()?;
     // It may be unsure of the greeting, or fail at it: it works.
-    let reward = greeted.opinion.clone().map(|judgement| config.reward(judgement));
+    let reward = preflight.opinion.clone().map(|judgement| config.reward(judgement));
     if let Ok(Err(why)) = reward {
         let rule = "`reward.correct_from` says from which reward on an answer is correct, `reward.weights` what the \
                     parts of a reward weigh";
         return Err(Trouble::new(format!("the judge {why}")).hint(rule));
     }
-    Ok(Some(greeted))
+    Ok(Some(preflight))
 }
 
 impl Graded {

@@ -88,10 +88,10 @@ impl Judge {
 
     /// A process that has answered its greeting, and what it said. A process that fails later fails by the answer
     /// that it is asked about; one that fails here would fail by any.
-    async fn start(&self, mut tries: u32) -> Result<(Process, Greeted)> {
+    async fn start(&self, mut tries: u32) -> Result<(Process, Preflight)> {
         let (process, opinion) = loop {
-            match self.greeted().await {
-                Ok(greeted) => break greeted,
+            match self.preflight().await {
+                Ok(preflight) => break preflight,
                 Err(failure) if tries <= 1 => return Err(self.unusable(&failure)),
                 Err(_) => tries -= 1,
             }
@@ -102,10 +102,10 @@ impl Judge {
                 Trouble::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
             return Err(trouble.hint("put it back as it was when the run began, and go on with --resume"));
         }
-        Ok((process, Greeted { identity, words: self.words.clone(), opinion }))
+        Ok((process, Preflight { identity, words: self.words.clone(), opinion }))
     }
 
-    async fn greeted(&self) -> std::result::Result<(Process, Opinion), Failure> {
+    async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {
         let mut process = Process::start(&self.command)?;
         match process.ask(&self.greeting, self.patience).await {
             Ok(opinion) => Ok((process, opinion)),
@@ -137,7 +137,7 @@ impl Judge {
 
 /// What is known of a judge that has come up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Greeted {
+pub struct Preflight {
     /// Who it is.
     pub identity: Identity,
     /// The words that this is said of.
@@ -185,11 +185,11 @@ impl Pool {
     }
 
     /// Starts one process, greets it, and ends it. It must not be called from async code.
-    pub fn check(&self) -> Result<Greeted> {
+    pub fn check(&self) -> Result<Preflight> {
         runtime()?.block_on(async {
-            let (process, greeted) = self.judge.start(1).await?;
+            let (process, preflight) = self.judge.start(1).await?;
             process.end().await;
-            Ok(greeted)
+            Ok(preflight)
         })
     }
 

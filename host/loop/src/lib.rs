@@ -13,14 +13,14 @@
 //! also for rollouts that were granted and had not all come.
 //!
 //! ```
-//! use allot_allocation::{Action, Books, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, Shelf};
+//! use allot_allocation::{Action, Ledger, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, RolloutBuffer};
 //! use allot_loop::{Constants, Loop, Next, State};
 //!
 //! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2 };
 //! let limits =
 //!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(100), run_tokens: None, longest: 64 };
 //! let pool = Pool::new(1, Order::Shuffled, run.pool, vec![5; 20]);
-//! let state = State::new(vec![], pool, Shelf::new(0), Books::new(limits));
+//! let state = State::new(vec![], pool, RolloutBuffer::new(0), Ledger::new(limits));
 //! let constants = Constants { run, seed: 1, scale: Default::default(), bounds: Default::default(), every: None };
 //! let mut run = Loop::new(constants, Ceilings { flops: None, seconds: None }, state);
 //!

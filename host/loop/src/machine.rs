@@ -72,7 +72,7 @@ pub struct Round {
     /// The round in it.
     pub round: u32,
     /// Prompts that have buffered rollouts: more of theirs are a commit, others' a pilot.
-    pub on_hand: HashSet<PromptId>,
+    pub buffered: HashSet<PromptId>,
 }
 
 /// What a plan came to.
@@ -119,9 +119,9 @@ impl Loop {
                 At::Sampling(step) => {
                     let round = step.round;
                     self.out = true;
-                    let on_hand = self.state.shelf.prompts().collect();
-                    let grant = self.state.books.reissue();
-                    return Next::Sample(grant, Round { step: self.state.steps, round, on_hand });
+                    let buffered = self.state.buffer.prompts().collect();
+                    let grant = self.state.ledger.reissue();
+                    return Next::Sample(grant, Round { step: self.state.steps, round, buffered });
                 }
                 At::Updating(_, update) => {
                     self.out = true;
@@ -173,42 +173,42 @@ impl Loop {
 
     /// Opens a step, or ends the run.
     fn open(&mut self, costs: Costs<'_>) {
-        let on_hand = self.state.shelf.rollouts();
+        let buffered = self.state.buffer.rollouts();
         let over = self.is_at_end();
-        if !over && self.state.books.exhausted() {
+        if !over && self.state.ledger.exhausted() {
             // What was paid for and is held may be trained on in one more step.
             self.state.ending = Some(Reason::Budget);
         }
         let evicted = self.state.pool.is_spent();
-        if !over && on_hand == 0 && evicted && self.state.ending.is_none() {
+        if !over && buffered == 0 && evicted && self.state.ending.is_none() {
             self.state.ending = Some(Reason::Evicted);
         }
-        if over || on_hand == 0 && (evicted || self.state.ending.is_some()) {
+        if over || buffered == 0 && (evicted || self.state.ending.is_some()) {
             self.state.at = At::Closing;
             return;
         }
-        self.state.books.open_step();
-        self.state.shelf.open_step();
+        self.state.ledger.open_step();
+        self.state.buffer.open_step();
         self.close(costs);
-        self.state.at = At::Asking(Step { before: self.state.books.spent(), ..Step::default() });
+        self.state.at = At::Asking(Step { before: self.state.ledger.spent(), ..Step::default() });
     }
 
     /// The view of a round, and the prompts in it that the last one did not have. In a step that has run dry there
     /// is nothing left to be granted.
     fn look(&mut self, round: u32, dry: bool, costs: Costs<'_>) -> (Arc<View>, Vec<Prompt>) {
-        self.state.pool.top_up(&self.state.shelf);
-        let groups = self.state.shelf.groups();
+        self.state.pool.top_up(&self.state.buffer);
+        let groups = self.state.buffer.groups();
         let spare = self.left(&groups, costs).map(|left| {
             let offered = self.state.pool.offered().iter().map(|prompt| prompt.id);
             let prompts = offered.chain(groups.iter().map(|group| group.prompt));
             if dry { 0 } else { left.in_any_case(prompts.map(|prompt| self.most(prompt, costs))) }
         });
-        self.state.books.leave(spare);
+        self.state.ledger.leave(spare);
         let view = View {
             step: self.state.steps,
             round,
             seed: seed::policy(self.of.seed, self.state.steps, round),
-            budget: self.state.books.budget(),
+            budget: self.state.ledger.budget(),
             pool: self.state.pool.offered().to_vec(),
             groups,
         };
@@ -237,7 +237,7 @@ impl Loop {
         self.state.pool.take(plan.skip.iter().copied());
         let (granted, clipped) = match &plan.action {
             Action::Sample(order) => {
-                let spent = self.state.books.grantable() == 0;
+                let spent = self.state.ledger.grantable() == 0;
                 let grant = self.grant(order, &view, costs);
                 step.dry = grant.is_empty() && !order.is_empty();
                 let granted = grant.rollouts();
@@ -267,17 +267,17 @@ impl Loop {
 
     /// Grants what is asked for, as far as the budget goes by all its measures.
     fn grant(&mut self, order: &[Request], view: &View, costs: Costs<'_>) -> Grant {
-        let open = self.state.books.grantable() > 0;
+        let open = self.state.ledger.grantable() > 0;
         if let Some(left) = self.left(&view.groups, costs).filter(|_| open) {
             let fits = left.of_order(order, |prompt| self.most(prompt, costs));
             // With nothing buffered there is nothing reserved that could come free.
             if fits == 0 && !order.is_empty() && view.groups.is_empty() {
-                self.state.books.close();
+                self.state.ledger.close();
             }
-            self.state.books.leave(Some(fits));
+            self.state.ledger.leave(Some(fits));
         }
-        let shelf = &self.state.shelf;
-        self.state.books.grant(order, |prompt| shelf.next_position(prompt))
+        let buffer = &self.state.buffer;
+        self.state.ledger.grant(order, |prompt| buffer.next_position(prompt))
     }
 
     /// The rollouts that a batch picks, with their advantages.
@@ -288,7 +288,7 @@ impl Loop {
             let Some(group) = groups.get(&pick.prompt) else { continue };
             let advantages = advantage::of_pick(pick, group, self.of.scale);
             for (position, advantage) in pick.positions(group.len()).into_iter().zip(advantages) {
-                if let Some(id) = self.state.shelf.rollout(pick.prompt, position) {
+                if let Some(id) = self.state.buffer.rollout(pick.prompt, position) {
                     let age = group.ages[position];
                     learned.push(Learned { id, prompt: pick.prompt, age, advantage });
                 }
@@ -301,7 +301,7 @@ impl Loop {
     /// What was not granted so changes nothing.
     pub fn sampled(&mut self, outcomes: &[Outcome], parts: &[Vec<(String, f32)>]) -> Result<Took, Fault> {
         let At::Sampling(_) = self.state.at else { unreachable_turn("rollouts") };
-        self.state.books.charge(outcomes.iter().map(|o| (o.prompt, o.position, o.tokens)))?;
+        self.state.ledger.charge(outcomes.iter().map(|o| (o.prompt, o.position, o.tokens)))?;
         self.out = false;
         let At::Sampling(mut step) = std::mem::replace(&mut self.state.at, At::Between) else {
             unreachable_turn("rollouts")
@@ -317,9 +317,9 @@ impl Loop {
             let sampled = Sampled::of(outcomes, one.signals.len());
             Box::new(Rollouts { step: self.state.steps, round: step.round, sampled })
         });
-        let first = self.state.shelf.add(outcomes.iter().cloned());
+        let first = self.state.buffer.add(outcomes.iter().cloned());
         if self.meter.reached(&self.state.measured) {
-            self.state.books.close();
+            self.state.ledger.close();
         }
         step.round += 1;
         self.state.at = At::Asking(step);
@@ -332,8 +332,8 @@ impl Loop {
             unreachable_turn("an update")
         };
         self.out = false;
-        let flat: HashSet<RolloutId> = self.state.shelf.flat().collect();
-        let settled = self.state.shelf.settle(&update.batch, updated, self.of.run.max_age);
+        let flat: HashSet<RolloutId> = self.state.buffer.flat().collect();
+        let settled = self.state.buffer.settle(&update.batch, updated, self.of.run.max_age);
         self.state.pool.remember(self.state.steps, &settled.visits);
         let mut ages = crate::Mean::default();
         update.rollouts.iter().for_each(|rollout| ages.add(f64::from(rollout.age)));
@@ -350,7 +350,7 @@ impl Loop {
             mean_age: ages.mean(),
             reward: step.rewards.mean(),
             rewards: step.parts.into_iter().map(|(name, part)| (name, part.mean())).collect(),
-            spent: self.state.books.spent(),
+            spent: self.state.ledger.spent(),
             compute: self.state.measured.compute,
             metrics,
             ..StepEnd::default()
@@ -358,7 +358,7 @@ impl Loop {
         self.state.steps += 1;
         self.state.version += u32::from(updated);
         self.close(costs);
-        let spent = self.state.books.spent();
+        let spent = self.state.ledger.spent();
         let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, spent));
         self.state.at = if due { At::Evaluating(Box::new(end)) } else { At::Ended(Box::new(end)) };
         settled
@@ -386,7 +386,7 @@ impl Loop {
             reason,
             normal,
             steps: self.state.steps,
-            spent: self.state.books.spent(),
+            spent: self.state.ledger.spent(),
             compute: self.state.measured.compute,
             accuracy: scores.as_ref().map(|s| s.accuracy),
             scores: scores.as_ref().map(|s| s.parts.clone()).unwrap_or_default(),
@@ -403,25 +403,25 @@ impl Loop {
             let all = (0..self.state.pool.prompts()).map(|prompt| self.most(PromptId(prompt), costs));
             all.map(|cost| cost.reading + cost.rollout()).fold(f64::INFINITY, f64::min)
         };
-        let sampled = self.state.books.spent().run_rollouts;
+        let sampled = self.state.ledger.spent().run_rollouts;
         self.meter.left(&self.state.measured, sampled, || groups.iter().map(learning).sum(), cheapest)
     }
 
     /// What a prompt's rollout costs with the longest answer.
     fn most(&self, prompt: PromptId, costs: Costs<'_>) -> Cost {
-        costs(prompt, self.state.books.limits().longest)
+        costs(prompt, self.state.ledger.limits().longest)
     }
 
-    /// Closes the books where a ceiling is reached, or is so near that no rollout will fit below it, whatever
+    /// Closes the ledger where a ceiling is reached, or is so near that no rollout will fit below it, whatever
     /// becomes of the buffered ones.
     fn close(&mut self, costs: Costs<'_>) {
         if self.meter.reached(&self.state.measured) {
-            self.state.books.close();
+            self.state.ledger.close();
         }
         // What was short in a view may be there again.
-        self.state.books.leave(None);
+        self.state.ledger.leave(None);
         if self.left(&[], costs).is_some_and(|left| left.is_nothing()) {
-            self.state.books.close();
+            self.state.ledger.close();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use allot_allocation::{Batch, Books, Pool, PromptId, RolloutId, Shelf, Spent};
+use allot_allocation::{Batch, Ledger, Pool, PromptId, RolloutBuffer, RolloutId, Spent};
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,11 @@ pub struct State {
     /// The prompts on offer.
     pub pool: Pool,
     /// The buffered rollouts, as the policy sees them.
-    pub shelf: Shelf,
+    #[serde(rename = "shelf")] // as checkpoints have it since their first format
+    pub buffer: RolloutBuffer,
     /// What may be spent, and what was.
-    pub books: Books,
+    #[serde(rename = "books")]
+    pub ledger: Ledger,
     /// What was computed, and how long it took.
     pub measured: Measured,
     /// Steps finished.
@@ -39,13 +41,13 @@ pub struct State {
 
 impl State {
     /// The state of a run before its first step.
-    pub fn new(policy: Vec<u8>, pool: Pool, shelf: Shelf, books: Books) -> Self {
+    pub fn new(policy: Vec<u8>, pool: Pool, buffer: RolloutBuffer, ledger: Ledger) -> Self {
         Self {
             policy,
             written: 0,
             pool,
-            shelf,
-            books,
+            buffer,
+            ledger,
             measured: Measured::default(),
             steps: 0,
             version: 0,
@@ -75,7 +77,7 @@ pub enum At {
     Between,
     /// It is the policy's turn.
     Asking(Step),
-    /// What the books have open is being sampled and judged.
+    /// What the ledger have open is being sampled and judged.
     Sampling(Step),
     /// The model is being updated.
     Updating(Step, Update),

@@ -7,8 +7,8 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Books, Ceilings, Cost, Fault, Grant, Limits, Order, Outcome, Pick, Plan, Pool,
-    PromptId, Request, Run, Shelf, View, seed,
+    Action, Advantage, Batch, Ceilings, Cost, Fault, Grant, Ledger, Limits, Order, Outcome, Pick, Plan, Pool,
+    PromptId, Request, RolloutBuffer, Run, View, seed,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
 use proptest::prelude::*;
@@ -30,18 +30,18 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
     };
     let (scale, bounds, every) = (Scale::default(), Bounds::default(), Some(Every::Steps(2)));
     let pool = Pool::new(seed, Order::Shuffled, run.pool, vec![5; run.prompts as usize]);
-    let state = State::new(Vec::new(), pool, Shelf::new(0), Books::new(limits));
+    let state = State::new(Vec::new(), pool, RolloutBuffer::new(0), Ledger::new(limits));
     Loop::new(Constants { run, seed, scale, bounds, every }, Ceilings { flops, seconds: None }, state)
 }
 
 /// A plan that keeps the rules, drawn by the view's own seed: the same for the same view.
 fn plan(view: &View) -> Plan {
     let mut draws = Stream::new(u64::from(view.seed));
-    let on_hand: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
+    let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
     let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
-    let sampling = open && draws.below(4) > 0 && !(view.pool.is_empty() && on_hand.is_empty());
+    let sampling = open && draws.below(4) > 0 && !(view.pool.is_empty() && buffered.is_empty());
     let action = if sampling {
-        let all: Vec<PromptId> = view.pool.iter().map(|p| p.id).chain(on_hand).collect();
+        let all: Vec<PromptId> = view.pool.iter().map(|p| p.id).chain(buffered).collect();
         let mut order: Vec<Request> = Vec::new();
         for _ in 0..=draws.below(4) {
             let prompt = all[draws.below(all.len())];
@@ -51,7 +51,7 @@ fn plan(view: &View) -> Plan {
         }
         Action::Sample(order)
     } else {
-        let (picked, hold): (Vec<_>, Vec<_>) = on_hand.into_iter().partition(|_| draws.below(3) > 0);
+        let (picked, hold): (Vec<_>, Vec<_>) = buffered.into_iter().partition(|_| draws.below(3) > 0);
         let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
         Action::Train(Batch { picks: picked.into_iter().map(pick).collect(), hold })
     };
@@ -102,7 +102,7 @@ fn record(
         if chance(5) {
             // A stop: what a checkpoint keeps is all that there is of it.
             let mut state: State = serde_json::from_str(&text(&run)).unwrap();
-            state.shelf.index();
+            state.buffer.index();
             run = Loop::new(run.of.clone(), Ceilings { flops, seconds: None }, state);
         }
         match run.next(&costs) {
@@ -154,7 +154,7 @@ fn record(
             Next::Over(end) => {
                 write(&|| serde_json::to_string(&end).unwrap());
                 prop_assert!(end.normal && matches!(run.state.at, At::Over));
-                let (spent, limits) = (run.state.books.spent(), run.state.books.limits());
+                let (spent, limits) = (run.state.ledger.spent(), run.state.ledger.limits());
                 prop_assert!(Some(spent.run_rollouts) <= limits.run_rollouts);
                 return Ok(lines);
             }

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use allot_allocation::log::Line;
+use allot_allocation::log::LogLine;
 use allot_error::{Result, Trouble};
 use allot_record::{Appended, Kept, Mark};
 use serde_json::json;
@@ -25,7 +25,7 @@ impl Log {
     }
 
     /// Appends what was said in a call, of this step and round; in `begin` there is neither.
-    pub fn write(&mut self, call: Option<(u32, u32)>, said: &[Line]) -> Result<()> {
+    pub fn write(&mut self, call: Option<(u32, u32)>, said: &[LogLine]) -> Result<()> {
         for line in said {
             let (step, round) = (call.map(|(step, _)| step), call.map(|(_, round)| round));
             let level = format!("{:?}", line.level).to_lowercase();

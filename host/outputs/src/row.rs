@@ -12,8 +12,8 @@ pub struct Row {
     pub step: u32,
     /// The round; none in an evaluation.
     pub round: Option<u32>,
-    /// Its number in the run, as the shelf counts. The rollouts of an evaluation have numbers of their own,
-    /// from 0 in each set, and the shelf does not count them.
+    /// Its number in the run, as the buffer counts. The rollouts of an evaluation have numbers of their own,
+    /// from 0 in each set, and the buffer does not count them.
     pub rollout: RolloutId,
     /// The prompt's position in its data set.
     pub prompt: PromptId,

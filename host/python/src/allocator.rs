@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Books, Ceilings, Pool, PromptId, Shelf};
+use allot_allocation::{Ceilings, Ledger, Pool, PromptId, RolloutBuffer};
 use allot_loop::{At, Constants, Loop, State};
 use allot_record::{Head, Record};
 use pyo3::prelude::*;
@@ -63,8 +63,8 @@ impl Allocator {
         let state = State::new(
             state,
             Pool::new(setup.seed, setup.order, run.pool, setup.lengths),
-            Shelf::new(wanted.len()),
-            Books::new(limits),
+            RolloutBuffer::new(wanted.len()),
+            Ledger::new(limits),
         );
         let of = Of { policy: policy.policy.sha256().to_owned(), run: run.clone(), seed: setup.seed, tokens };
         let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
@@ -146,19 +146,19 @@ impl Allocator {
     /// What was spent.
     #[getter]
     fn spent(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(pythonize(py, &self.run.state.books.spent())?.unbind())
+        Ok(pythonize(py, &self.run.state.ledger.spent())?.unbind())
     }
 
     /// Buffered rollouts, by prompt, as the policy sees them.
     #[getter]
     fn groups(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(pythonize(py, &self.run.state.shelf.groups())?.unbind())
+        Ok(pythonize(py, &self.run.state.buffer.groups())?.unbind())
     }
 
     /// The numbers of the buffered rollouts of a prompt, in their group's order.
-    fn on_hand(&self, prompt: u32) -> Vec<u64> {
-        let shelf = &self.run.state.shelf;
-        (0..).map_while(|position| shelf.rollout(PromptId(prompt), position)).map(|id| id.0).collect()
+    fn buffered(&self, prompt: u32) -> Vec<u64> {
+        let buffer = &self.run.state.buffer;
+        (0..).map_while(|position| buffer.rollout(PromptId(prompt), position)).map(|id| id.0).collect()
     }
 
     /// The run's state between two steps, as text.

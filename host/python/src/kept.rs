@@ -65,6 +65,6 @@ pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
         return Err(Trouble::new(format!("the state is from a run with another {what}")).hint(hint));
     }
     let mut kept = read.kept;
-    kept.shelf.index();
+    kept.buffer.index();
     Ok((kept, read.record))
 }

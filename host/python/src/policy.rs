@@ -9,7 +9,7 @@ use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Plan, Run, Value, View};
 use allot_error::did_you_mean;
 use allot_record::{CapsStamp, PolicyStamp};
-use allot_sandbox::{Caps, Cost, Description, Level, Line, Sandbox, Setting};
+use allot_sandbox::{Caps, Cost, Description, Level, LogLine, Sandbox, Setting};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pythonize::{depythonize, pythonize};
@@ -174,14 +174,14 @@ impl Loaded {
     }
 
     /// A plan that keeps the rules. `log` takes the policy's own words, whatever becomes of its plan.
-    fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<Line>) -> Result<Plan> {
+    fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let plan = self.ask(run, state, view, log)?;
         rules::check(self.name(), view, &plan, Bounds::default())?;
         Ok(plan)
     }
 
     /// A plan that may break a rule.
-    pub fn ask(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<Line>) -> Result<Plan> {
+    pub fn ask(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let (plan, cost) = self.policy.decide(run, state, view).map_err(|fault| {
             let place = format!("in step {}, round {} ", view.step, view.round);
             Trouble::fault(&place, self.name(), &fault)
@@ -273,7 +273,7 @@ fn fit(given: &serde_json::Value, default: &Value) -> Option<Value> {
 }
 
 /// Hands a policy's own words to Python's logging.
-pub fn tell(py: Python<'_>, lines: Vec<Line>) -> PyResult<()> {
+pub fn tell(py: Python<'_>, lines: Vec<LogLine>) -> PyResult<()> {
     if lines.is_empty() {
         return Ok(());
     }

@@ -96,7 +96,7 @@ impl Setup {
         }
     }
 
-    /// What the books take as limits.
+    /// What the ledger take as limits.
     pub fn limits(&self) -> Limits {
         let Budget { rounds, step_rollouts, .. } = self.budget;
         let default = || Limits::rollouts_of_step(rounds, self.groups, self.rollouts);

@@ -220,7 +220,7 @@ pub struct StepEnd {
     pub evaluated: Option<Spent>,
 }
 
-/// Another policy takes over. What the host remembers stays: the pool, the buffered rollouts, the books. What
+/// Another policy takes over. What the host remembers stays: the pool, the buffered rollouts, the ledger. What
 /// the policy before remembered is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swap {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use allot_allocation::{Action, Plan, Prompt, PromptId, Shelf, View, rules};
+use allot_allocation::{Action, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
@@ -14,7 +14,7 @@ use crate::{RecordError, Result};
 pub struct Views {
     policy: String,
     pool: Vec<Prompt>,
-    shelf: Shelf,
+    buffer: RolloutBuffer,
     state: Vec<u8>,
     max_age: u32,
     /// The step and round that come next.
@@ -41,7 +41,7 @@ impl Views {
         Ok(Self {
             policy: head.policy.name.clone(),
             pool: Vec::new(),
-            shelf: Shelf::new(head.signals.len()),
+            buffer: RolloutBuffer::new(head.signals.len()),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             max_age: head.run.max_age,
             next: (0, 0),
@@ -61,8 +61,8 @@ impl Views {
                 let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
                     return Err(inconsistent(self.next));
                 };
-                self.shelf.settle(&batch, step.updated, self.max_age);
-                self.shelf.open_step();
+                self.buffer.settle(&batch, step.updated, self.max_age);
+                self.buffer.open_step();
                 self.next = (step.step + 1, 0);
                 Ok(None)
             }
@@ -83,7 +83,7 @@ impl Views {
     fn call(&mut self, call: &Call) -> Result<Asked> {
         let at = self.next;
         self.pool.extend(&call.offered);
-        let groups = self.shelf.groups();
+        let groups = self.buffer.groups();
         let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
         let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
         let asked = match &call.plan.action {
@@ -144,8 +144,8 @@ impl Views {
             if self.granted.remove(&sampled.prompt) != Some(told) {
                 return Err(inconsistent(at));
             }
-            self.shelf.add(outcomes);
-            self.shelf.add_unscorable(sampled.prompt, sampled.unscorable);
+            self.buffer.add(outcomes);
+            self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
         }
         Ok(())
     }

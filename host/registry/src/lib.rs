@@ -17,9 +17,9 @@
 //! # Ok::<(), allot_error::Trouble>(())
 //! ```
 
-mod kept;
+mod cached;
+mod connection;
 mod layer;
-mod line;
 mod login;
 mod reference;
 
@@ -33,9 +33,9 @@ use oci_client::{Reference as Image, RegistryOperation};
 use serde_json::{Value, json};
 use wit_component::DecodedWasm;
 
-use kept::{keep, kept};
+use cached::{keep, kept};
+use connection::{Connection, online};
 use layer::{Layer, WASM};
-use line::{Line, online};
 pub use reference::Reference;
 
 const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
@@ -49,7 +49,7 @@ pub fn fetch(reference: &Reference, cache: Option<&Path>) -> Result<Vec<u8>> {
         return Ok(component);
     }
     online(async || {
-        let line = Line::open(reference.registry(), reference.image(), RegistryOperation::Pull).await?;
+        let line = Connection::open(reference.registry(), reference.image(), RegistryOperation::Pull).await?;
         let manifest = line.manifest(reference).await?;
         let layer = Layer::of(&manifest, reference)?;
         let component = match kept(cache, &layer.digest) {
@@ -75,7 +75,7 @@ pub fn push(component: &[u8], address: &str) -> Result<Reference> {
     let reference = Reference::new(&registry, &name, sha256(&text));
     online(async || {
         let image = Image::with_tag(registry.clone(), name.clone(), tag.clone());
-        let line = Line::open(&registry, image, RegistryOperation::Push).await?;
+        let line = Connection::open(&registry, image, RegistryOperation::Push).await?;
         let told = |error| line.told(&format!("`{name}:{tag}`"), &error);
         for (bytes, digest) in
             [(layer.data, &manifest.layers[0].digest), (config.data, &manifest.config.digest)]

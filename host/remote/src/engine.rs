@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use allot_allocation::{Compute, Flops, Grant, Line as GrantLine, PromptId};
+use allot_allocation::{Compute, Flops, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Old, Report, Sample,
@@ -12,13 +12,13 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::client::{Client, Failure, told};
 use crate::config::RemoteConfig;
 use crate::learn::{self, Lesson, Passed, Stepped, batches};
-use crate::line::{Failure, Line, told};
+use crate::metrics::Metrics;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
-use crate::sums::Sums;
 
 /// What a policy may ask to be measured for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];
@@ -28,7 +28,7 @@ const LOSSES: u32 = 5;
 
 /// The engine.
 pub struct Remote {
-    line: Line,
+    client: Client,
     server: RemoteConfig,
     config: NativeConfig,
     shape: Shape,
@@ -70,7 +70,7 @@ impl Remote {
         let mut prompts = train;
         prompts.extend(held_out);
         Ok(Self {
-            line: Line::open(server.address(), notice)?,
+            client: Client::open(server.address(), notice)?,
             server: server.clone(),
             config,
             shape,
@@ -113,7 +113,7 @@ impl Remote {
     async fn open(&mut self) -> Result<(), EngineError> {
         if self.session.is_none() {
             let opened =
-                Session::open(&self.line, &self.server, self.config.seed, self.state.path.as_deref());
+                Session::open(&self.client, &self.server, self.config.seed, self.state.path.as_deref());
             let opened = opened.await;
             self.session = Some(opened.map_err(|failure| self.plain("create_model", failure))?);
         }
@@ -124,8 +124,8 @@ impl Remote {
     fn plain(&self, verb: &str, failure: Failure) -> EngineError {
         match failure {
             Failure::Stop(error) => error,
-            Failure::Refused { verb, status, detail } => self.line.refused(&verb, status, &detail),
-            Failure::Lost(detail) => self.line.refused(verb, 404, &detail),
+            Failure::Refused { verb, status, detail } => self.client.refused(&verb, status, &detail),
+            Failure::Lost(detail) => self.client.refused(verb, 404, &detail),
         }
     }
 
@@ -139,7 +139,7 @@ impl Remote {
             return Err(told(what, "it may be out of memory, or let sessions go too soon; see its own log"));
         }
         let from = self.state.path.as_deref().unwrap_or("its first weights");
-        self.line.notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
+        self.client.notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
         self.session = None;
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Remote {
         interrupt: &Interrupt,
     ) -> Result<(), Failure> {
         let version = self.state.version;
-        let sampler = session.sampler(&self.line, version).await?;
+        let sampler = session.sampler(&self.client, version).await?;
         let places: Vec<usize> = wanted
             .iter()
             .scan(0, |next, w| Some(std::mem::replace(next, *next + w.count as usize)))
@@ -168,9 +168,9 @@ impl Remote {
             let sampling = self.sampling(w.prompt);
             let seed = wire_seed(seed, w.prompt, version, w.first);
             let body = sample::body(self.prompt(w.prompt), w.count, seed, sampling, &self.config.stops);
-            let sampled: sample::Sampled = session.sample(&self.line, sampler, body).await?;
+            let sampled: sample::Sampled = session.sample(&self.client, sampler, body).await?;
             let over = (version, self.shape.vocabulary, sampling);
-            Ok((i, sample::rollouts(&self.line, w, sampled, over, self.config.signals.len())?))
+            Ok((i, sample::rollouts(&self.client, w, sampled, over, self.config.signals.len())?))
         };
         let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(self.config.rows);
         while let Some(done) = stream.next().await {
@@ -230,8 +230,8 @@ impl Remote {
         for part in self.parts(lessons) {
             let data: Vec<Value> = part.iter().map(|l| learn::bare(l, true)).collect();
             let input = json!({ "data": data, "loss_fn": "cross_entropy" });
-            let passed: Passed = session.train(&self.line, "forward", "forward_input", input).await?;
-            all.extend(learn::log_probs(&self.line, "forward", &passed, part)?);
+            let passed: Passed = session.train(&self.client, "forward", "forward_input", input).await?;
+            all.extend(learn::log_probs(&self.client, "forward", &passed, part)?);
         }
         Ok(all)
     }
@@ -260,7 +260,7 @@ impl Remote {
         mut lessons: Vec<Lesson>,
     ) -> Result<(Report, Compute, State), Failure> {
         let (update, optimizer) = (&self.config.update, &self.config.optimizer);
-        let (can, line) = (self.server.server.can(), &self.line);
+        let (can, client) = (self.server.server.can(), &self.client);
         let anew: Vec<usize> =
             (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
         if !anew.is_empty() {
@@ -273,7 +273,7 @@ impl Remote {
         let progress = f64::from(self.state.version) / f64::from(self.config.updates.max(1));
         let batches = batches(lessons, update, self.config.sampling.max_tokens as usize);
         let (name, numbers) = learn::loss(update);
-        let mut sums = Sums::default();
+        let mut metrics = Metrics::default();
         for _ in 0..update.epochs {
             for batch in &batches {
                 let all: Vec<&Lesson> = batch.lessons.iter().collect();
@@ -282,36 +282,36 @@ impl Remote {
                     let data: Vec<Value> = part.iter().map(|l| batch.datum(update, can, l)).collect();
                     let input = json!({ "data": data, "loss_fn": name, "loss_fn_config": numbers });
                     let verb = "forward_backward";
-                    let passed: Passed = session.train(line, verb, "forward_backward_input", input).await?;
-                    for (lesson, new) in part.iter().zip(learn::log_probs(line, verb, &passed, part)?) {
+                    let passed: Passed = session.train(client, verb, "forward_backward_input", input).await?;
+                    for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
                         // One without is sent for the step alone.
                         if lesson.advantage != 0.0 {
                             let part = batch.part(update, lesson, &new);
                             value += part.value;
-                            sums.add(&part, lesson, &new);
+                            metrics.add(&part, lesson, &new);
                         }
                     }
                 }
                 if !value.is_finite() {
-                    return Err(line.mad("forward_backward", "a loss"));
+                    return Err(client.mad("forward_backward", "a loss"));
                 }
-                let rate = optimizer.rate(self.state.optimizer_steps + sums.steps, progress);
+                let rate = optimizer.rate(self.state.optimizer_steps + metrics.steps, progress);
                 let adam = learn::adam(optimizer, rate, can.gradients);
-                let stepped: Stepped = session.train(line, "optim_step", "adam_params", adam).await?;
+                let stepped: Stepped = session.train(client, "optim_step", "adam_params", adam).await?;
                 let norm = stepped.norm();
                 if norm.is_some_and(|norm| !norm.is_finite()) {
-                    return Err(line.mad("optim_step", "a gradient"));
+                    return Err(client.mad("optim_step", "a gradient"));
                 }
-                sums.step(value, norm, rate);
+                metrics.step(value, norm, rate);
             }
         }
         let version = self.state.version + 1;
-        let path = session.save(line, &format!("update-{version:06}")).await?;
+        let path = session.save(client, &format!("update-{version:06}")).await?;
         let state =
-            State { version, optimizer_steps: self.state.optimizer_steps + sums.steps, path: Some(path) };
+            State { version, optimizer_steps: self.state.optimizer_steps + metrics.steps, path: Some(path) };
         let lessons: Vec<&Lesson> = batches.iter().flat_map(|b| &b.lessons).collect();
-        let computed = self.counted(&lessons, sums.steps);
-        Ok((sums.report(), computed, state))
+        let computed = self.counted(&lessons, metrics.steps);
+        Ok((metrics.report(), computed, state))
     }
 
     /// What an update over these lessons computed, adapters' own products left out as everywhere.
@@ -340,7 +340,7 @@ impl Remote {
     /// Lets the server remove a state that no checkpoint names.
     async fn release(&self, path: &str) {
         if let Some((model, name)) = path.strip_prefix("tinker://").and_then(|p| p.split_once('/')) {
-            self.line.remove(&format!("training_runs/{model}/checkpoints/{name}")).await;
+            self.client.remove(&format!("training_runs/{model}/checkpoints/{name}")).await;
         }
     }
 }

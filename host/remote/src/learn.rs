@@ -10,7 +10,7 @@ use allot_engine::{LossKind, Old, OptimizerConfig, UpdateConfig};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::line::{Failure, Line};
+use crate::client::{Client, Failure};
 use crate::server::{Can, Cuts, Mean};
 
 /// A rollout to learn from.
@@ -155,14 +155,14 @@ pub(crate) fn adam(config: &OptimizerConfig, rate: f64, cuts: Cuts) -> Value {
 
 /// The log-probabilities of each answer's tokens; none where one of them is not finite.
 pub(crate) fn log_probs(
-    line: &Line,
+    client: &Client,
     verb: &str,
     passed: &Passed,
     lessons: &[&Lesson],
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let (came, asked) = (passed.loss_fn_outputs.len(), lessons.len());
     if came != asked {
-        return Err(line.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
+        return Err(client.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
     }
     let one = |(output, lesson): (&Map<String, Value>, &&Lesson)| {
         let read = lesson.tokens.len() - 1;
@@ -170,11 +170,11 @@ pub(crate) fn log_probs(
         let Some(data) = data.filter(|data| data.len() == read) else {
             let came = data.map_or(0, Vec::len);
             let what = format!("{came} log-probabilities of a sequence of {read}");
-            return Err(line.wrong(verb, &what));
+            return Err(client.wrong(verb, &what));
         };
         let number = |l: &Value| l.as_f64().map(|l| l as f32).filter(|l| l.is_finite());
         let finite: Option<Vec<f32>> = data[lesson.prompt - 1..].iter().map(number).collect();
-        finite.ok_or_else(|| line.mad(verb, "a log-probability"))
+        finite.ok_or_else(|| client.mad(verb, "a log-probability"))
     };
     passed.loss_fn_outputs.iter().zip(lessons).map(one).collect()
 }

@@ -11,7 +11,7 @@
 //!   anew or let it go, gets a new one from the last state, and the update is made again from its start:
 //!   half of one was never part of that state.
 //! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the
-//!   books are charged once, when all of a grant are there.
+//!   ledger are charged once, when all of a grant are there.
 //! - **A run that gives up stays as it was** at its last checkpoint, which names the server's state.
 //!
 //! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
@@ -26,23 +26,23 @@
 //! ```
 
 mod address;
+mod client;
 mod config;
 mod engine;
-mod greet;
-mod heart;
+mod heartbeat;
 mod learn;
-mod line;
+mod metrics;
 mod patience;
+mod preflight;
 mod protobuf;
 pub mod rollouts;
 mod sample;
 mod server;
 mod session;
-mod sums;
 
 pub use address::Wrong;
 pub use config::RemoteConfig;
 pub use engine::{Remote, SIGNALS, State};
-pub use greet::greet;
 pub use patience::patient;
+pub use preflight::preflight;
 pub use server::{Can, Cuts, Mean, Server};

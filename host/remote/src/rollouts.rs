@@ -5,7 +5,7 @@
 //! them, under a label that names their content. Each answer says by which weights it was sampled, and counts only
 //! where that is the label. What keeps a run whole:
 //!
-//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the books are
+//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the ledger are
 //!   charged once, when all of a grant are there.
 //! - **A server that was started anew** says so by its label: it gets the weights again. One that has the weights of
 //!   another run ends this one, in a sentence.
@@ -15,15 +15,15 @@
 //! Nothing is believed because it came: tokens, ends, log-probabilities and labels are looked at.
 
 mod config;
-mod greet;
 mod handover;
+mod preflight;
+mod request;
 mod sampler;
 mod sglang;
 mod split;
 mod vllm;
-mod wish;
 
 pub use config::{Kind, RolloutsConfig};
-pub use greet::{Greeted, greet};
 pub use handover::{Handover, Write};
+pub use preflight::{Preflight, preflight};
 pub use split::Split;

@@ -5,7 +5,7 @@ use allot_engine::{Answer, Sample, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::line::{Failure, Line};
+use crate::client::{Client, Failure};
 
 /// Some rollouts of one prompt, asked for together.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, st
 
 /// The rollouts of an answer, if they are what was wanted.
 pub(crate) fn rollouts(
-    line: &Line,
+    client: &Client,
     wanted: Wanted,
     sampled: Sampled,
     (version, vocabulary, sampling): (u32, usize, Sampling),
@@ -78,7 +78,7 @@ pub(crate) fn rollouts(
     if sampled.sequences.len() != wanted.count as usize {
         let (prompt, asked, came) = (wanted.prompt.0, wanted.count, sampled.sequences.len());
         return Err(
-            line.wrong("asample", &format!("{came} rollouts of prompt {prompt}; {asked} were asked for"))
+            client.wrong("asample", &format!("{came} rollouts of prompt {prompt}; {asked} were asked for"))
         );
     }
     let mut all = Vec::with_capacity(sampled.sequences.len());
@@ -90,7 +90,7 @@ pub(crate) fn rollouts(
         };
         let place = Place { prompt: wanted.prompt, position, version };
         let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
-        let sample = claim.looked_at(place, limits).map_err(|what| line.wrong("asample", &what))?;
+        let sample = claim.looked_at(place, limits).map_err(|what| client.wrong("asample", &what))?;
         all.push(sample);
     }
     Ok(all)

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Failure, Heard, told};
 use crate::config::RemoteConfig;
-use crate::heart::Heart;
-use crate::line::{Failure, Heard, Line, told};
+use crate::heartbeat::Heartbeat;
 
 /// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
 const PROTOCOL: &str = "0.24.0";
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     promises: RefCell<HashSet<String>>,
     /// The sampler, and the version that it is of.
     sampler: RefCell<Option<(u32, String)>>,
-    _heart: Heart,
+    _heartbeat: Heartbeat,
 }
 
 #[derive(Deserialize)]
@@ -61,31 +61,31 @@ struct Saved {
 impl Session {
     /// A fresh model, or one in the state that was saved under a path.
     pub(crate) async fn open(
-        line: &Line,
+        client: &Client,
         config: &RemoteConfig,
         seed: u64,
         saved: Option<&str>,
     ) -> Result<Self, Failure> {
         let mut last = None;
         for _ in 0..MODELS {
-            match Self::attempt(line, config, seed, saved).await {
+            match Self::attempt(client, config, seed, saved).await {
                 // The request came through and its answer did not: it is no longer the model's first.
                 Err(Failure::Refused { verb, status, detail }) if detail.contains("LoadWeights") => {
-                    last = Some(line.refused(&verb, status, &detail));
+                    last = Some(client.refused(&verb, status, &detail));
                 }
                 Err(Failure::Lost(detail)) if detail.contains("Checkpoint") => {
-                    return Err(Failure::Stop(Self::unfound(line, saved, &detail)));
+                    return Err(Failure::Stop(Self::unfound(client, saved, &detail)));
                 }
                 // It was started anew just now.
-                Err(Failure::Lost(detail)) => last = Some(line.refused("create_model", 404, &detail)),
+                Err(Failure::Lost(detail)) => last = Some(client.refused("create_model", 404, &detail)),
                 other => return other,
             }
         }
-        Err(Failure::Stop(last.unwrap_or_else(|| line.refused("load_weights", 400, ""))))
+        Err(Failure::Stop(last.unwrap_or_else(|| client.refused("load_weights", 400, ""))))
     }
 
-    fn unfound(line: &Line, saved: Option<&str>, detail: &str) -> EngineError {
-        let (url, path) = (&line.to().url, saved.unwrap_or_default());
+    fn unfound(client: &Client, saved: Option<&str>, detail: &str) -> EngineError {
+        let (url, path) = (&client.to().url, saved.unwrap_or_default());
         let what = format!("the server at {url} no longer has the state `{path}`: {detail}");
         told(
             what,
@@ -94,7 +94,7 @@ impl Session {
     }
 
     async fn attempt(
-        line: &Line,
+        client: &Client,
         config: &RemoteConfig,
         seed: u64,
         saved: Option<&str>,
@@ -106,17 +106,17 @@ impl Session {
             "sdk_version": PROTOCOL,
         });
         let answer =
-            line.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
-                Failure::Lost(_) => line.wrong("create_session", "404, as if it did not know it"),
+            client.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
+                Failure::Lost(_) => client.wrong("create_session", "404, as if it did not know it"),
                 failure => failure,
             })?;
-        let said: Value = line.read("create_session", &answer)?;
+        let said: Value = client.read("create_session", &answer)?;
         if let Some(error) = said["error_message"].as_str() {
             let what = format!("the server at {} wants no session with allot: {error}", config.url);
             return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
         }
         let Some(id) = said["session_id"].as_str() else {
-            return Err(line.wrong("create_session", "no `session_id`"));
+            return Err(client.wrong("create_session", "no `session_id`"));
         };
         let session = Self {
             id: id.to_owned(),
@@ -125,7 +125,7 @@ impl Session {
             other: Cell::new(1),
             promises: RefCell::default(),
             sampler: RefCell::default(),
-            _heart: Heart::of(line, id),
+            _heartbeat: Heartbeat::of(client, id),
         };
         let body = json!({
             "type": "create_model",
@@ -135,7 +135,7 @@ impl Session {
             "lora_config": { "rank": config.lora_rank, "seed": seed & 0x7fff_ffff },
         });
         let made: Made =
-            session.done(line, "create_model", &body).await.map_err(|failure| match failure {
+            session.done(client, "create_model", &body).await.map_err(|failure| match failure {
                 Failure::Refused { status, detail, .. } => {
                     Failure::Stop(Self::unmade(config, status, &detail))
                 }
@@ -150,7 +150,7 @@ impl Session {
                 "optimizer": true,
                 "seq_id": session.number(),
             });
-            let _: Value = session.done(line, "load_weights", &body).await?;
+            let _: Value = session.done(client, "load_weights", &body).await?;
         }
         Ok(session)
     }
@@ -173,25 +173,30 @@ impl Session {
     }
 
     /// Asks for something, and waits for it.
-    async fn done<T: DeserializeOwned>(&self, line: &Line, verb: &str, body: &Value) -> Result<T, Failure> {
+    async fn done<T: DeserializeOwned>(
+        &self,
+        client: &Client,
+        verb: &str,
+        body: &Value,
+    ) -> Result<T, Failure> {
         let answer = match verb {
-            "forward" | "forward_backward" => line.pass(verb, body).await?,
-            _ => line.ask(verb, Some(&body.to_string())).await?,
+            "forward" | "forward_backward" => client.pass(verb, body).await?,
+            _ => client.ask(verb, Some(&body.to_string())).await?,
         };
-        let promise = self.promised(line, verb, &answer)?;
-        line.fetch(verb, &promise).await
+        let promise = self.promised(client, verb, &answer)?;
+        client.fetch(verb, &promise).await
     }
 
-    async fn promise(&self, line: &Line, verb: &str, body: &str) -> Result<String, Failure> {
-        let answer = line.ask(verb, Some(body)).await?;
-        self.promised(line, verb, &answer)
+    async fn promise(&self, client: &Client, verb: &str, body: &str) -> Result<String, Failure> {
+        let answer = client.ask(verb, Some(body)).await?;
+        self.promised(client, verb, &answer)
     }
 
     /// The name of what an answer promises.
-    fn promised(&self, line: &Line, verb: &str, answer: &Heard) -> Result<String, Failure> {
-        let promise: Promise = line.read(verb, answer)?;
+    fn promised(&self, client: &Client, verb: &str, answer: &Heard) -> Result<String, Failure> {
+        let promise: Promise = client.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
-            return Err(line.wrong(verb, "the promise of another request"));
+            return Err(client.wrong(verb, "the promise of another request"));
         }
         Ok(promise.request_id)
     }
@@ -199,17 +204,17 @@ impl Session {
     /// Changes the model, or asks it: `what` is the part of the body that goes with the verb.
     pub(crate) async fn train<T: DeserializeOwned>(
         &self,
-        line: &Line,
+        client: &Client,
         verb: &str,
         key: &str,
         what: Value,
     ) -> Result<T, Failure> {
         let body = json!({ "model_id": self.model, "seq_id": self.number(), key: what });
-        self.done(line, verb, &body).await
+        self.done(client, verb, &body).await
     }
 
     /// Saves weights and optimizer under a name. Gives the server's path to them.
-    pub(crate) async fn save(&self, line: &Line, name: &str) -> Result<String, Failure> {
+    pub(crate) async fn save(&self, client: &Client, name: &str) -> Result<String, Failure> {
         let mut n = 0;
         loop {
             // Where the answer to a first request was lost, the name is taken, and nobody knows by what.
@@ -220,7 +225,7 @@ impl Session {
                 "path": name,
                 "seq_id": self.number(),
             });
-            match self.done::<Saved>(line, "save_weights", &body).await {
+            match self.done::<Saved>(client, "save_weights", &body).await {
                 Err(Failure::Refused { status: 409, .. }) if n < 9 => n += 1,
                 other => return Ok(other?.path),
             }
@@ -228,7 +233,7 @@ impl Session {
     }
 
     /// The sampler of the weights of now, which are of this version.
-    pub(crate) async fn sampler(&self, line: &Line, version: u32) -> Result<String, Failure> {
+    pub(crate) async fn sampler(&self, client: &Client, version: u32) -> Result<String, Failure> {
         let before = self.sampler.borrow().clone();
         if let Some((at, id)) = &before
             && *at == version
@@ -245,7 +250,7 @@ impl Session {
                 "sampling_session_seq_id": self.other.replace(self.other.get() + 1),
                 "seq_id": self.number(),
             });
-            match self.done(line, "save_weights_for_sampler", &body).await {
+            match self.done(client, "save_weights_for_sampler", &body).await {
                 Err(Failure::Refused { status: 409, .. }) if tries < 9 => tries += 1,
                 other => break other?,
             }
@@ -259,16 +264,16 @@ impl Session {
                     "sampling_session_seq_id": self.other.replace(self.other.get() + 1),
                     "model_path": path,
                 });
-                let answer = line.ask("create_sampling_session", Some(&body.to_string())).await?;
-                line.read::<SamplingSession>("create_sampling_session", &answer)?.sampling_session_id
+                let answer = client.ask("create_sampling_session", Some(&body.to_string())).await?;
+                client.read::<SamplingSession>("create_sampling_session", &answer)?.sampling_session_id
             }
             (None, None) => {
-                return Err(line.wrong("save_weights_for_sampler", "neither a session nor a path"));
+                return Err(client.wrong("save_weights_for_sampler", "neither a session nor a path"));
             }
         };
         if before.is_some_and(|(_, old)| old == id) {
             let what = format!("the sampler of an earlier version than {version}");
-            return Err(line.wrong("save_weights_for_sampler", &what));
+            return Err(client.wrong("save_weights_for_sampler", &what));
         }
         *self.sampler.borrow_mut() = Some((version, id.clone()));
         Ok(id)
@@ -277,7 +282,7 @@ impl Session {
     /// Samples by a sampler.
     pub(crate) async fn sample<T: DeserializeOwned>(
         &self,
-        line: &Line,
+        client: &Client,
         sampler: &str,
         mut body: Value,
     ) -> Result<T, Failure> {
@@ -287,8 +292,8 @@ impl Session {
         // Thousands of these wait for their turn at a time, and a token takes less room as text than as a value.
         let text = body.to_string();
         drop(body);
-        let promise = self.promise(line, "asample", &text).await?;
+        let promise = self.promise(client, "asample", &text).await?;
         drop(text);
-        line.fetch("asample", &promise).await
+        client.fetch("asample", &promise).await
     }
 }

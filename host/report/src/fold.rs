@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use allot_allocation::advantage::{self, Scale};
-use allot_allocation::{Action, Batch, Group, PromptId, RolloutId, Shelf, Spent, shown};
+use allot_allocation::{Action, Batch, Group, PromptId, RolloutBuffer, RolloutId, Spent, shown};
 use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
@@ -15,8 +15,8 @@ pub struct Fold {
     history: History,
     times: BTreeMap<u32, f64>,
     scale: Scale,
-    shelf: Shelf,
-    on_hand: BTreeMap<RolloutId, Rollout>,
+    buffer: RolloutBuffer,
+    buffered: BTreeMap<RolloutId, Rollout>,
     numbers: u64,
     updates: u32,
     plan: Option<Call>,
@@ -56,7 +56,7 @@ impl Fold {
             accuracy,
             parts: head.scores.clone(),
         });
-        let shelf = Shelf::new(head.signals.len());
+        let buffer = RolloutBuffer::new(head.signals.len());
         let history = History {
             run,
             head,
@@ -76,8 +76,8 @@ impl Fold {
             history,
             times: seconds,
             scale,
-            shelf,
-            on_hand: BTreeMap::new(),
+            buffer,
+            buffered: BTreeMap::new(),
             numbers: 0,
             updates: 0,
             plan: None,
@@ -162,11 +162,11 @@ impl Fold {
     fn rollouts(&mut self, rollouts: &Rollouts, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
         let (step, round) = (rollouts.step, rollouts.round);
         let odd = || format!("its rollouts of step {step}, round {round} can't be read");
-        let on_hand: BTreeSet<PromptId> =
-            rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.shelf.holds(*p)).collect();
+        let buffered: BTreeSet<PromptId> =
+            rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.buffer.holds(*p)).collect();
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(odd)?;
-            let pilot = !on_hand.contains(&sampled.prompt);
+            let pilot = !buffered.contains(&sampled.prompt);
             let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
             *(if pilot { &mut self.step.pilots } else { &mut self.step.commits }) += told;
             self.step.truncated += outcomes.iter().filter(|o| o.truncated).count() as u64;
@@ -188,7 +188,7 @@ impl Fold {
                 age: None,
                 advantage: None,
             };
-            let first = self.shelf.add(outcomes.iter().cloned());
+            let first = self.buffer.add(outcomes.iter().cloned());
             for (i, outcome) in outcomes.iter().enumerate() {
                 let rollout = Rollout {
                     reward: outcome.reward,
@@ -197,13 +197,13 @@ impl Fold {
                     truncated: outcome.truncated,
                     ..one(i as u64)
                 };
-                self.on_hand.insert(RolloutId(first.0 + i as u64), rollout);
+                self.buffered.insert(RolloutId(first.0 + i as u64), rollout);
             }
             for i in outcomes.len() as u64..told {
                 each(one(i));
             }
             self.numbers += told;
-            self.shelf.add_unscorable(sampled.prompt, sampled.unscorable);
+            self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
         }
         Ok(())
     }
@@ -217,15 +217,15 @@ impl Fold {
             return Err(odd());
         }
         let groups: BTreeMap<PromptId, Group> =
-            self.shelf.groups().into_iter().map(|g| (g.prompt, g)).collect();
+            self.buffer.groups().into_iter().map(|g| (g.prompt, g)).collect();
         let learned = self.learned(&batch, &groups).ok_or_else(odd)?;
         let mut open = std::mem::take(&mut self.step);
         let fates = &mut open.fates;
         let (mut ages, mut rewards) = (Vec::new(), 0.0);
-        let settled = self.shelf.settle(&batch, end.updated, self.history.head.run.max_age);
-        self.shelf.open_step();
+        let settled = self.buffer.settle(&batch, end.updated, self.history.head.run.max_age);
+        self.buffer.open_step();
         for id in &settled.trained {
-            let rollout = self.on_hand.remove(id).ok_or_else(odd)?;
+            let rollout = self.buffered.remove(id).ok_or_else(odd)?;
             let (age, advantage) = *learned.get(id).ok_or_else(odd)?;
             let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
             *match (advantage != 0.0, right) {
@@ -243,7 +243,7 @@ impl Fold {
         }
         for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
             for id in ids {
-                let rollout = self.on_hand.remove(id).ok_or_else(odd)?;
+                let rollout = self.buffered.remove(id).ok_or_else(odd)?;
                 let group = &groups[&rollout.prompt];
                 let right = group.correct.iter().filter(|c| **c).count();
                 *match (fate, right) {
@@ -296,7 +296,7 @@ impl Fold {
             for (position, advantage) in
                 positions.into_iter().zip(advantage::of_pick(pick, group, self.scale))
             {
-                let id = self.shelf.rollout(pick.prompt, position)?;
+                let id = self.buffer.rollout(pick.prompt, position)?;
                 learned.insert(id, (group.ages[position], advantage));
             }
         }
@@ -309,7 +309,7 @@ impl Fold {
         let open = std::mem::take(&mut self.step);
         self.history.open = (open.pilots, open.commits, open.truncated);
         let mut fates = open.fates;
-        for rollout in std::mem::take(&mut self.on_hand).into_values() {
+        for rollout in std::mem::take(&mut self.buffered).into_values() {
             fates.held += 1;
             each(Rollout { fate: "held", settled: steps, ..rollout });
         }
@@ -331,7 +331,7 @@ impl Fold {
         if self.history.end.is_none() {
             let open = std::mem::take(&mut self.step);
             self.history.open = (open.pilots, open.commits, open.truncated);
-            let held = Fates { held: self.on_hand.len() as u64, ..open.fates };
+            let held = Fates { held: self.buffered.len() as u64, ..open.fates };
             self.history.fates.add(&held);
         }
         self.history

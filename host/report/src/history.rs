@@ -84,7 +84,7 @@ pub struct Step {
     pub commits: u64,
     /// Of both, those that met the length limit. Unscorable ones are not known.
     pub truncated: u64,
-    /// What became of the rollouts that left the shelf, or never came on it.
+    /// What became of the rollouts that left the buffer, or never came on it.
     pub fates: Fates,
     /// Rollouts trained on, by their age in model updates.
     pub ages: Vec<u64>,

@@ -16,21 +16,21 @@
 //! # Ok::<(), allot_sandbox::LoadError>(())
 //! ```
 
+mod complexity;
 mod fault;
-mod heft;
-mod look;
+mod guest;
+mod inspection;
 mod policy;
-mod quiet;
-mod room;
+mod restricted_wasi;
 mod sandbox;
 pub mod shipped;
 mod v0_1;
 
-pub use allot_allocation::log::{Level, Line};
+pub use allot_allocation::log::{Level, LogLine};
 pub use fault::{Fault, LoadError};
+pub use guest::Caps;
 pub use policy::{Cost, Description, Policy, Setting};
-pub use quiet::Other;
-pub use room::Caps;
+pub use restricted_wasi::Other;
 pub use sandbox::{Sandbox, sha256};
 
 /// The contract's package, without its version.

@@ -1,15 +1,15 @@
 //! A loaded policy and its three calls.
 
-use allot_allocation::log::{Level, Line};
+use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Plan, Run, Value, View, shown};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::fault::Fault;
-use crate::look::Look;
-use crate::quiet::{Other, Quiet};
-use crate::room::Room;
+use crate::guest::GuestState;
+use crate::inspection::Inspection;
+use crate::restricted_wasi::{Other, RestrictedWasi};
 use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
 
@@ -58,16 +58,16 @@ pub struct Cost {
     /// The most memory that the guest had, in bytes.
     pub memory: usize,
     /// What it logged.
-    pub log: Vec<Line>,
+    pub log: Vec<LogLine>,
     /// What it printed, where it could.
     pub printed: String,
 }
 
 impl Cost {
     /// What it logged, and then what it printed.
-    pub fn words(self) -> impl Iterator<Item = Line> {
-        let printed: Vec<Line> =
-            self.printed.lines().map(|text| Line { level: Level::Info, text: text.to_owned() }).collect();
+    pub fn words(self) -> impl Iterator<Item = LogLine> {
+        let printed: Vec<LogLine> =
+            self.printed.lines().map(|text| LogLine { level: Level::Info, text: text.to_owned() }).collect();
         self.log.into_iter().chain(printed)
     }
 }
@@ -75,8 +75,8 @@ impl Cost {
 /// A policy that is loaded and described.
 pub struct Policy {
     sandbox: Sandbox,
-    pre: BindingsPre<Room>,
-    look: Look,
+    pre: BindingsPre<GuestState>,
+    inspection: Inspection,
     description: Description,
     sha256: String,
     size: u64,
@@ -86,15 +86,15 @@ impl Policy {
     pub(crate) fn new(
         sandbox: Sandbox,
         component: &Component,
-        look: Look,
+        inspection: Inspection,
         sha256: String,
         size: u64,
     ) -> Result<Self, LoadError> {
         let misfit = |e: wasmtime::Error| LoadError::Misfit(sandbox::cause(&e));
-        let mut linker: Linker<Room> = Linker::new(sandbox.engine());
-        if look.wasi {
+        let mut linker: Linker<GuestState> = Linker::new(sandbox.engine());
+        if inspection.wasi {
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)
-                .and_then(|()| crate::quiet::never_wait(&mut linker))
+                .and_then(|()| crate::restricted_wasi::never_wait(&mut linker))
                 .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         }
         Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |room| room).map_err(misfit)?;
@@ -107,7 +107,7 @@ impl Policy {
             settings: Vec::new(),
             signals: Vec::new(),
         };
-        let mut policy = Self { sandbox, pre, look, description: blank, sha256, size };
+        let mut policy = Self { sandbox, pre, inspection, description: blank, sha256, size };
         policy.fits()?;
         let (description, _) = policy
             .call(DESCRIPTION, None, |bindings, store| {
@@ -122,8 +122,9 @@ impl Policy {
 
     /// The types of its exports are compared with the contract's when an instance is made.
     fn fits(&self) -> Result<(), LoadError> {
-        let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(None), ANSWER)
-            .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
+        let mut store =
+            GuestState::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(None), ANSWER)
+                .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         let made = self.pre.instantiate(&mut store);
         match made {
             Ok(_) => Ok(()),
@@ -151,7 +152,7 @@ impl Policy {
 
     /// The contract version that it speaks.
     pub fn contract(&self) -> &str {
-        &self.look.version
+        &self.inspection.version
     }
 
     /// Checks the run's settings and gives the first state.
@@ -218,11 +219,11 @@ impl Policy {
 
     /// Whether it imports WASI: only then clocks and random bytes are within its reach.
     pub fn has_wasi(&self) -> bool {
-        self.look.wasi
+        self.inspection.wasi
     }
 
-    fn quiet(&self, other: Option<Other>) -> Option<Quiet> {
-        self.look.wasi.then(|| Quiet::new(other))
+    fn quiet(&self, other: Option<Other>) -> Option<RestrictedWasi> {
+        self.inspection.wasi.then(|| RestrictedWasi::new(other))
     }
 
     /// Runs `guest` in a fresh instance, and tells whatever happens in words. The instance hands over `most` bytes
@@ -231,12 +232,16 @@ impl Policy {
         &self,
         most: usize,
         other: Option<Other>,
-        guest: impl FnOnce(&Bindings, &mut Store<Room>) -> wasmtime::Result<Result<T, crate::fault::Refusal>>
+        guest: impl FnOnce(
+            &Bindings,
+            &mut Store<GuestState>,
+        ) -> wasmtime::Result<Result<T, crate::fault::Refusal>>
         + Send,
     ) -> Result<(T, Cost), Fault> {
         let here = || {
-            let mut store = Room::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(other), most)
-                .map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
+            let mut store =
+                GuestState::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(other), most)
+                    .map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
             let answer = self.pre.instantiate(&mut store).and_then(|bindings| guest(&bindings, &mut store));
             let answer = answer.map_err(|error| self.fault(&error, &store))?;
             let fuel = store.get_fuel().map_or(0, |left| self.sandbox.caps().fuel.saturating_sub(left));
@@ -245,7 +250,7 @@ impl Policy {
             let cost = Cost { fuel, memory: room.limiter.peak, log: room.take_log(), printed };
             Ok((answer.map_err(Fault::Refused)?, cost))
         };
-        if !self.look.wasi {
+        if !self.inspection.wasi {
             return here();
         }
         // WASI's blocking calls can't run on a thread that drives an async runtime.
@@ -255,7 +260,7 @@ impl Policy {
         })
     }
 
-    fn fault(&self, error: &wasmtime::Error, store: &Store<Room>) -> Fault {
+    fn fault(&self, error: &wasmtime::Error, store: &Store<GuestState>) -> Fault {
         let caps = self.sandbox.caps();
         let room = store.data();
         if let Some(wanted) = room.limiter.refused {

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
 
-use crate::room::TICK;
-use crate::{Caps, LoadError, Policy, look};
+use crate::guest::TICK;
+use crate::{Caps, LoadError, Policy, inspection};
 
 /// Compiles and runs policies.
 #[derive(Clone)]
@@ -79,15 +79,15 @@ impl Sandbox {
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
-        let look = look::at(bytes)?;
+        let inspection = inspection::of(bytes)?;
         let component = Component::from_binary(&self.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
-        Policy::new(self.clone(), &component, look, found, bytes.len() as u64)
+        Policy::new(self.clone(), &component, inspection, found, bytes.len() as u64)
     }
 
     /// The largest file that is taken for a policy, in bytes.
     pub fn largest() -> u64 {
-        look::LARGEST
+        inspection::LARGEST
     }
 
     /// What one call may use.

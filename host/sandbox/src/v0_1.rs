@@ -8,7 +8,7 @@ use allot_allocation::{PromptId, shown};
 
 use self::rollout::allocation::{log, types};
 use crate::fault::Refusal;
-use crate::room::Room;
+use crate::guest::GuestState;
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
@@ -19,9 +19,9 @@ wasmtime::component::bindgen!({
 
 pub(crate) use self::{Policy as Bindings, PolicyPre as BindingsPre};
 
-impl types::Host for Room {}
+impl types::Host for GuestState {}
 
-impl log::Host for Room {
+impl log::Host for GuestState {
     fn write(&mut self, level: log::Level, line: String) {
         let level = match level {
             log::Level::Debug => Level::Debug,
@@ -29,7 +29,7 @@ impl log::Host for Room {
             log::Level::Warn => Level::Warn,
             log::Level::Error => Level::Error,
         };
-        Room::write(self, level, &line);
+        GuestState::write(self, level, &line);
     }
 }
 

@@ -8,9 +8,9 @@ use allot_sandbox::{Caps, Policy};
 use clap::Args;
 
 use super::Verdict;
+use crate::policy_loader;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
-use crate::source;
 
 /// Make a component of a policy's project, in any of its languages, or of a core Wasm module
 #[derive(Debug, Args)]
@@ -76,8 +76,8 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
 }
 
 fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Policy> {
-    let sandbox = source::sandbox(Caps::default())?;
-    source::compiled(&sandbox, bytes, None, &what.display().to_string(), screen).map_err(|e| {
+    let sandbox = policy_loader::sandbox(Caps::default())?;
+    policy_loader::compiled(&sandbox, bytes, None, &what.display().to_string(), screen).map_err(|e| {
         Trouble::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint())
     })
 }

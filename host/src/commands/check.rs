@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::rules::{self, Bounds, Rule};
 use allot_allocation::{Run, Value};
-use allot_authoring::made::{self, Made};
+use allot_authoring::fixtures::{self, Fixture};
 use allot_config::CapsConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
@@ -21,7 +21,7 @@ use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::stop::Stop;
 use crate::world::World;
-use crate::{run, source};
+use crate::{policy_loader, run};
 use allot_config::{self};
 use allot_error::{Result, Trouble};
 
@@ -50,7 +50,7 @@ pub struct Check {
     json: bool,
 }
 
-/// Made views of which each call is checked.
+/// Fixture views of which each call is checked.
 const RANDOM_VIEWS: u32 = 300;
 /// Of so many views one is tried where something is otherwise.
 const SAMPLED: usize = 8;
@@ -128,8 +128,8 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
         // One call can't take longer than all of them.
         caps.time = caps.time.min(within);
     }
-    let sandbox = source::sandbox(caps)?;
-    let policy = source::load(&sandbox, &command.policy, None, screen)?;
+    let sandbox = policy_loader::sandbox(caps)?;
+    let policy = policy_loader::load(&sandbox, &command.policy, None, screen)?;
     // Compiling an interpreter is no part of it.
     let until = Instant::now() + within;
     let typed = allot_config::typed(&command.set, "--set ")?;
@@ -142,7 +142,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
             card.begin = Some(fault.to_string());
         }
         Ok((state, _)) => {
-            let views = made::views(policy.description().signals.len(), RANDOM_VIEWS);
+            let views = fixtures::views(policy.description().signals.len(), RANDOM_VIEWS);
             for (i, made) in views.iter().enumerate() {
                 if Instant::now() > until {
                     card.late = Some((i, views.len()));
@@ -216,7 +216,7 @@ impl<R, P> Callbacks<Coin, R, P> for Clock {
 
 impl Card {
     /// Two equal calls on a view, and one more with the state that they gave.
-    fn ask(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Made) {
+    fn ask(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Fixture) {
         let name = &policy.description().name;
         let mut state = state.to_vec();
         for turn in 0..2 {
@@ -249,7 +249,7 @@ impl Card {
 
     /// Asks again where something is otherwise that means nothing in a run. That is no fault, for the answers to a
     /// run's calls are the same each time; it is most likely not what the author thinks.
-    fn look_for_others(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Made) {
+    fn look_for_others(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Fixture) {
         let Ok((plan, _)) = policy.decide(run, state, &made.view) else { return };
         for (other, warning) in OTHERS {
             // Random bytes go on in one instance, too: what comes of them is told as that.
@@ -271,7 +271,7 @@ impl Card {
     fn measure(&mut self, policy: &Policy, run: &Run, state: &[u8], until: Instant) {
         let run = Run { groups: 128, rollouts: 64, pool: 384, ..run.clone() };
         for times in [1, 4, 16] {
-            let view = made::scale(times, policy.description().signals.len());
+            let view = fixtures::scale(times, policy.description().signals.len());
             let mut best: Option<CostRow> = None;
             let started = Instant::now();
             // The best of a few: the machine may be busy with something else.

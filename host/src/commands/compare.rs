@@ -11,10 +11,10 @@ use clap::Args;
 
 use super::{Verdict, report};
 use crate::comparison::Comparison;
-use crate::folder;
 use crate::gather;
 use crate::interrupt;
 use crate::jobs::{Happened, Jobs, State};
+use crate::run_dir;
 use crate::screen::Screen;
 
 /// Compare policies over seeds, under one budget
@@ -83,7 +83,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         gpu: comparison.gpu,
         slurm: command.slurm_options.as_deref(),
     };
-    let held = folder::lock(&comparison.folder)?;
+    let held = run_dir::lock(&comparison.folder)?;
     let more = comparison.more()?;
     if more.is_some_and(|more| more > 0) {
         // Clusters know runs by their numbers, and those are others in a comparison that has grown.
@@ -93,7 +93,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
         comparison.check(screen)?;
     }
     comparison.keep()?;
-    let _held = held.map_or_else(|| folder::lock(&comparison.folder), |held| Ok(Some(held)))?;
+    let _held = held.map_or_else(|| run_dir::lock(&comparison.folder), |held| Ok(Some(held)))?;
     let mut jobs = Jobs::of(&comparison, command.executor.open(&setup)?)?;
     let done = jobs.count(|state| matches!(state, State::Finished(_)));
     let policies = match comparison.arms.len() {
@@ -170,7 +170,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
         return Ok(nowhere);
     }
     nowhere.check(screen)?;
-    Comparison::new(config, &overrides, &folder::new(None, config)?, threads)
+    Comparison::new(config, &overrides, &run_dir::new(None, config)?, threads)
 }
 
 /// Runs what is left to run. False where somebody wanted it to stop.

@@ -5,8 +5,8 @@ use allot_sandbox::{CONTRACT, Caps};
 use clap::Args;
 
 use super::{Verdict, policies};
+use crate::policy_loader;
 use crate::screen::Screen;
-use crate::source;
 
 /// What a policy's component is, and the lines by which a config demands that very one
 #[derive(Debug, Args)]
@@ -23,9 +23,9 @@ pub struct Pack {
 
 /// Shows it.
 pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let sandbox = source::sandbox(Caps::default())?;
-    let bytes = source::bytes(&command.policy, screen)?;
-    let policy = source::of_bytes(&sandbox, &bytes, None, &command.policy, screen)?;
+    let sandbox = policy_loader::sandbox(Caps::default())?;
+    let bytes = policy_loader::bytes(&command.policy, screen)?;
+    let policy = policy_loader::of_bytes(&sandbox, &bytes, None, &command.policy, screen)?;
     let pushed = match &command.push {
         None => None,
         Some(address) => {

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::{shipped, source};
+use crate::{policy_loader, shipped};
 
 /// List the policies that ship, with their settings
 #[derive(Debug, Args)]
@@ -21,12 +21,12 @@ pub struct Policies {
 
 /// Lists them.
 pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let sandbox = source::sandbox(Caps::default())?;
+    let sandbox = policy_loader::sandbox(Caps::default())?;
     let sources = match &command.policy {
         Some(one) => vec![one.clone()],
         None => shipped::names().into_iter().map(str::to_owned).collect(),
     };
-    let loaded = sources.iter().map(|one| source::load(&sandbox, one, None, screen));
+    let loaded = sources.iter().map(|one| policy_loader::load(&sandbox, one, None, screen));
     let policies = loaded.collect::<Result<Vec<_>>>()?;
     if command.json {
         let all: Vec<_> = policies.iter().map(json).collect();

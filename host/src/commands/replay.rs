@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::Verdict;
 use crate::screen::Screen;
-use crate::{components, diff, shipped, source};
+use crate::{components, diff, policy_loader, shipped};
 
 /// Ask a policy again what a recorded run asked, and show where it differs
 #[derive(Debug, Args)]
@@ -74,13 +74,13 @@ struct Witness<'a> {
 /// Replays it.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     let (mut reader, head) = Reader::open(&command.record)?;
-    let sandbox = source::sandbox(shipped::caps(head.caps))?;
+    let sandbox = policy_loader::sandbox(shipped::caps(head.caps))?;
     let policy = if let Some(named) = &command.policy {
-        source::load(&sandbox, named, None, screen)?
+        policy_loader::load(&sandbox, named, None, screen)?
     } else {
         let named = of_config(&command.record)?;
         let bytes = components::of(Some(folder(&command.record)), &named, screen)?;
-        source::of_bytes(&sandbox, &bytes, None, &named, screen)?
+        policy_loader::of_bytes(&sandbox, &bytes, None, &named, screen)?
     };
     if policy.description().signals != head.signals {
         let (description, has) = (policy.description(), signals(&head.signals));
@@ -229,7 +229,7 @@ fn one(
             None => "the run stopped at this call; now it has a plan".to_owned(),
         };
         let (fuel, memory) = (cost.fuel, cost.memory);
-        cost.words().for_each(|line| crate::folder::tell(&line));
+        cost.words().for_each(|line| crate::run_dir::tell(&line));
         screen.tell(format_args!("{told}; {fuel} Wasm instructions, {memory} bytes"));
     }
     Ok(if equal == Some(false) { Verdict::Bad } else { Verdict::Good })

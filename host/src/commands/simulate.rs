@@ -9,7 +9,7 @@ use allot_engine::Coin;
 use allot_error::{Result, Trouble};
 use allot_loop::Scores;
 use allot_record::StepEnd;
-use allot_sandbox::Line as LogLine;
+use allot_sandbox::LogLine;
 use clap::Args;
 
 use super::Verdict;
@@ -21,7 +21,7 @@ use crate::simulation::Simulation;
 use crate::stop::Stop;
 use crate::summary::{Totals, percent};
 use crate::world::World;
-use crate::{components, folder, interrupt, run, shadow, source};
+use crate::{components, interrupt, policy_loader, run, run_dir, shadow};
 use allot_outputs::log::Log;
 
 /// Run a policy in the coin-flip world, in seconds
@@ -63,24 +63,24 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
     if command.tied {
         interrupt::end_with_input();
     }
-    let held = command.out.as_deref().map_or(Ok(None), folder::lock)?;
+    let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command)?;
-    let sandbox = source::sandbox(config.policy.caps.caps())?;
-    let component = source::bytes(&config.policy.source, screen)?;
+    let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
+    let component = policy_loader::bytes(&config.policy.source, screen)?;
     let demanded = config.policy.sha256.as_deref();
-    let policy = source::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
-    let (mut simulation, head) = Simulation::new(&config, &policy, folder::tell)?;
+    let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
+    let (mut simulation, head) = Simulation::new(&config, &policy, run_dir::tell)?;
     simulation.world.policy.shadows =
         shadow::all(&command.shadows, &sandbox, &policy, &simulation.world.run.of.run, screen)?;
     let folder =
-        if command.no_record { None } else { Some(folder::new(command.out.as_deref(), &command.config)?) };
+        if command.no_record { None } else { Some(run_dir::new(command.out.as_deref(), &command.config)?) };
     let _held = match (held, &folder) {
-        (None, Some(folder)) => folder::lock(folder)?,
+        (None, Some(folder)) => run_dir::lock(folder)?,
         (held, _) => held,
     };
     if let Some(folder) = &folder {
         simulation.keep(folder, head)?;
-        folder::resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {
+        run_dir::resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
@@ -120,7 +120,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             Ok(Verdict::Good)
         }
         Ok(Rest::Paused) => Err(Trouble::new("the run was paused")),
-        Err(stop) => Err(folder::stopped(&stop, folder.as_deref())),
+        Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref())),
     }
 }
 

@@ -14,15 +14,15 @@ use clap::Args;
 
 use super::Verdict;
 use crate::checkpoint;
-use crate::keeper::{Keeper, Place};
 use crate::memory::size;
 use crate::progress::{Done, Progress};
+use crate::recorder::{Place, RunRecorder};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
 use crate::stop::Stop;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
-use crate::{components, folder, interrupt, resume, shadow, source, swap};
+use crate::{components, interrupt, policy_loader, resume, run_dir, shadow, swap};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub struct Train {
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     // Before anything is looked at, or another process might be at work in between.
     let held = match command.resume.as_deref().or(command.out.as_deref()) {
-        Some(folder) if !command.dry_run => folder::lock(folder)?,
+        Some(folder) if !command.dry_run => run_dir::lock(folder)?,
         _ => None,
     };
     if let Some(run) = &command.resume {
@@ -93,15 +93,15 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
             trouble.hint(format!("give another folder, or go on with it: allot train --resume {out}"))
         );
     }
-    let sandbox = source::sandbox(config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
     // A path that was named anew may hold another component by now, and shall.
     let demanded = config.policy.sha256.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
     let own = command.resume.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
     let component = components::of(own, &config.policy.source, screen)?;
-    let policy = source::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
+    let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     if let (Some(run), Some(asked)) = (&command.resume, &change) {
         config.policy.sha256 = config.policy.sha256.filter(|sha256| sha256 == policy.sha256());
-        text = folder::text(&config)?;
+        text = run_dir::text(&config)?;
         if !asked.is_one(run, &text, &policy)? {
             let name = &policy.description().name;
             screen.tell(format_args!("policy `{name}` is in force already, with these settings"));
@@ -144,8 +144,8 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         prepared.problems.all.len() - prepared.problems.train,
     ));
 
-    prepared.log.iter().for_each(folder::tell);
-    let (mut world, evaluation, fingerprint) = prepared.build(folder::tell)?;
+    prepared.log.iter().for_each(run_dir::tell);
+    let (mut world, evaluation, fingerprint) = prepared.build(run_dir::tell)?;
     world.policy.shadows = shadows;
     world.interrupt = stop;
     // After all that can fail, so that a failed start leaves no folder.
@@ -153,12 +153,12 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         run.clone()
     } else {
         let config = command.config.as_deref().unwrap_or(Path::new("run"));
-        let folder = folder::new(command.out.as_deref(), config)?;
+        let folder = run_dir::new(command.out.as_deref(), config)?;
         // Nobody's run is written over.
-        folder::resolved(&prepared.config, &folder.join("resolved.toml"))?;
+        run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
         folder
     };
-    let _held = if held.is_some() { held } else { folder::lock(&folder)? };
+    let _held = if held.is_some() { held } else { run_dir::lock(&folder)? };
     let place = Place { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
     go(command, &prepared, (world, evaluation), (&place, change.as_ref()), screen)
 }
@@ -183,7 +183,7 @@ fn go(
         return Err(trouble.hint("go on with it without --policy and --set, or begin a run with that policy"));
     }
     let (steps, budget) = (config.run.steps, config.budget);
-    let mut keeper = if let Some(checkpoint) = found {
+    let mut recorder = if let Some(checkpoint) = found {
         let mut state = checkpoint::state(&checkpoint)?;
         if change.is_some() {
             swap::has_room(&state, steps)?;
@@ -192,25 +192,25 @@ fn go(
         evaluation.restore(state.evaluation);
         let run = &state.run;
         screen.tell(format_args!("goes on {} of {steps}", place_of(run)));
-        let done = Done { steps: run.steps, spent: run.books.spent(), measured: run.measured };
+        let done = Done { steps: run.steps, spent: run.ledger.spent(), measured: run.measured };
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
         let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
         let at = run.call();
         let kept = (checkpoint.clone(), &mut state);
-        let (mut keeper, record) = Keeper::resumed(prepared, evaluation, place, progress, kept)?;
+        let (mut recorder, record) = RunRecorder::resumed(prepared, evaluation, place, progress, kept)?;
         prepared.restore(&mut world, &checkpoint, state)?;
-        keeper.until_next_step = command.finish_step;
+        recorder.until_next_step = command.finish_step;
         world.record = record;
         world.policy.keep(place.folder, at)?;
         if let Some(change) = change {
             components::keep(place.folder, place.component)?;
-            swap::done(place.folder, change, prepared, &mut world, &mut keeper)?;
+            swap::done(place.folder, change, prepared, &mut world, &mut recorder)?;
             let name = &prepared.policy.description().name;
-            keeper
+            recorder
                 .progress
                 .tell(format_args!("policy `{name}` takes over from step {} on", world.run.state.steps));
         }
-        keeper
+        recorder
     } else {
         if command.resume.is_some() {
             screen.tell("it has no checkpoint yet, and starts anew");
@@ -218,37 +218,37 @@ fn go(
         }
         components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, steps, budget, Done::default(), 0.0, 0);
-        let mut keeper = Keeper::fresh(prepared, evaluation, place, progress)?;
-        keeper.progress.screen.draw("taking the score at the start");
-        let scores = match runtime.block_on(run::evaluated(&mut world, &mut keeper)) {
+        let mut recorder = RunRecorder::fresh(prepared, evaluation, place, progress)?;
+        recorder.progress.screen.draw("taking the score at the start");
+        let scores = match runtime.block_on(run::evaluated(&mut world, &mut recorder)) {
             Ok(scores) => scores,
             Err(Stop::Interrupted) => {
                 let shown = place.folder.display();
                 let words = format!("paused before the first step; to go on: allot train --resume {shown}");
-                keeper.progress.tell(words);
+                recorder.progress.tell(words);
                 return Ok(Verdict::Bad);
             }
-            Err(stop) => return Err(folder::stopped(&stop, Some(place.folder))),
+            Err(stop) => return Err(run_dir::stopped(&stop, Some(place.folder))),
         };
         world.run.state.scored = Some((0, scores.clone()));
-        keeper.started(&world, &scores)?;
+        recorder.started(&world, &scores)?;
         world.record = Record::create(&place.folder.join("record.jsonl"))?;
         let head = prepared.head(&world, &place.model, &scores);
         world.record.write(&Line::Head(Box::new(head)))?;
         world.policy.keep(place.folder, (0, 0))?;
-        keeper
+        recorder
     };
-    let rest = runtime.block_on(run::run(&mut world, &mut keeper));
+    let rest = runtime.block_on(run::run(&mut world, &mut recorder));
     for shadow in &world.policy.shadows {
-        keeper.progress.tell(shadow.summary());
+        recorder.progress.tell(shadow.summary());
     }
     let shown = place.folder.display();
     let again = format!("allot train --resume {shown}");
     match rest {
         Ok(Rest::Over(end)) => {
-            keeper.progress.tell(format_args!("the run is in {shown}"));
+            recorder.progress.tell(format_args!("the run is in {shown}"));
             let (totals, screen) =
-                keeper.finish(&world).map_err(|stop| folder::stopped(&stop, Some(place.folder)))?;
+                recorder.finish(&world).map_err(|stop| run_dir::stopped(&stop, Some(place.folder)))?;
             if command.json {
                 let description = prepared.policy.description();
                 let sha256 = prepared.policy.sha256();
@@ -259,16 +259,16 @@ fn go(
             Ok(Verdict::Good)
         }
         Ok(Rest::Paused) => {
-            keeper.progress.tell(format_args!("paused {}; to go on: {again}", place_of(&world.run.state)));
+            recorder.progress.tell(format_args!("paused {}; to go on: {again}", place_of(&world.run.state)));
             Ok(Verdict::Bad)
         }
         Err(stop) => {
-            keeper.progress.screen.draw("");
-            let saved = keeper.saved.as_ref().filter(|saved| saved.exists()).map(|saved| {
+            recorder.progress.screen.draw("");
+            let saved = recorder.saved.as_ref().filter(|saved| saved.exists()).map(|saved| {
                 let last = format!("the last good checkpoint is {}", saved.display());
                 if stop.may_pass() { format!("{last}; to go on from it: {again}") } else { last }
             });
-            Err(folder::stopped(&stop, Some(place.folder)).note(saved))
+            Err(run_dir::stopped(&stop, Some(place.folder)).note(saved))
         }
     }
 }
@@ -297,7 +297,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
         let path = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
         let mut config = given(command, path)?;
         config.pin()?;
-        return Ok(Resolved { text: folder::text(&config)?, config, change: None });
+        return Ok(Resolved { text: run_dir::text(&config)?, config, change: None });
     };
     let path = run.join("resolved.toml");
     let text = allot_config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
@@ -305,7 +305,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
     if let Some(path) = &command.config {
         let mut given = given(command, path)?;
         given.pin_as(&kept);
-        if folder::text(&given)? != folder::text(&kept)? {
+        if run_dir::text(&given)? != run_dir::text(&kept)? {
             let what = format!("the run in `{}` has another config than the one given", run.display());
             return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
         }
@@ -313,7 +313,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
         let named = command.policy.as_deref();
         let config = swap::config(&kept, named, &command.set)?;
         let change = Some(Change::of(&text, named));
-        return Ok(Resolved { text: folder::text(&config)?, config, change });
+        return Ok(Resolved { text: run_dir::text(&config)?, config, change });
     }
     Ok(Resolved { config: kept, text, change: None })
 }

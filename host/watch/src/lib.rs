@@ -10,7 +10,7 @@
 
 pub mod chart;
 pub mod live;
-pub mod look;
+pub mod observer;
 pub mod pace;
 pub mod scene;
 pub mod style;
@@ -20,13 +20,13 @@ pub mod view;
 use std::path::PathBuf;
 
 use allot_error::{Result, Trouble};
-use look::Look;
+use observer::Observer;
 use style::Style;
 use view::Size;
 
 /// One look at the runs, as plain text.
 pub fn once(places: &[PathBuf], size: Size) -> Result<String> {
-    let scene = Look::at(places)?.scene();
+    let scene = Observer::at(places)?.scene();
     match scene.empty.first() {
         Some(empty) if scene.runs.is_empty() => Err(Trouble::new(empty.words())
             .hint("give a run's folder, or a folder with runs somewhere in it, four levels deep at most")),

@@ -9,7 +9,7 @@ use allot_error::{Result, Trouble};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::look::Look;
+use super::observer::Observer;
 use super::scene::Scene;
 use super::style::Style;
 use super::view::{self, Choice, Move};
@@ -27,7 +27,7 @@ enum News {
 
 /// Shows the runs until a key or a signal ends it; the terminal is then as it was before.
 pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
-    let look = Look::at(places)?;
+    let look = Observer::at(places)?;
     let (sender, news) = channel();
     signals(sender.clone());
     let failed =
@@ -47,7 +47,7 @@ pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
 }
 
 /// Looks again and again, until nobody wants to know.
-fn keep_looking(mut look: Look, every: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
+fn keep_looking(mut look: Observer, every: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
     loop {
         let began = Instant::now();
         if news.send(News::Scene(Box::new(look.scene()))).is_err() {

@@ -1,6 +1,6 @@
 //! Rollouts as a trainer tells of them, and what is wrong with them.
 
-use allot_allocation::{Line as Granted, Outcome, PromptId};
+use allot_allocation::{GrantLine, Outcome, PromptId};
 use serde::Deserialize;
 
 use crate::trouble::{Result, Trouble};
@@ -21,7 +21,7 @@ impl Told {
     /// longest answer, in tokens.
     pub fn outcomes(
         told: Vec<Self>,
-        granted: &[Granted],
+        granted: &[GrantLine],
         signals: usize,
         longest: u32,
     ) -> Result<Vec<Outcome>> {

@@ -1,9 +1,9 @@
 //! The trainer's turns: it asks what to do, hands rollouts in, and says that it is done with a batch.
 
-use allot_allocation::{Cost, Grant, Line as Granted, PromptId, Settled, View, seed};
+use allot_allocation::{Cost, Grant, GrantLine, PromptId, Settled, View, seed};
 use allot_loop::{At, Learned, Next, Round};
 use allot_record::{Line, Record, StepEnd};
-use allot_sandbox::Line as LogLine;
+use allot_sandbox::LogLine;
 
 use super::Allocator;
 use super::order::{Draw, Order};
@@ -66,7 +66,7 @@ impl Allocator {
 
     fn sampling(&self, grant: &Grant, round: &Round) -> Order {
         let (of, version) = (self.of.seed, self.run.state.version);
-        let draw = |line: &Granted| {
+        let draw = |line: &GrantLine| {
             let seed = |i| seed::rollout(of, line.prompt, version, line.first + i);
             Draw { prompt: line.prompt, count: line.count, seeds: (0..line.count).map(seed).collect() }
         };
@@ -93,20 +93,20 @@ impl Allocator {
             return Trouble::new(format!("a batch of {n} rollouts was given, and nothing was said of it"))
                 .hint("say that it is done with trained(…), then ask again");
         }
-        let n: u32 = self.run.state.books.open().iter().map(|line| line.count).sum();
+        let n: u32 = self.run.state.ledger.open().iter().map(|line| line.count).sum();
         Trouble::new(format!("{n} rollouts were granted, and nothing was said of them"))
             .hint("hand them in with sampled(…), then ask again")
     }
 
-    /// Puts rollouts on the shelf. Whatever is wrong with them is found before anything is charged.
+    /// Puts rollouts in the buffer. Whatever is wrong with them is found before anything is charged.
     pub fn take(&mut self, told: Vec<Told>) -> Result<(u64, Vec<bool>)> {
         let At::Sampling(_) = self.run.state.at else {
             return Err(Trouble::new("rollouts were handed in, and none were granted")
                 .hint("next() says when to sample, and how often"));
         };
         let signals = self.policy.policy.description().signals.len();
-        let books = &self.run.state.books;
-        let outcomes = Told::outcomes(told, books.open(), signals, books.limits().longest)?;
+        let ledger = &self.run.state.ledger;
+        let outcomes = Told::outcomes(told, ledger.open(), signals, ledger.limits().longest)?;
         let took = self.run.sampled(&outcomes, &[]).map_err(|fault| Trouble::new(fault.to_string()))?;
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
@@ -114,7 +114,7 @@ impl Allocator {
         Ok((took.first.0, outcomes.iter().map(|o| o.reward.is_some()).collect()))
     }
 
-    /// Settles the shelf, and ends the step.
+    /// Settles the buffer, and ends the step.
     pub fn settle(
         &mut self,
         updated: bool,

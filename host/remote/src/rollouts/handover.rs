@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use allot_engine::EngineError;
 use allot_engine::core::Core;
 
-use crate::line::told;
+use crate::client::told;
 
 /// What every label begins with.
 pub(crate) const OURS: &str = "allot-";

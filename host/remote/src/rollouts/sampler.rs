@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::config::{Kind, RolloutsConfig};
 use super::handover::OURS;
-use super::wish::{Told, Wish};
+use super::request::{SampleRequest, Told};
 use super::{sglang, vllm};
-use crate::line::{Failure, Line, told};
+use crate::client::{Client, Failure, told};
 use crate::sample::{Limits, Place};
 
 /// A server.
 pub(crate) struct Sampler {
-    pub(crate) line: Line,
+    pub(crate) client: Client,
     kind: Kind,
     model: Option<String>,
 }
@@ -34,9 +34,9 @@ impl From<Failure> for Missed {
 }
 
 impl Sampler {
-    /// A server at the end of a line.
-    pub(crate) fn new(line: Line, config: &RolloutsConfig) -> Self {
-        Self { line, kind: config.kind, model: config.model.clone() }
+    /// A server that this client talks to.
+    pub(crate) fn new(client: Client, config: &RolloutsConfig) -> Self {
+        Self { client, kind: config.kind, model: config.model.clone() }
     }
 
     fn verb(&self) -> &'static str {
@@ -49,12 +49,12 @@ impl Sampler {
     /// Loads weights from a folder, as the server sees it, under a label.
     pub(crate) async fn load(&self, folder: &str, label: &str) -> Result<(), Failure> {
         let loaded = match self.kind {
-            Kind::Sglang => sglang::load(&self.line, folder, label).await,
-            Kind::Vllm => vllm::load(&self.line, folder, label).await,
+            Kind::Sglang => sglang::load(&self.client, folder, label).await,
+            Kind::Vllm => vllm::load(&self.client, folder, label).await,
         };
         loaded.map_err(|failure| match known(failure, "load") {
             Failure::Refused { verb, status, detail } => {
-                let what = format!("the server at {} could not load `{folder}`", self.line.to().url);
+                let what = format!("the server at {} could not load `{folder}`", self.client.to().url);
                 let said = if detail.is_empty() { String::new() } else { format!(": {detail}") };
                 let hint = "the folder is reached by the server too, at that path (`rollouts.weights_there`), and \
                             the model that it serves is the one that is trained; see its own log";
@@ -67,53 +67,53 @@ impl Sampler {
     /// One rollout, by the weights of a label. Where somebody breaks it off, it is asked for again.
     pub(crate) async fn rollout(
         &self,
-        wish: Wish<'_>,
+        request: SampleRequest<'_>,
         place: Place,
         limits: Limits,
         label: &str,
     ) -> Result<Sample<Answer>, Missed> {
-        let (verb, body) = (self.verb(), self.body(wish).to_string());
-        let (began, mut pauses) = (Instant::now(), self.line.pauses());
+        let (verb, body) = (self.verb(), self.body(request).to_string());
+        let (began, mut pauses) = (Instant::now(), self.client.pauses());
         loop {
-            let answer = self.line.ask(verb, Some(&body)).await.map_err(|failure| known(failure, verb))?;
+            let answer = self.client.ask(verb, Some(&body)).await.map_err(|failure| known(failure, verb))?;
             let told = match self.kind {
-                Kind::Sglang => sglang::told(&self.line, &answer)?,
-                Kind::Vllm => vllm::told(&self.line, &answer)?,
+                Kind::Sglang => sglang::told(&self.client, &answer)?,
+                Kind::Vllm => vllm::told(&self.client, &answer)?,
             };
             if let Some(other) = told.weights.iter().find(|l| *l != label) {
                 return Err(self.other(verb, other, label));
             }
             if told.weights.is_empty() {
                 let what = "a rollout that does not say by which weights it was sampled";
-                return Err(self.line.wrong(verb, what).into());
+                return Err(self.client.wrong(verb, what).into());
             }
             let Some(end) = &told.broken else {
-                return self.looked_at(told, wish, place, limits).map_err(Missed::Failure);
+                return self.looked_at(told, request, place, limits).map_err(Missed::Failure);
             };
-            if began.elapsed() >= self.line.to().patience {
-                let why = format!("rollouts end by `{}`", self.line.clean(end));
-                return Err(Failure::Stop(self.line.away(verb, &why)).into());
+            if began.elapsed() >= self.client.to().patience {
+                let why = format!("rollouts end by `{}`", self.client.clean(end));
+                return Err(Failure::Stop(self.client.away(verb, &why)).into());
             }
             tokio::time::sleep(pauses.next().unwrap_or_default()).await;
         }
     }
 
-    fn body(&self, wish: Wish<'_>) -> Value {
+    fn body(&self, request: SampleRequest<'_>) -> Value {
         match self.kind {
-            Kind::Sglang => sglang::body(wish),
-            Kind::Vllm => vllm::body(wish, self.model.as_deref()),
+            Kind::Sglang => sglang::body(request),
+            Kind::Vllm => vllm::body(request, self.model.as_deref()),
         }
     }
 
     /// Other weights than those that were handed over. Those of another run don't come by starting a server anew.
     fn other(&self, verb: &str, other: &str, label: &str) -> Missed {
         if !other.starts_with(OURS) {
-            return Missed::Weights(self.line.clean(other));
+            return Missed::Weights(self.client.clean(other));
         }
         let what = format!(
             "the server at {} answered `{verb}` by the weights `{}`; those that were handed over are `{label}`",
-            self.line.to().url,
-            self.line.clean(other)
+            self.client.to().url,
+            self.client.clean(other)
         );
         Missed::Failure(Failure::Stop(told(what, "a server samples for one run at a time")))
     }
@@ -122,21 +122,21 @@ impl Sampler {
     fn looked_at(
         &self,
         told: Told,
-        wish: Wish<'_>,
+        request: SampleRequest<'_>,
         place: Place,
         limits: Limits,
     ) -> Result<Sample<Answer>, Failure> {
-        let wrong = |what: &str| Err(self.line.wrong(self.verb(), what));
+        let wrong = |what: &str| Err(self.client.wrong(self.verb(), what));
         let number = place.prompt.0;
-        if told.prompt != wish.prompt.len() {
-            let (read, whole) = (told.prompt, wish.prompt.len());
+        if told.prompt != request.prompt.len() {
+            let (read, whole) = (told.prompt, request.prompt.len());
             return wrong(&format!("a rollout of prompt {number} that read {read} of its {whole} tokens"));
         }
         let cut = told.claim.truncated;
         let sample = told.claim.looked_at(place, limits);
-        let mut sample = sample.map_err(|what| self.line.wrong(self.verb(), &what))?;
+        let mut sample = sample.map_err(|what| self.client.wrong(self.verb(), &what))?;
         let tokens = &sample.answer.tokens;
-        let end = tokens.iter().position(|t| wish.stops.contains(t));
+        let end = tokens.iter().position(|t| request.stops.contains(t));
         if let Some(end) = end.filter(|end| end + 1 < tokens.len()) {
             let token = tokens[end];
             return wrong(&format!(
@@ -147,11 +147,11 @@ impl Sampler {
             let last = tokens[tokens.len() - 1];
             let what = format!(
                 "the server at {} ended a rollout of prompt {number} at token {last}, which ends none here",
-                self.line.to().url
+                self.client.to().url
             );
             let hint = "its model's files name other tokens that end a text: add it to `model.stop`, or serve the \
                         model that `[model]` names";
-            return Err(Failure::Stop(crate::line::told(what, hint)));
+            return Err(Failure::Stop(crate::client::told(what, hint)));
         }
         if end.is_none() && tokens.len() < limits.longest {
             let (came, most) = (tokens.len(), limits.longest);

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wish::{Told, Wish};
-use crate::line::{Failure, Heard, Line, Said};
+use super::request::{SampleRequest, Told};
+use crate::client::{Client, Failure, Heard, Said};
 use crate::sample::Claim;
 
 pub(super) const GENERATE: &str = "generate";
@@ -48,32 +48,32 @@ struct Loaded {
 }
 
 /// A request's body. Seeds count where the server infers deterministically. A stop token is part of what comes.
-pub(super) fn body(wish: Wish<'_>) -> Value {
-    let top_k = if wish.sampling.top_k == 0 { json!(-1) } else { json!(wish.sampling.top_k) };
+pub(super) fn body(request: SampleRequest<'_>) -> Value {
+    let top_k = if request.sampling.top_k == 0 { json!(-1) } else { json!(request.sampling.top_k) };
     json!({
-        "input_ids": wish.prompt,
+        "input_ids": request.prompt,
         "return_logprob": true,
         "sampling_params": {
-            "max_new_tokens": wish.sampling.max_tokens,
-            "sampling_seed": wish.seed,
+            "max_new_tokens": request.sampling.max_tokens,
+            "sampling_seed": request.seed,
             "skip_special_tokens": false,
-            "stop_token_ids": wish.stops,
-            "temperature": wish.sampling.temperature,
+            "stop_token_ids": request.stops,
+            "temperature": request.sampling.temperature,
             "top_k": top_k,
-            "top_p": wish.sampling.top_p,
+            "top_p": request.sampling.top_p,
         },
     })
 }
 
 /// What an answer tells.
-pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
-    let Generated { output_ids, meta_info: meta } = line.read(GENERATE, answer)?;
+pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
+    let Generated { output_ids, meta_info: meta } = client.read(GENERATE, answer)?;
     let scored = meta.output_token_logprobs;
     if let Some(scored) = &scored
         && scored.len() == output_ids.len()
         && scored.iter().zip(&output_ids).any(|((_, token, _), id)| token != id)
     {
-        return Err(line.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
     }
     let Finish { kind, message } = meta.finish_reason;
     let broken = (kind != "stop" && kind != "length")
@@ -88,21 +88,21 @@ pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
 }
 
 /// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
-pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), Failure> {
-    line.ask("pause_generation", Some(&json!({ "mode": "abort" }).to_string())).await?;
+pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(), Failure> {
+    client.ask("pause_generation", Some(&json!({ "mode": "abort" }).to_string())).await?;
     let body = json!({ "model_path": folder, "weight_version": label, "flush_cache": true }).to_string();
     let verb = "update_weights_from_disk";
-    let loaded = line.ask_whole(verb, &body).await;
+    let loaded = client.ask_whole(verb, &body).await;
     if let Err(failure) = loaded {
         // It has the weights that it had, if it is there.
-        let _ = line.once("continue_generation", Some(Said::Json("{}"))).await;
+        let _ = client.once("continue_generation", Some(Said::Json("{}"))).await;
         return Err(failure);
     }
-    line.ask("continue_generation", Some("{}")).await?;
-    let loaded: Loaded = line.read(verb, &loaded?)?;
+    client.ask("continue_generation", Some("{}")).await?;
+    let loaded: Loaded = client.read(verb, &loaded?)?;
     if loaded.success {
         return Ok(());
     }
-    let detail = line.clean(&loaded.message.unwrap_or_default());
+    let detail = client.clean(&loaded.message.unwrap_or_default());
     Err(Failure::Refused { verb: verb.to_owned(), status: 200, detail })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, Line as GrantLine, PromptId};
+use allot_allocation::{Compute, Grant, GrantLine, PromptId};
 use allot_engine::model::ModelError;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
@@ -12,10 +12,10 @@ use futures_util::StreamExt as _;
 
 use super::config::{Kind, RolloutsConfig};
 use super::handover::Handover;
+use super::request::SampleRequest;
 use super::sampler::{Missed, Sampler};
-use super::wish::Wish;
+use crate::client::{Client, Failure, told};
 use crate::engine::SIGNALS;
-use crate::line::{Failure, Line, told};
 use crate::patience::patient;
 use crate::sample::{Limits, Place, wire_seed};
 
@@ -40,7 +40,7 @@ impl Split {
         handover: Handover,
         notice: fn(&str),
     ) -> Result<Self, EngineError> {
-        let sampler = Sampler::new(Line::open(config.address(), notice)?, config);
+        let sampler = Sampler::new(Client::open(config.address(), notice)?, config);
         let native = native.with_foreign_rollouts(config.tolerance);
         Ok(Self { native, sampler, handover, kind: config.kind, given: None })
     }
@@ -80,11 +80,11 @@ impl Split {
 
     /// What is left of a failure when nothing can be done about it.
     fn plain(&self, failure: Failure) -> EngineError {
-        let line = &self.sampler.line;
+        let client = &self.sampler.client;
         match failure {
             Failure::Stop(error) => error,
-            Failure::Refused { verb, status, detail } => line.refused(&verb, status, &detail),
-            Failure::Lost(detail) => line.refused("a request", 404, &detail),
+            Failure::Refused { verb, status, detail } => client.refused(&verb, status, &detail),
+            Failure::Lost(detail) => client.refused("a request", 404, &detail),
         }
     }
 
@@ -101,7 +101,7 @@ impl Split {
         let one = |i: usize| async move {
             let place = wanted[i];
             let sampling = self.native.sampling(place.prompt);
-            let wish = Wish {
+            let request = SampleRequest {
                 prompt: self.native.prompt(place.prompt),
                 seed: wire_seed(config.seed, place.prompt, place.version, place.position),
                 sampling,
@@ -112,7 +112,7 @@ impl Split {
                 longest: sampling.max_tokens as usize,
                 signals: config.signals.len(),
             };
-            self.sampler.rollout(wish, place, limits, label).await.map(|rollout| (i, rollout))
+            self.sampler.rollout(request, place, limits, label).await.map(|rollout| (i, rollout))
         };
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
         // What is under way may come, and nothing more is asked for.
@@ -153,7 +153,7 @@ impl Split {
 
     /// After rollouts of other weights: whether the same may be asked for again, once the server has these.
     fn forget(&mut self, other: &str, losses: &mut u32) -> Result<(), EngineError> {
-        let url = &self.sampler.line.to().url;
+        let url = &self.sampler.client.to().url;
         *losses += 1;
         if *losses > LOSSES {
             let what =
@@ -162,7 +162,7 @@ impl Split {
         }
         let version = self.native.version();
         let what = format!("the server at {url} has the weights `{other}`, as if it was started anew");
-        self.sampler.line.notice(&format!("{what}; it gets those after {version} updates again"));
+        self.sampler.client.notice(&format!("{what}; it gets those after {version} updates again"));
         self.given = None;
         Ok(())
     }

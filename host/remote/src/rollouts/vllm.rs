@@ -4,8 +4,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wish::{Told, Wish};
-use crate::line::{Failure, Heard, Line, Said};
+use super::request::{SampleRequest, Told};
+use crate::client::{Client, Failure, Heard, Said};
 use crate::sample::Claim;
 
 pub(super) const GENERATE: &str = "inference/v1/generate";
@@ -53,19 +53,19 @@ struct Usage {
 
 /// A request's body. Its own end of a text is left out: what ends one here is told. A stop token is part of what
 /// comes.
-pub(super) fn body(wish: Wish<'_>, model: Option<&str>) -> Value {
+pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
     let mut body = json!({
-        "token_ids": wish.prompt,
+        "token_ids": request.prompt,
         "sampling_params": {
             "detokenize": false,
             "ignore_eos": true,
             "logprobs": 0,
-            "max_tokens": wish.sampling.max_tokens,
-            "seed": wish.seed,
-            "stop_token_ids": wish.stops,
-            "temperature": wish.sampling.temperature,
-            "top_k": wish.sampling.top_k,
-            "top_p": wish.sampling.top_p,
+            "max_tokens": request.sampling.max_tokens,
+            "seed": request.seed,
+            "stop_token_ids": request.stops,
+            "temperature": request.sampling.temperature,
+            "top_k": request.sampling.top_k,
+            "top_p": request.sampling.top_p,
         },
     });
     if let Some(model) = model {
@@ -75,17 +75,17 @@ pub(super) fn body(wish: Wish<'_>, model: Option<&str>) -> Value {
 }
 
 /// What an answer tells.
-pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
-    let Generated { choices, usage } = line.read(GENERATE, answer)?;
+pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
+    let Generated { choices, usage } = client.read(GENERATE, answer)?;
     let Ok([choice]) = <[Choice; 1]>::try_from(choices) else {
-        return Err(line.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
+        return Err(client.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
     };
     let scored = choice.logprobs.and_then(|l| l.content);
     if let Some(scored) = &scored
         && scored.len() == choice.token_ids.len()
         && scored.iter().zip(&choice.token_ids).any(|(scored, id)| scored.token_id != *id)
     {
-        return Err(line.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
     }
     let end = choice.finish_reason.unwrap_or_default();
     let claim = Claim {
@@ -103,16 +103,16 @@ pub(super) fn told(line: &Line, answer: &Heard) -> Result<Told, Failure> {
 /// The label comes first: a server that is started anew in between has lost it with the weights, and one that was
 /// named behind a load could have the name and the weights of its start. Where a load fails the label is taken back,
 /// for the server does not go back to the weights that it had.
-pub(super) async fn load(line: &Line, folder: &str, label: &str) -> Result<(), Failure> {
+pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(), Failure> {
     let (verb, name) = ("update_weight_version", |label: &str| json!({ "new_version": label }).to_string());
-    line.ask("pause", Some("{}")).await?;
-    line.ask(verb, Some(&name(label))).await?;
+    client.ask("pause", Some("{}")).await?;
+    client.ask(verb, Some(&name(label))).await?;
     let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder } }).to_string();
-    if let Err(failure) = line.ask_whole("collective_rpc", &body).await {
+    if let Err(failure) = client.ask_whole("collective_rpc", &body).await {
         // It may be gone by now, and its label with it.
-        let _ = line.once(verb, Some(Said::Json(&name(BROKEN)))).await;
-        let _ = line.once("resume", Some(Said::Json("{}"))).await;
+        let _ = client.once(verb, Some(Said::Json(&name(BROKEN)))).await;
+        let _ = client.once("resume", Some(Said::Json("{}"))).await;
         return Err(failure);
     }
-    line.ask("resume", Some("{}")).await.map(|_| ())
+    client.ask("resume", Some("{}")).await.map(|_| ())
 }

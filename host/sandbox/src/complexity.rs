@@ -24,7 +24,7 @@ const ALL_VALUES: u64 = 1 << 28;
 
 /// Weighs a component's functions as its payloads pass by.
 #[derive(Default)]
-pub(crate) struct Scales {
+pub(crate) struct Complexity {
     /// For each module that is open, the most that a type of it takes and gives.
     arity: Vec<u64>,
     functions: u64,
@@ -48,7 +48,7 @@ impl Counted {
     }
 }
 
-impl Scales {
+impl Complexity {
     /// Takes the next payload, or says what is too large in it.
     pub fn take(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         let damaged = |e: wasmparser::BinaryReaderError| LoadError::damaged(&e);
@@ -145,7 +145,7 @@ mod tests {
 
     /// The largest function of each kind, and all values: bytes, locals, loops within loops, values, all values.
     fn largest(bytes: &[u8]) -> [u64; 5] {
-        let (mut scales, mut most) = (Scales::default(), [0; 5]);
+        let (mut scales, mut most) = (Complexity::default(), [0; 5]);
         for payload in Parser::new(0).parse_all(bytes) {
             let payload = payload.unwrap();
             scales.take(&payload).unwrap();

@@ -24,7 +24,7 @@ const STALLED: Duration = Duration::from_mins(1);
 const NOT_BEGUN: Duration = Duration::from_mins(10);
 
 /// The places and what is in them.
-pub struct Look {
+pub struct Observer {
     places: Vec<PathBuf>,
     empty: Vec<Empty>,
     runs: Vec<Watched>,
@@ -53,7 +53,7 @@ struct Stamp {
     changed: Option<SystemTime>,
 }
 
-impl Look {
+impl Observer {
     /// For these places: runs, or folders with runs in them.
     pub fn at(places: &[PathBuf]) -> Result<Self> {
         let folder = |place: &PathBuf| {

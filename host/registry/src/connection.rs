@@ -24,7 +24,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// A way to one name in a registry.
-pub(super) struct Line<'a> {
+pub(super) struct Connection<'a> {
     pub client: Client,
     pub image: Image,
     host: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct Line<'a> {
     operation: RegistryOperation,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Connection<'a> {
     pub async fn open(host: &'a str, image: Image, operation: RegistryOperation) -> Result<Self> {
         if CryptoProvider::get_default().is_none() {
             // Fails only where someone else was faster.

@@ -1,4 +1,4 @@
-//! The shelf: the buffered rollouts, by prompt.
+//! The buffer: the buffered rollouts, by prompt.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::{Batch, Group, Past, PromptId};
 #[serde(transparent)]
 pub struct RolloutId(pub u64);
 
-/// A scored rollout, as it comes to the shelf.
+/// A scored rollout, as it comes to the buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The prompt.
@@ -59,7 +59,7 @@ struct Held {
 
 /// The buffered rollouts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Shelf {
+pub struct RolloutBuffer {
     /// How many signals each rollout has.
     signals: usize,
     held: Vec<Held>,
@@ -68,7 +68,7 @@ pub struct Shelf {
     /// How often each prompt was sampled since the last model update, whatever became of the
     /// rollouts: the next position, so that none is drawn twice at the same weights.
     drawn: BTreeMap<PromptId, u32>,
-    /// Rollouts put on the shelf so far in the run, unscorable ones counted: the next number.
+    /// Rollouts put in the buffer so far in the run, unscorable ones counted: the next number.
     sampled: u64,
 }
 
@@ -156,8 +156,8 @@ impl Visit {
     }
 }
 
-impl Shelf {
-    /// An empty shelf for rollouts with this many signals.
+impl RolloutBuffer {
+    /// An empty buffer for rollouts with this many signals.
     pub fn new(signals: usize) -> Self {
         Self { signals, held: Vec::new(), places: HashMap::new(), drawn: BTreeMap::new(), sampled: 0 }
     }
@@ -209,7 +209,7 @@ impl Shelf {
         }
     }
 
-    /// Puts rollouts on the shelf, in the order they were granted, and gives the first one's
+    /// Puts rollouts in the buffer, in the order they were granted, and gives the first one's
     /// number. A reward or signal that is not finite makes a rollout unscorable.
     pub fn add(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> RolloutId {
         let first = RolloutId(self.sampled);
@@ -318,7 +318,7 @@ impl Shelf {
         settled
     }
 
-    /// Finds places again; to be called after a shelf was read back.
+    /// Finds places again; to be called after a buffer was read back.
     pub fn index(&mut self) {
         self.places = self.held.iter().enumerate().map(|(place, held)| (held.group.prompt, place)).collect();
     }
@@ -345,11 +345,11 @@ mod tests {
     use super::*;
     use crate::{Advantage, Pick};
 
-    fn shelf(rewards: &[(u32, f32)]) -> Shelf {
-        let mut shelf = Shelf::new(0);
-        shelf.open_step();
-        shelf.add(rewards.iter().map(|(p, r)| Outcome::of(PromptId(*p), 0, *r, *r > 0.5)));
-        shelf
+    fn buffer(rewards: &[(u32, f32)]) -> RolloutBuffer {
+        let mut buffer = RolloutBuffer::new(0);
+        buffer.open_step();
+        buffer.add(rewards.iter().map(|(p, r)| Outcome::of(PromptId(*p), 0, *r, *r > 0.5)));
+        buffer
     }
 
     fn pick(prompt: u32, rollouts: Option<Vec<u32>>) -> Pick {
@@ -366,64 +366,64 @@ mod tests {
 
     #[test]
     fn what_is_not_held_is_let_go_and_what_is_trained_on_is_gone() {
-        let mut shelf = shelf(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0), (7, 1.0)]);
-        let settled = shelf.settle(&batch(vec![pick(5, Some(vec![2, 0]))], &[5, 7]), true, 9);
+        let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0), (7, 1.0)]);
+        let settled = buffer.settle(&batch(vec![pick(5, Some(vec![2, 0]))], &[5, 7]), true, 9);
         assert_eq!(numbers(&settled.trained), [2, 0]);
         assert_eq!(numbers(&settled.released), [3]);
         assert_eq!(settled.held, 2);
-        let groups = shelf.groups();
+        let groups = buffer.groups();
         assert_eq!((groups[0].prompt, groups[0].len(), groups[0].ages[0]), (PromptId(5), 1, 1));
         assert_eq!(groups[1].prompt, PromptId(7));
-        assert!(!shelf.holds(PromptId(6)));
-        assert_eq!(shelf.next_position(PromptId(5)), 0, "other weights, other draws");
+        assert!(!buffer.holds(PromptId(6)));
+        assert_eq!(buffer.next_position(PromptId(5)), 0, "other weights, other draws");
     }
 
     #[test]
     fn a_prompt_let_go_without_an_update_is_not_drawn_the_same_way_again() {
-        let mut shelf = shelf(&[(5, 1.0), (5, 0.0)]);
-        shelf.settle(&Batch::default(), false, 9);
-        assert!(!shelf.holds(PromptId(5)));
-        assert_eq!(shelf.next_position(PromptId(5)), 2);
-        shelf.settle(&Batch::default(), true, 9);
-        assert_eq!(shelf.next_position(PromptId(5)), 0);
+        let mut buffer = buffer(&[(5, 1.0), (5, 0.0)]);
+        buffer.settle(&Batch::default(), false, 9);
+        assert!(!buffer.holds(PromptId(5)));
+        assert_eq!(buffer.next_position(PromptId(5)), 2);
+        buffer.settle(&Batch::default(), true, 9);
+        assert_eq!(buffer.next_position(PromptId(5)), 0);
     }
 
     #[test]
     fn rollouts_grow_old_by_updates_and_leave_past_the_limit() {
-        let mut shelf = shelf(&[(1, 1.0), (1, 0.0)]);
-        assert_eq!(shelf.settle(&batch(vec![], &[1]), false, 1).stale, []);
-        assert_eq!(shelf.groups()[0].ages, [0, 0], "no update, no age");
-        assert_eq!(shelf.settle(&batch(vec![], &[1]), true, 1).stale, []);
-        assert_eq!(numbers(&shelf.settle(&batch(vec![], &[1]), true, 1).stale), [0, 1]);
-        assert!(shelf.groups().is_empty());
+        let mut buffer = buffer(&[(1, 1.0), (1, 0.0)]);
+        assert_eq!(buffer.settle(&batch(vec![], &[1]), false, 1).stale, []);
+        assert_eq!(buffer.groups()[0].ages, [0, 0], "no update, no age");
+        assert_eq!(buffer.settle(&batch(vec![], &[1]), true, 1).stale, []);
+        assert_eq!(numbers(&buffer.settle(&batch(vec![], &[1]), true, 1).stale), [0, 1]);
+        assert!(buffer.groups().is_empty());
     }
 
     #[test]
     fn an_unscorable_rollout_is_counted_and_never_shown() {
-        let mut shelf = Shelf::new(0);
+        let mut buffer = RolloutBuffer::new(0);
         let mut bad = Outcome::of(PromptId(3), 0, f32::NAN, false);
-        shelf.add([bad.clone()]);
+        buffer.add([bad.clone()]);
         bad.reward = None;
-        shelf.add([bad]);
-        assert!(shelf.groups().is_empty());
-        assert!(shelf.holds(PromptId(3)), "it is not to be offered again in this step");
-        assert_eq!(shelf.next_position(PromptId(3)), 2);
-        assert_eq!(shelf.settle(&Batch::default(), true, 1).visits, []);
+        buffer.add([bad]);
+        assert!(buffer.groups().is_empty());
+        assert!(buffer.holds(PromptId(3)), "it is not to be offered again in this step");
+        assert_eq!(buffer.next_position(PromptId(3)), 2);
+        assert_eq!(buffer.settle(&Batch::default(), true, 1).visits, []);
     }
 
     #[test]
     fn visits_tell_of_this_step_only() {
-        let mut shelf = shelf(&[(1, 1.0), (1, 0.0)]);
-        let visits = shelf.settle(&batch(vec![], &[1]), true, 9).visits;
+        let mut buffer = buffer(&[(1, 1.0), (1, 0.0)]);
+        let visits = buffer.settle(&batch(vec![], &[1]), true, 9).visits;
         assert_eq!(
             (visits[0].rollouts, visits[0].correct, visits[0].mean, visits[0].flat),
             (2, 1, 0.5, false)
         );
-        shelf.open_step();
-        assert_eq!(shelf.settle(&batch(vec![], &[1]), true, 9).visits, [], "nothing sampled, no visit");
-        shelf.open_step();
-        shelf.add([Outcome::of(PromptId(1), 2, 1.0, true)]);
-        let visits = shelf.settle(&Batch::default(), true, 9).visits;
+        buffer.open_step();
+        assert_eq!(buffer.settle(&batch(vec![], &[1]), true, 9).visits, [], "nothing sampled, no visit");
+        buffer.open_step();
+        buffer.add([Outcome::of(PromptId(1), 2, 1.0, true)]);
+        let visits = buffer.settle(&Batch::default(), true, 9).visits;
         assert_eq!((visits[0].rollouts, visits[0].correct, visits[0].flat), (1, 1, true));
     }
 

@@ -1,4 +1,4 @@
-//! A first look at a server that samples, before a run starts. Nothing is loaded, nothing is sampled.
+//! The check of a server that samples, before a run starts. Nothing is loaded, nothing is sampled.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::config::{Kind, RolloutsConfig};
 use super::handover::Handover;
 use super::vllm;
-use crate::greet::waited;
-use crate::line::{Failure, Line, told};
+use crate::client::{Client, Failure, told};
+use crate::preflight::waited;
 
 /// What a server told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Greeted {
+pub struct Preflight {
     /// Its version.
     pub version: String,
     /// The longest sequence that it takes, in tokens.
@@ -55,18 +55,22 @@ struct Model {
 
 /// Looks whether the server is there, lets us in, has such a model and can do what a run asks of it, and whether
 /// weights can be written where it will look for them.
-pub fn greet(config: &RolloutsConfig, shape: &Shape, rollout: &Sampling) -> Result<Greeted, EngineError> {
+pub fn preflight(
+    config: &RolloutsConfig,
+    shape: &Shape,
+    rollout: &Sampling,
+) -> Result<Preflight, EngineError> {
     Handover::try_folder(Path::new(&config.weights))?;
-    let line = Line::first(config.address())?;
+    let client = Client::first(config.address())?;
     waited(async {
         match config.kind {
-            Kind::Sglang => sglang(&line, config, shape).await,
-            Kind::Vllm => vllm(&line, config, rollout).await,
+            Kind::Sglang => sglang(&client, config, shape).await,
+            Kind::Vllm => vllm(&client, config, rollout).await,
         }
     })?
 }
 
-impl Greeted {
+impl Preflight {
     /// Whether the longest prompt and its answer fit into what the server takes.
     pub fn fits(&self, longest: usize) -> Result<(), EngineError> {
         match self.context {
@@ -83,9 +87,13 @@ impl Greeted {
 }
 
 /// Asks for something that each server of a kind has.
-async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) -> Result<T, EngineError> {
+async fn known<T: for<'d> Deserialize<'d>>(
+    client: &Client,
+    verb: &str,
+    kind: &str,
+) -> Result<T, EngineError> {
     let foreign = |why: &str| {
-        let url = &line.to().url;
+        let url = &client.to().url;
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
@@ -94,7 +102,7 @@ async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) 
             ),
         )
     };
-    let answer = line.ask(verb, None).await.map_err(|failure| match failure {
+    let answer = client.ask(verb, None).await.map_err(|failure| match failure {
         Failure::Stop(error) => error,
         Failure::Lost(_) => foreign(&format!("it has no `/{verb}`")),
         Failure::Refused { status, .. } => foreign(&format!("it answers `/{verb}` with {status}")),
@@ -104,30 +112,30 @@ async fn known<T: for<'d> Deserialize<'d>>(line: &Line, verb: &str, kind: &str) 
 }
 
 /// The model among those that a server has.
-fn named(line: &Line, config: &RolloutsConfig, names: &[String]) -> Result<(), EngineError> {
+fn named(client: &Client, config: &RolloutsConfig, names: &[String]) -> Result<(), EngineError> {
     let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
-    let what = format!("the server at {} has no model `{wanted}`", line.to().url);
-    let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", line.clean(n))).collect();
+    let what = format!("the server at {} has no model `{wanted}`", client.to().url);
+    let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", client.clean(n))).collect();
     Err(told(what, &format!("it has {}; set `rollouts.model`", has.join(", "))))
 }
 
-async fn sglang(line: &Line, config: &RolloutsConfig, shape: &Shape) -> Result<Greeted, EngineError> {
-    let url = &line.to().url;
-    let info: ModelInfo = known(line, "model_info", "SGLang").await?;
-    let server: ServerInfo = known(line, "server_info", "SGLang").await?;
-    let models: Models = known(line, "v1/models", "SGLang").await?;
+async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Result<Preflight, EngineError> {
+    let url = &client.to().url;
+    let info: ModelInfo = known(client, "model_info", "SGLang").await?;
+    let server: ServerInfo = known(client, "server_info", "SGLang").await?;
+    let models: Models = known(client, "v1/models", "SGLang").await?;
     if !info.is_generation || info.weight_version.is_none() {
         let what =
             format!("the server at {url} has a model that does not generate, or no word for its weights");
         return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name()) {
-        let (other, own) = (line.clean(&other), shape.family.name());
+        let (other, own) = (client.clean(&other), shape.family.name());
         let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
         return Err(told(what, "serve the model that `[model]` names"));
     }
     // What it was started with: a load of weights changes the name that `v1/models` tells.
-    named(line, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
+    named(client, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
     let mut notes = Vec::new();
     if !server.enable_deterministic_inference {
         let what = "the server draws without the seeds of rollouts, so that a run is not the same twice; started \
@@ -135,19 +143,23 @@ async fn sglang(line: &Line, config: &RolloutsConfig, shape: &Shape) -> Result<G
         notes.push(what.to_owned());
     }
     let context = models.data.first().and_then(|m| m.max_model_len);
-    Ok(Greeted { version: server.version, context, notes })
+    Ok(Preflight { version: server.version, context, notes })
 }
 
-async fn vllm(line: &Line, config: &RolloutsConfig, rollout: &Sampling) -> Result<Greeted, EngineError> {
-    let url = &line.to().url;
-    let version: Value = known(line, "version", "vLLM").await?;
-    let models: Models = known(line, "v1/models", "vLLM").await?;
+async fn vllm(
+    client: &Client,
+    config: &RolloutsConfig,
+    rollout: &Sampling,
+) -> Result<Preflight, EngineError> {
+    let url = &client.to().url;
+    let version: Value = known(client, "version", "vLLM").await?;
+    let models: Models = known(client, "v1/models", "vLLM").await?;
     let names: Vec<String> = models.data.iter().map(|m| m.id.clone()).collect();
-    named(line, config, &names)?;
+    named(client, config, &names)?;
     let model = models.data.iter().find(|m| config.model.as_ref().is_none_or(|name| *name == m.id));
     // Nothing to generate from: refused in one way where it can, and in another where it is off.
     let empty = json!({ "token_ids": [], "sampling_params": {} }).to_string();
-    match line.ask(vllm::GENERATE, Some(&empty)).await {
+    match client.ask(vllm::GENERATE, Some(&empty)).await {
         Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}
         Err(Failure::Stop(error)) => return Err(error),
         Err(Failure::Lost(_) | Failure::Refused { .. }) => {
@@ -155,7 +167,7 @@ async fn vllm(line: &Line, config: &RolloutsConfig, rollout: &Sampling) -> Resul
             return Err(told(what, "start it with `--enable-scale-out`, a vLLM from 0.32 on"));
         }
     }
-    let weights = line.ask("weight_info", None).await;
+    let weights = client.ask("weight_info", None).await;
     if let Err(Failure::Stop(error)) = weights {
         return Err(error);
     }
@@ -163,21 +175,21 @@ async fn vllm(line: &Line, config: &RolloutsConfig, rollout: &Sampling) -> Resul
         let what = format!("the server at {url} does not load weights anew, `/weight_info`");
         return Err(told(what, "start it with `VLLM_SERVER_DEV_MODE=1` in its environment"));
     }
-    let info: Value = known(line, "server_info?config_format=json", "vLLM").await?;
+    let info: Value = known(client, "server_info?config_format=json", "vLLM").await?;
     let mode = info["vllm_config"]["model_config"]["logprobs_mode"].as_str();
     let wanted = if rollout.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
     let either = rollout.temperature == 1.0 && rollout.top_k == 0 && rollout.top_p >= 1.0;
     let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
     if let Some(mode) = mode.filter(|mode| !good(mode)) {
-        let what = format!("the server at {url} tells `{}`", line.clean(mode));
+        let what = format!("the server at {url} tells `{}`", client.clean(mode));
         let why = "those of what is sampled, by `[rollout]`, are";
         return Err(told(
             format!("{what}; {why} `{wanted}`"),
             &format!("start it with `--logprobs-mode {wanted}`"),
         ));
     }
-    Ok(Greeted {
-        version: line.clean(version["version"].as_str().unwrap_or("of no version")),
+    Ok(Preflight {
+        version: client.clean(version["version"].as_str().unwrap_or("of no version")),
         context: model.and_then(|m| m.max_model_len),
         notes: Vec::new(),
     })

@@ -1,10 +1,10 @@
-//! Made views: the corners that a policy should have seen before a run meets them.
+//! Fixture views: the corners that a policy should have seen before a run meets them.
 
 use allot_allocation::seed::{self, Stream};
 use allot_allocation::{Budget, Group, Past, Prompt, PromptId, View};
 
 /// A view and what is special about it.
-pub struct Made {
+pub struct Fixture {
     /// In a few words.
     pub title: String,
     /// The view.
@@ -26,9 +26,9 @@ const OPEN: Budget =
     Budget { rounds: 10, step_rollouts: u32::MAX, run_rollouts: 1_000_000, run_tokens: u64::MAX };
 
 /// Views of every corner, and `random` random ones. `signals` lists go with each group.
-pub fn views(signals: usize, random: u32) -> Vec<Made> {
+pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     let mut made = Vec::new();
-    let mut add = |title: &str, view: View| made.push(Made { title: title.to_owned(), view });
+    let mut add = |title: &str, view: View| made.push(Fixture { title: title.to_owned(), view });
     let m = Maker { signals };
 
     add("a fresh step", m.view(64, &[], OPEN, 0));

@@ -45,7 +45,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
             (trouble.hint.clone(), None)
         }
         Stop::Engine { error, .. } => (error.hint().map(str::to_owned), None),
-        Stop::Interrupted | Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Books { .. } => {
+        Stop::Interrupted | Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Ledger { .. } => {
             (stop.hint().map(str::to_owned), None)
         }
     };
@@ -174,7 +174,7 @@ pub fn note(words: &str) {
 }
 
 /// A policy's own words.
-pub fn tell(line: &allot_sandbox::Line) {
+pub fn tell(line: &allot_sandbox::LogLine) {
     let level = format!("{:?}", line.level).to_lowercase();
     let _ = writeln!(std::io::stderr(), "policy {level}: {}", shown::safe(&line.text));
 }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use allot_allocation::log::{Level, Line};
+use allot_allocation::log::{Level, LogLine};
 use allot_allocation::shown;
 use wasmtime::{Engine, ResourceLimiter, Store};
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
-use crate::quiet::{LOG, Quiet};
+use crate::restricted_wasi::{LOG, RestrictedWasi};
 
 /// What one call of a policy may use. Set for a slow interpreter, generous for all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,15 +35,15 @@ const SAID: usize = 4 << 10;
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// What a guest's store holds.
-pub(crate) struct Room {
+pub(crate) struct GuestState {
     pub limiter: Limiter,
-    log: VecDeque<Line>,
+    log: VecDeque<LogLine>,
     log_bytes: usize,
     dropped: u64,
-    pub(crate) quiet: Option<Box<Quiet>>,
+    pub(crate) quiet: Option<Box<RestrictedWasi>>,
 }
 
-impl WasiView for Room {
+impl WasiView for GuestState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         self.quiet.as_mut().expect("WASI is linked only for guests that import it").view()
     }
@@ -101,12 +101,12 @@ impl ResourceLimiter for Limiter {
     }
 }
 
-impl Room {
+impl GuestState {
     /// A fresh store for one call, in which a guest hands over `most` bytes at a time at most.
     pub fn store(
         engine: &Engine,
         caps: Caps,
-        quiet: Option<Quiet>,
+        quiet: Option<RestrictedWasi>,
         most: usize,
     ) -> wasmtime::Result<Store<Self>> {
         let limiter = Limiter { limit: caps.memory, peak: 0, refused: None };
@@ -126,7 +126,7 @@ impl Room {
     pub fn write(&mut self, level: Level, text: &str) {
         let text = shown::lines(text, LOG / 4);
         self.log_bytes += LINE + text.len();
-        self.log.push_back(Line { level, text });
+        self.log.push_back(LogLine { level, text });
         while self.log_bytes > LOG {
             let Some(oldest) = self.log.pop_front() else { break };
             self.log_bytes -= LINE + oldest.text.len();
@@ -135,10 +135,10 @@ impl Room {
     }
 
     /// The log so far; it begins anew.
-    pub fn take_log(&mut self) -> Vec<Line> {
+    pub fn take_log(&mut self) -> Vec<LogLine> {
         let dropped = std::mem::take(&mut self.dropped);
         let first = (dropped > 0)
-            .then(|| Line { level: Level::Warn, text: format!("{dropped} earlier lines were dropped") });
+            .then(|| LogLine { level: Level::Warn, text: format!("{dropped} earlier lines were dropped") });
         self.log_bytes = 0;
         first.into_iter().chain(std::mem::take(&mut self.log)).collect()
     }

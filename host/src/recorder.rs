@@ -29,10 +29,10 @@ use crate::world::World;
 use allot_error::Result;
 use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
-use allot_sandbox::Line as LogLine;
+use allot_sandbox::LogLine;
 
-/// The keeper of a run's folder.
-pub struct Keeper<'a, 's> {
+/// The recorder of a run's folder.
+pub struct RunRecorder<'a, 's> {
     prepared: &'a Prepared<'a>,
     evaluation: Evaluation,
     checkpoints: Checkpoints,
@@ -83,8 +83,8 @@ struct Clock {
     evaluating: f64,
 }
 
-impl<'a, 's> Keeper<'a, 's> {
-    /// The keeper of a fresh run.
+impl<'a, 's> RunRecorder<'a, 's> {
+    /// The recorder of a fresh run.
     pub fn fresh(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
@@ -104,7 +104,7 @@ impl<'a, 's> Keeper<'a, 's> {
         Ok(Self::of(prepared, evaluation, place, progress, (files, Totals::new(0.0))))
     }
 
-    /// The keeper of a run that goes on from a checkpoint and its state. Also gives its record.
+    /// The recorder of a run that goes on from a checkpoint and its state. Also gives its record.
     pub fn resumed(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
@@ -130,11 +130,11 @@ impl<'a, 's> Keeper<'a, 's> {
         times.write(&Time::Machine(machine(prepared)))?;
         let (metrics, events) = (Metrics::resume(metrics)?, Events::resume(events)?);
         let files = Files { table, times, metrics, events, log: Log::resume(log)? };
-        let keeper = Self::of(prepared, evaluation, place, progress, (files, state.totals.clone()));
+        let recorder = Self::of(prepared, evaluation, place, progress, (files, state.totals.clone()));
         // A checkpoint is written after the curves.
         let drawn = state.run.scored.as_ref().map(|(steps, _)| *steps);
         let step = std::mem::take(&mut state.tally);
-        Ok((Self { step, drawn, saved: Some(checkpoint), ..keeper }, record))
+        Ok((Self { step, drawn, saved: Some(checkpoint), ..recorder }, record))
     }
 
     fn of(
@@ -274,7 +274,7 @@ impl<'a, 's> Keeper<'a, 's> {
     }
 }
 
-impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
+impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
     fn decided(&mut self, view: &View, plan: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
         self.step.plan(plan);
         self.files.log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs)
@@ -299,7 +299,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for Keeper<'_, '_> {
                 self.prepared.problems.prompts[sample.prompt.0 as usize].len() as u64;
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
             let purpose =
-                if round.on_hand.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot };
+                if round.buffered.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot };
             let row = Row {
                 step: round.step,
                 round: Some(round.round),

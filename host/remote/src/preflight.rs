@@ -1,14 +1,14 @@
-//! A first look at a server, before a run starts.
+//! The check of a server before a run starts.
 
 use allot_engine::EngineError;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::client::{Client, Failure, told};
 use crate::config::RemoteConfig;
-use crate::line::{Failure, Line, told};
 
 /// Looks whether the server is there, lets us in, and has the model. Nothing is made.
-pub fn greet(config: &RemoteConfig) -> Result<(), EngineError> {
+pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     #[derive(Deserialize)]
     struct Models {
         supported_models: Vec<Model>,
@@ -17,7 +17,7 @@ pub fn greet(config: &RemoteConfig) -> Result<(), EngineError> {
     struct Model {
         model_name: Option<String>,
     }
-    let line = Line::first(config.address())?;
+    let client = Client::first(config.address())?;
     let foreign = || {
         let what = format!("what is at {} does not speak the Tinker protocol, `/api/v1`", config.url);
         let asked = format!("{}/api/v1/healthz", config.url.trim_end_matches('/'));
@@ -28,19 +28,19 @@ pub fn greet(config: &RemoteConfig) -> Result<(), EngineError> {
             Failure::Stop(error) => error,
             Failure::Lost(_) | Failure::Refused { .. } => foreign(),
         };
-        let health = line.ask("healthz", None).await.map_err(plain)?;
+        let health = client.ask("healthz", None).await.map_err(plain)?;
         let health: Value = serde_json::from_slice(health.body()).unwrap_or_default();
         if !health["status"].is_string() {
             return Err(foreign());
         }
-        let answer = line.ask("get_server_capabilities", None).await.map_err(plain)?;
-        let models: Models = line.read("get_server_capabilities", &answer).map_err(plain)?;
+        let answer = client.ask("get_server_capabilities", None).await.map_err(plain)?;
+        let models: Models = client.read("get_server_capabilities", &answer).map_err(plain)?;
         let names: Vec<String> = models.supported_models.into_iter().filter_map(|m| m.model_name).collect();
         if names.contains(&config.base_model) {
             return Ok(());
         }
         let what = format!("the server at {} has no model `{}`", config.url, config.base_model);
-        let shown: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", line.clean(n))).collect();
+        let shown: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", client.clean(n))).collect();
         let more = if names.len() > 12 { " and others" } else { "" };
         let has = if shown.is_empty() { "none".to_owned() } else { shown.join(", ") };
         Err(told(what, &format!("it has {has}{more}; set `engine.base_model`")))

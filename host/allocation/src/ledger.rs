@@ -1,4 +1,4 @@
-//! The books: who may sample what, and what was spent.
+//! The ledger: who may sample what, and what was spent.
 //!
 //! Nothing samples without a [`Grant`], and nothing else makes one. For any plan:
 //! granted = sampled = charged ≤ budget.
@@ -46,17 +46,17 @@ pub struct Spent {
     pub run_tokens: u64,
 }
 
-/// The right to sample some rollouts, once. Only [`Books::grant`] makes one; it can't be copied,
+/// The right to sample some rollouts, once. Only [`Ledger::grant`] makes one; it can't be copied,
 /// and an engine takes it by value.
 #[derive(Debug)]
 #[must_use = "what was granted is to be sampled and charged"]
 pub struct Grant {
-    lines: Vec<Line>,
+    lines: Vec<GrantLine>,
 }
 
 /// Some rollouts of one prompt in a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct GrantLine {
     /// The prompt.
     pub prompt: PromptId,
     /// The first one's position among the prompt's rollouts at the weights of now.
@@ -67,7 +67,7 @@ pub struct Line {
 
 impl Grant {
     /// What was granted, in the order it was asked for.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[GrantLine] {
         &self.lines
     }
 
@@ -84,14 +84,14 @@ impl Grant {
     /// The rest of it, where some rollouts are there already: those of which `is_there` says so by their place in the
     /// grant.
     pub fn without(self, is_there: impl Fn(usize) -> bool) -> Self {
-        let (mut rest, mut place): (Vec<Line>, usize) = (Vec::new(), 0);
+        let (mut rest, mut place): (Vec<GrantLine>, usize) = (Vec::new(), 0);
         for line in &self.lines {
-            let mut open: Option<Line> = None;
+            let mut open: Option<GrantLine> = None;
             for position in line.first..line.first + line.count {
                 if is_there(place) {
                     rest.extend(open.take());
                 } else {
-                    open.get_or_insert(Line { first: position, count: 0, ..*line }).count += 1;
+                    open.get_or_insert(GrantLine { first: position, count: 0, ..*line }).count += 1;
                 }
                 place += 1;
             }
@@ -134,28 +134,28 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The books of a run.
+/// The ledger of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Books {
+pub struct Ledger {
     limits: Limits,
     spent: Spent,
     /// What was granted last and is not charged yet.
-    open: Vec<Line>,
-    /// Whether nothing is granted any more, because a ceiling that the books do not know was reached.
+    open: Vec<GrantLine>,
+    /// Whether nothing is granted any more, because a ceiling that the ledger do not know was reached.
     #[serde(default)]
     closed: bool,
-    /// Rollouts that may be granted now by measures that the books do not know, if those limit them.
+    /// Rollouts that may be granted now by measures that the ledger do not know, if those limit them.
     #[serde(skip)]
     spare: Option<u64>,
 }
 
-impl Books {
-    /// Fresh books.
+impl Ledger {
+    /// Fresh ledger.
     pub fn new(limits: Limits) -> Self {
         Self { limits, spent: Spent::default(), open: Vec::new(), closed: false, spare: None }
     }
 
-    /// Books that go on where this was spent.
+    /// Ledger that go on where this was spent.
     pub fn after(limits: Limits, spent: Spent) -> Self {
         Self { spent, ..Self::new(limits) }
     }
@@ -177,12 +177,12 @@ impl Books {
         self.spent.step_rollouts = 0;
     }
 
-    /// Closes the books for good: the run's budget is spent by a measure that is not theirs.
+    /// Closes the ledger for good: the run's budget is spent by a measure that is not theirs.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Leaves so many rollouts to be granted, by measures that are not the books' own; until it is said again, or
+    /// Leaves so many rollouts to be granted, by measures that are not the ledger' own; until it is said again, or
     /// a step opens.
     pub fn leave(&mut self, rollouts: Option<u64>) {
         self.spare = rollouts;
@@ -206,7 +206,7 @@ impl Books {
     }
 
     /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by measures
-    /// that the books do not know.
+    /// that the ledger do not know.
     fn run_left(&self) -> Option<u64> {
         if self.closed {
             return Some(0);
@@ -239,7 +239,7 @@ impl Books {
                 break;
             }
             left -= u64::from(count);
-            lines.push(Line { prompt: request.prompt, first: next(request.prompt), count });
+            lines.push(GrantLine { prompt: request.prompt, first: next(request.prompt), count });
         }
         self.spent.rounds += 1;
         self.open.clone_from(&lines);
@@ -247,7 +247,7 @@ impl Books {
     }
 
     /// What was granted last and is not charged yet.
-    pub fn open(&self) -> &[Line] {
+    pub fn open(&self) -> &[GrantLine] {
         &self.open
     }
 
@@ -302,8 +302,8 @@ fn left(limit: Option<u64>, spent: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn books(run: u64) -> Books {
-        Books::new(Limits {
+    fn ledger(run: u64) -> Ledger {
+        Ledger::new(Limits {
             rounds: 3,
             step_rollouts: Some(10),
             run_rollouts: Some(run),
@@ -326,81 +326,81 @@ mod tests {
 
     #[test]
     fn serves_first_to_last_and_clips_the_rest() {
-        let mut books = books(5);
-        let grant = books.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| 4);
-        let line = |prompt, count| Line { prompt: PromptId(prompt), first: 4, count };
+        let mut ledger = ledger(5);
+        let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| 4);
+        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count };
         assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
-        books.charge(sample(&grant, 2)).expect("all of it was granted");
-        assert_eq!(books.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
-        assert!(books.exhausted());
+        ledger.charge(sample(&grant, 2)).expect("all of it was granted");
+        assert_eq!(ledger.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
+        assert!(ledger.exhausted());
     }
 
     #[test]
     fn the_longest_answer_must_fit_the_token_budget() {
-        let mut books = books(1000);
+        let mut ledger = ledger(1000);
         // 100 tokens at 5 each would be 20 rollouts; the step's 10 are fewer.
-        let grant = books.grant(&[ask(1, 50)], |_| 0);
+        let grant = ledger.grant(&[ask(1, 50)], |_| 0);
         assert_eq!(grant.rollouts(), 10);
-        books.charge(sample(&grant, 5)).expect("all of it was granted");
-        books.open_step();
-        let grant = books.grant(&[ask(1, 50)], |_| 10);
-        books.charge(sample(&grant, 5)).expect("all of it was granted");
-        assert_eq!(books.budget().run_tokens, 0);
-        assert!(books.exhausted());
+        ledger.charge(sample(&grant, 5)).expect("all of it was granted");
+        ledger.open_step();
+        let grant = ledger.grant(&[ask(1, 50)], |_| 10);
+        ledger.charge(sample(&grant, 5)).expect("all of it was granted");
+        assert_eq!(ledger.budget().run_tokens, 0);
+        assert!(ledger.exhausted());
     }
 
     #[test]
     fn a_new_step_opens_the_step_budget_again() {
-        let mut books = books(1000);
-        let grant = books.grant(&[ask(1, 10)], |_| 0);
-        books.charge(sample(&grant, 1)).expect("all of it was granted");
-        assert_eq!((books.grantable(), books.exhausted()), (0, false));
-        books.open_step();
-        assert_eq!((books.grantable(), books.budget().rounds), (10, 3));
+        let mut ledger = ledger(1000);
+        let grant = ledger.grant(&[ask(1, 10)], |_| 0);
+        ledger.charge(sample(&grant, 1)).expect("all of it was granted");
+        assert_eq!((ledger.grantable(), ledger.exhausted()), (0, false));
+        ledger.open_step();
+        assert_eq!((ledger.grantable(), ledger.budget().rounds), (10, 3));
     }
 
     #[test]
     fn closed_books_grant_nothing_and_show_that_nothing_is_left() {
-        let mut books = books(1000);
-        books.close();
-        assert!(books.exhausted());
-        assert_eq!((books.grantable(), books.budget().run_rollouts), (0, 0));
-        assert!(books.grant(&[ask(1, 10)], |_| 0).is_empty());
+        let mut ledger = ledger(1000);
+        ledger.close();
+        assert!(ledger.exhausted());
+        assert_eq!((ledger.grantable(), ledger.budget().run_rollouts), (0, 0));
+        assert!(ledger.grant(&[ask(1, 10)], |_| 0).is_empty());
     }
 
     #[test]
     fn what_other_measures_leave_is_all_that_is_granted_until_the_step_ends() {
-        let mut books = books(1000);
-        books.leave(Some(3));
-        assert_eq!((books.grantable(), books.budget().run_rollouts), (3, 3));
-        let grant = books.grant(&[ask(1, 2), ask(2, 2)], |_| 0);
+        let mut ledger = ledger(1000);
+        ledger.leave(Some(3));
+        assert_eq!((ledger.grantable(), ledger.budget().run_rollouts), (3, 3));
+        let grant = ledger.grant(&[ask(1, 2), ask(2, 2)], |_| 0);
         assert_eq!(grant.rollouts(), 3);
-        books.charge(sample(&grant, 1)).expect("all of it was granted");
-        books.leave(Some(0));
-        assert!(books.exhausted());
-        books.open_step();
-        assert_eq!((books.grantable(), books.exhausted()), (10, false));
+        ledger.charge(sample(&grant, 1)).expect("all of it was granted");
+        ledger.leave(Some(0));
+        assert!(ledger.exhausted());
+        ledger.open_step();
+        assert_eq!((ledger.grantable(), ledger.exhausted()), (10, false));
     }
 
     #[test]
     fn what_is_there_of_a_grant_is_not_granted_again() {
-        let mut books = books(1000);
-        let grant = books.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| 5);
-        let line = |prompt, first, count| Line { prompt: PromptId(prompt), first, count };
+        let mut ledger = ledger(1000);
+        let grant = ledger.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| 5);
+        let line = |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count };
         let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
         assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
-        assert_eq!(books.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);
-        assert!(books.reissue().without(|_| true).is_empty());
+        assert_eq!(ledger.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);
+        assert!(ledger.reissue().without(|_| true).is_empty());
     }
 
     #[test]
     fn an_engine_that_gives_something_else_is_told_so() {
         let wrong = |change: fn(&mut Vec<(PromptId, u32, u32)>)| {
-            let mut books = books(1000);
-            let grant = books.grant(&[ask(1, 2)], |_| 0);
+            let mut ledger = ledger(1000);
+            let grant = ledger.grant(&[ask(1, 2)], |_| 0);
             let mut sampled = sample(&grant, 1);
             change(&mut sampled);
-            books.charge(sampled).expect_err("the engine did something else")
+            ledger.charge(sampled).expect_err("the engine did something else")
         };
         assert_eq!(wrong(|s| s.truncate(1)), Fault::Missing(1));
         assert_eq!(wrong(|s| s[1].1 = 0), Fault::NotGranted(PromptId(1), 0));

@@ -4,14 +4,14 @@
 use allot_allocation::shown;
 use wasmparser::{Encoding, Parser, Payload};
 
-use crate::heft::Scales;
+use crate::complexity::Complexity;
 use crate::{CONTRACT, LoadError};
 
 /// The largest file that is taken for a policy. A Python component has 18 MB.
 pub(crate) const LARGEST: u64 = 128 << 20;
 
 /// What was seen.
-pub(crate) struct Look {
+pub(crate) struct Inspection {
     /// The contract version of its allocator, such as `0.1.0`.
     pub version: String,
     /// Whether it wants the quiet room.
@@ -19,7 +19,7 @@ pub(crate) struct Look {
 }
 
 /// Looks at a component, or says why it is none of ours.
-pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
+pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
     if bytes.is_empty() {
         return Err(LoadError::Empty);
     }
@@ -55,7 +55,7 @@ pub(crate) fn at(bytes: &[u8]) -> Result<Look, LoadError> {
             return Err(LoadError::ForeignImport(shown::name(import)));
         }
     }
-    Ok(Look { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
+    Ok(Inspection { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
 }
 
 /// The names of a component's exports and imports.
@@ -64,7 +64,7 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     let (mut exports, mut imports) = (Vec::new(), Vec::new());
     // Sections of nested modules and components come in between; only the outermost counts.
     let mut depth = 0_i32;
-    let mut scales = Scales::default();
+    let mut scales = Complexity::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(damaged)?;
         scales.take(&payload)?;

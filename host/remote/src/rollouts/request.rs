@@ -6,7 +6,7 @@ use crate::sample::Claim;
 
 /// A rollout that is wanted.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct SampleRequest<'a> {
     /// The prompt, in tokens.
     pub(crate) prompt: &'a [u32],
     /// The seed of its draws.

@@ -7,7 +7,7 @@ use crate::learn::Lesson;
 
 /// What an update's steps add up to.
 #[derive(Default)]
-pub(crate) struct Sums {
+pub(crate) struct Metrics {
     /// Steps of the optimizer.
     pub(crate) steps: u32,
     loss: f64,
@@ -23,7 +23,7 @@ pub(crate) struct Sums {
     compared: f64,
 }
 
-impl Sums {
+impl Metrics {
     /// A rollout's part of a loss, and what the trainer thought of its tokens.
     pub(crate) fn add(&mut self, part: &Part, lesson: &Lesson, new: &[f32]) {
         self.tokens += new.len() as f64;

@@ -31,13 +31,13 @@ pub enum Other {
 pub(crate) const LOG: usize = 64 << 10;
 
 /// What WASI a guest has.
-pub(crate) struct Quiet {
+pub(crate) struct RestrictedWasi {
     wasi: WasiCtx,
     table: ResourceTable,
     output: Tail,
 }
 
-impl Quiet {
+impl RestrictedWasi {
     /// It as WASI's own functions want it.
     pub fn view(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }

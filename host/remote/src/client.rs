@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allot_allocation::shown;
 use allot_engine::EngineError;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client as HttpClient, StatusCode, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ const AT_FIRST: Duration = Duration::from_secs(5);
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 1 << 30;
 
-/// A line to a server.
-pub(crate) struct Line {
-    client: Client,
+/// Exchanges with a server, one request and its answer at a time.
+pub(crate) struct Client {
+    http: HttpClient,
     to: Address,
     key: Option<Key>,
     /// As many as there may be exchanges at a time. Who comes first is served first.
@@ -86,15 +86,15 @@ impl Heard {
     }
 }
 
-impl Line {
-    /// A line to a server. Nothing is said yet. `notice` is called when the server is away, and when it is back.
+impl Client {
+    /// A client for a server. Nothing is sent yet. `notice` is called when the server is away, and when it is back.
     pub(crate) fn open(to: Address, notice: fn(&str)) -> Result<Self, EngineError> {
         if CryptoProvider::get_default().is_none() {
             // Fails only where someone else was faster.
             let _ = ring::default_provider().install_default();
         }
         let key = to.api_key_env.as_deref().map(|name| Key::read(name, &to)).transpose()?;
-        let builder = Client::builder()
+        let builder = HttpClient::builder()
             .user_agent(concat!("allot/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(to.request.min(Duration::from_secs(10)))
             .timeout(to.request)
@@ -104,22 +104,22 @@ impl Line {
         let near = Url::parse(&to.url).is_ok_and(|url| is_loopback(&url));
         // A proxy would look for this machine's own server on its own.
         let builder = if near { builder.no_proxy() } else { builder };
-        let client = builder.build().map_err(|error| {
+        let http = builder.build().map_err(|error| {
             let what = format!("could not make ready to reach {}: {}", to.url, root(&error));
             told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
         let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
         let (away, newer) = (Cell::new(false), Cell::new(false));
-        Ok(Self { client, to, key, turns, notice, away, newer })
+        Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
-    /// A line for a first look, before a run starts: patience is short, and nobody is told that it runs out.
+    /// A client for the check before a run starts: patience is short, and nobody is told that it runs out.
     pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
         to.patience = to.patience.min(AT_FIRST);
         Self::open(to, |_| ())
     }
 
-    /// Another line to the same server, for another thread.
+    /// Another client for the same server, for another thread.
     pub(crate) fn again(&self) -> Result<Self, EngineError> {
         Self::open(self.to.clone(), |_| ())
     }
@@ -138,12 +138,12 @@ impl Line {
         let url = self.url(verb);
         let mut request = match said {
             Some(Said::Json(body)) => {
-                self.client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
+                self.http.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
             }
             Some(Said::Protobuf(body)) => {
-                self.client.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
+                self.http.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
             }
-            None => self.client.get(url),
+            None => self.http.get(url),
         };
         if let Some(key) = &self.key {
             request = request.header(self.to.lock.header().0, key.header.clone());
@@ -163,7 +163,7 @@ impl Line {
 
     /// Removes something that nobody needs any more. Where that fails it only takes up room.
     pub(crate) async fn remove(&self, path: &str) {
-        let mut request = self.client.delete(self.url(path));
+        let mut request = self.http.delete(self.url(path));
         if let Some(key) = &self.key {
             request = request.header(self.to.lock.header().0, key.header.clone());
         }
