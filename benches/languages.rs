@@ -48,8 +48,8 @@ fn main() {
         let folder = root().join("policies").join(place);
         let built = match build::project(&folder, &mut |_| {}) {
             Ok(built) => built.component,
-            Err(trouble) => {
-                println!("| `{policy}` | {language} | {} |", trouble.what);
+            Err(error) => {
+                println!("| `{policy}` | {language} | {} |", error.what);
                 continue;
             }
         };

@@ -353,7 +353,7 @@ fn tokens_come_from_a_folder_with_all_that_ends_an_answer() {
     let read = || Tokens::read(scratch.path());
     let refused = || read().map(|_| ()).unwrap_err();
 
-    assert!(refused().what.ends_with("has no `tokenizer.json`") && refused().hint.is_some());
+    assert!(refused().what.ends_with("has no `tokenizer.json`") && !refused().hints.is_empty());
     write("tokenizer.json", "{}");
     assert!(refused().what.contains("is broken: "), "{}", refused());
     copy("tokenizer.json");
@@ -369,7 +369,10 @@ fn tokens_come_from_a_folder_with_all_that_ends_an_answer() {
 
     let asked = Ask::Chat(vec![Message { role: "user".to_owned(), content: "Hi".to_owned() }]);
     let no_template = read().unwrap().encode_ask(&asked).unwrap_err();
-    assert!(no_template.what.contains("has no chat template") && no_template.hint.is_some(), "{no_template}");
+    assert!(
+        no_template.what.contains("has no chat template") && !no_template.hints.is_empty(),
+        "{no_template}"
+    );
     let named = r#"{"chat_template": [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "ab"}]}"#;
     write("tokenizer_config.json", named);
     let tokens = read().unwrap();

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use allot_engine::model::Checkpoint;
-use allot_error::Trouble;
+use allot_error::Error;
 use allot_models::hub::{self, Hub};
 use allot_models::tokens::Tokens;
 use candle_core::Device;
@@ -171,9 +171,9 @@ fn reply(
     ("206 Partial Content".to_owned(), extra, part)
 }
 
-fn told(error: &Trouble) {
+fn told(error: &Error) {
     assert!(!error.what.contains('\n') && !error.to_string().contains("secret"), "{error}");
-    assert!(error.hint.is_some(), "{error}");
+    assert!(!error.hints.is_empty(), "{error}");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn files_of_a_data_set_come_by_pattern() {
     assert_eq!(hub.dataset("tiny/sums", "main/test.parquet").unwrap().len(), 1);
     let none = hub.dataset("tiny/sums", "train*").unwrap_err();
     assert_eq!(none.what, "no file of the data set `tiny/sums` matches `train*`");
-    assert!(none.hint.unwrap().starts_with("it has `main/test.parquet`, `main/train-"));
+    assert!(none.hints[0].starts_with("it has `main/test.parquet`, `main/train-"));
 
     let escape = hub.dataset("tiny/escape", "*").unwrap_err();
     assert!(escape.what.contains("names a file `../../../escaped.parquet`"), "{escape}");

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allot_config::train::TrainConfig;
-use allot_error::Trouble;
+use allot_error::Error;
 use allot_judges::config::JudgeConfig;
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
@@ -58,7 +58,7 @@ fn judge(folder: &Path, script: &str) -> Judge {
     Judge { name: "puppet".to_owned(), ..Judge::command(&config, question("hello")) }
 }
 
-fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Trouble> {
+fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()))
 }
@@ -238,22 +238,22 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
 
     let missing = told(Judge::command(&config(&["no-such-judge", "--fast"]), question("hello")));
     let what = "the judge `no-such-judge --fast` could not be started: there is no such program";
-    assert_eq!(missing, Trouble::new(what).hint(format!("{by_hand}no-such-judge --fast")));
+    assert_eq!(missing, Error::new(what).hint(format!("{by_hand}no-such-judge --fast")));
 
     let ends = script("echo 'no module named x' >&2; exit 3");
     assert_eq!(ends.what, "the judge `puppet` ended with exit status 3, and last said `no module named x`");
-    assert!(ends.hint.is_some_and(|h| h.starts_with(by_hand)));
+    assert!(ends.hints[0].starts_with(by_hand));
     assert_eq!(script("read -r line; exit 0").what, "the judge `puppet` ended with exit status 0");
 
     let babbles = script("echo ready; cat");
     let what = "the judge `puppet` said `ready`, which does not answer what it was asked";
-    assert_eq!(babbles, Trouble::new(what).hint(protocol));
+    assert_eq!(babbles, Error::new(what).hint(protocol));
 
     let patience = Duration::from_secs(1);
     let hangs = told(Judge { patience, ..judge(folder.path(), "exec sleep 600") });
     let slow = "hint: one that comes up slowly wants a larger `reward.judge.start_seconds`";
     let what = "the judge `puppet` gave no answer within 1 s";
-    assert_eq!(hangs, Trouble::new(what).hint(format!("{protocol}\n{slow}")));
+    assert_eq!(hangs, Error::new(what).hint(format!("{protocol}\n{slow}")));
     // How long that is waited for follows from what an answer may take, unless it is said.
     let waits = |seconds, start_seconds| {
         let config = JudgeConfig { seconds, start_seconds, ..config(&["judge"]) };
@@ -264,7 +264,7 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
 
     let python = told(Judge::math_verify(&config(&["no-such-python"]), question("5")));
     assert!(python.what.starts_with("the judge `no-such-python math_verify.py` could not be started"));
-    assert!(python.hint.is_some_and(|h| h.contains("pip install math-verify==0.8.0")));
+    assert!(python.hints.iter().any(|h| h.contains("pip install math-verify==0.8.0")));
 
     // It may be unsure: it works.
     let preflight = |script: &str| Pool::new(judge(folder.path(), script)).check().map(|g| g.opinion);
@@ -279,8 +279,8 @@ fn a_judge_that_does_not_come_up_again_ends_the_run_at_the_third_try() {
     let script =
         format!("echo up >>started\nif [ -e once ]; then echo full >&2; exit 4; fi\n: >once\n{PUPPET}");
     let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), &script) });
-    let trouble = ask(&mut pool, &["right", "die", "right"]).unwrap_err();
-    assert_eq!(trouble.what, "the judge `puppet` ended with exit status 4, and last said `full`");
+    let error = ask(&mut pool, &["right", "die", "right"]).unwrap_err();
+    assert_eq!(error.what, "the judge `puppet` ended with exit status 4, and last said `full`");
     assert_eq!(std::fs::read_to_string(folder.path().join("started")).unwrap(), "up\n".repeat(4));
 }
 
@@ -383,7 +383,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
         ),
     ] {
         let hint = (!hint.is_empty()).then_some(hint);
-        assert_eq!(read(&bad).unwrap_err(), Trouble::told(what, hint), "{bad}");
+        assert_eq!(read(&bad).unwrap_err(), Error::told(what, hint), "{bad}");
     }
 }
 

@@ -48,9 +48,9 @@ fn metrics_are_a_line_a_step_with_names_in_their_order() {
     assert!(text.ends_with('\n'));
     assert_eq!(metrics.mark(), Mark::of(&path).unwrap());
 
-    let trouble = Metrics::create(&path).unwrap_err();
+    let error = Metrics::create(&path).unwrap_err();
     assert_eq!(
-        trouble.what,
+        error.what,
         format!("could not write `{}`: there is something of that name already", path.display())
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "nothing was written over");
@@ -102,12 +102,12 @@ fn a_full_disk_is_said_in_a_sentence() {
         Appended::to(Box::new(file), Path::new(path))
     };
     let mut metrics = Metrics::to(full("runs/a/metrics.jsonl"));
-    let trouble = metrics.write(1, &named(&[("reward", 1.0)])).unwrap_err();
-    assert_eq!(trouble.what, "could not write `runs/a/metrics.jsonl`: the disk is full");
+    let error = metrics.write(1, &named(&[("reward", 1.0)])).unwrap_err();
+    assert_eq!(error.what, "could not write `runs/a/metrics.jsonl`: the disk is full");
     assert_eq!(metrics.mark().bytes, 0, "a checkpoint does not count on what was not written");
 
-    let trouble = Events::to(full("runs/a/tensorboard/events")).unwrap_err();
-    assert_eq!(trouble.what, "could not write `runs/a/tensorboard/events`: the disk is full");
+    let error = Events::to(full("runs/a/tensorboard/events")).unwrap_err();
+    assert_eq!(error.what, "could not write `runs/a/tensorboard/events`: the disk is full");
 }
 
 // ---- TensorBoard
@@ -265,14 +265,14 @@ fn events_go_on_where_the_checkpoint_was() {
     assert_eq!(writer.mark(), Mark::of(&path).unwrap());
 
     let long = Mark { bytes: 9999, ..mark.clone() };
-    let trouble = Events::kept(folder.path(), &long).unwrap_err();
-    assert!(trouble.what.ends_with("and the checkpoint counts on 9999"), "{trouble}");
-    let trouble = Events::create(folder.path()).unwrap_err();
+    let error = Events::kept(folder.path(), &long).unwrap_err();
+    assert!(error.what.ends_with("and the checkpoint counts on 9999"), "{error}");
+    let error = Events::create(folder.path()).unwrap_err();
     let shown = folder.path().display();
-    assert_eq!(trouble.what, format!("there is an event file in `{shown}` already: `{}`", path.display()));
+    assert_eq!(error.what, format!("there is an event file in `{shown}` already: `{}`", path.display()));
     std::fs::copy(&path, folder.path().join("events.out.tfevents.0000000001.allot")).unwrap();
-    let trouble = Events::kept(folder.path(), &mark).unwrap_err();
-    assert_eq!(trouble.what, format!("`{shown}` should have one event file to go on with, and has 2"));
+    let error = Events::kept(folder.path(), &mark).unwrap_err();
+    assert_eq!(error.what, format!("`{shown}` should have one event file to go on with, and has 2"));
 }
 
 // ---- the table of rollouts
@@ -520,8 +520,8 @@ fn what_does_not_fit_is_refused() {
     table.settle(RolloutId(0), Fate::Released).unwrap();
     let path = folder.path().join("part-00001.parquet");
     std::fs::create_dir_all(path.join("in the way")).unwrap();
-    let trouble = table.close_part().unwrap_err();
-    assert!(trouble.what.starts_with(&format!("could not write `{}`: ", path.display())), "{trouble}");
+    let error = table.close_part().unwrap_err();
+    assert!(error.what.starts_with(&format!("could not write `{}`: ", path.display())), "{error}");
     assert_eq!((table.parts().len(), names(folder.path())), (0, vec!["part-00001.parquet".to_owned()]));
     std::fs::remove_dir_all(&path).unwrap();
     let again = table.close_part().unwrap_err();
@@ -531,12 +531,12 @@ fn what_does_not_fit_is_refused() {
     table.close_part().unwrap();
     assert_eq!(column(&path, "rollout"), ["0"]);
 
-    let trouble = Table::create(folder.path(), "r").err().unwrap();
-    assert_eq!(trouble.what, format!("there is a table of rollouts in `{shown}` already"));
+    let error = Table::create(folder.path(), "r").err().unwrap();
+    assert_eq!(error.what, format!("there is a table of rollouts in `{shown}` already"));
     let one = Mark::of(&path).unwrap();
-    let trouble = Table::resume(folder.path(), "r", vec![one.clone(), one.clone()], vec![]).err().unwrap();
+    let error = Table::resume(folder.path(), "r", vec![one.clone(), one.clone()], vec![]).err().unwrap();
     let missing = folder.path().join("part-00002.parquet");
-    assert_eq!(trouble.what, format!("there is no `{}`, and the checkpoint counts on it", missing.display()));
+    assert_eq!(error.what, format!("there is no `{}`, and the checkpoint counts on it", missing.display()));
     assert_eq!(column(&path, "rollout"), ["0"], "and nothing was deleted");
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_error::Trouble;
+use allot_error::Error;
 use allot_files::is_registry_address;
 use allot_record::hex;
 use allot_registry::{Reference, fetch, push};
@@ -299,7 +299,7 @@ fn base64(text: &str) -> String {
 }
 
 /// The sentence of what went wrong: one line, with a hint.
-fn told<T: std::fmt::Debug>(result: Result<T, Trouble>) -> String {
+fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     let error = result.unwrap_err();
     assert!(!error.what.contains('\n') && !error.to_string().contains("secret"), "{error}");
     assert!(!error.to_string().contains("http://"), "{error}");
@@ -548,7 +548,7 @@ fn addresses_are_whole_or_refused() {
     }
     let wrong = |text: &str| {
         let error = Reference::parse(text).unwrap_err();
-        assert!(error.hint.is_some(), "{error}");
+        assert!(!error.hints.is_empty(), "{error}");
         error.what.replace(&format!("`{text}` "), "")
     };
     assert_eq!(wrong(&format!("oci:ghcr.io/x@sha256:{hex}")), "is no address in a registry");

@@ -221,7 +221,7 @@ fn a_dry_run_asks_the_server_and_makes_nothing() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
 }
 
-// ---- trouble that passes
+// ---- failures that pass
 
 #[test]
 fn trouble_on_the_way_leaves_no_trace() {

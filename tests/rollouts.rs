@@ -186,7 +186,7 @@ fn a_dry_run_asks_the_server_and_loads_nothing() {
     assert!(said.contains("note: the server draws without the seeds of rollouts"), "{said}");
 }
 
-// ---- trouble that passes
+// ---- failures that pass
 
 #[test]
 fn trouble_on_the_way_leaves_no_trace() {

@@ -21,7 +21,7 @@ use allot_allocation::{Plan, Run, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
-use allot_error::Trouble;
+use allot_error::Error;
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Every, Scores};
 use allot_record::StepEnd;
@@ -139,7 +139,7 @@ impl Decide for &native::Native {
 struct Failing(bool);
 
 impl Reward<bool> for Failing {
-    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>, Trouble> {
+    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>, Error> {
         let fails =
             |s: &Sample<bool>| self.0 && seed::rollout(7, s.prompt, s.version, s.position).is_multiple_of(20);
         let verdict = |(_, s): &(usize, &Sample<bool>)| {

@@ -8,7 +8,7 @@ use allot_sandbox::{Fault, LogLine};
 
 use crate::stop::Stop;
 use crate::world::World;
-use allot_error::Trouble;
+use allot_error::Error;
 use allot_judges::protocol::Part;
 
 /// Whoever decides: a component in its sandbox, or a function in a test.
@@ -19,7 +19,7 @@ pub trait Decide {
     fn decide(&mut self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault>;
     /// Shows a plan that keeps the rules to others who would have decided. Neither their answers nor their
     /// time count.
-    fn show(&mut self, _view: &View, _plan: &Plan) -> Result<(), Trouble> {
+    fn show(&mut self, _view: &View, _plan: &Plan) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::world::Paid;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_outputs::rollouts::Row;
 use allot_record::{Mark, hex};
 
@@ -104,13 +104,13 @@ impl Checkpoints {
     ) -> Result<PathBuf> {
         let name = format!("step-{:06}", state.run.steps);
         let (aside, place) = (self.folder.join(format!("{WRITING}{name}")), self.folder.join(&name));
-        let told = |path: &Path, e: &std::io::Error| Trouble::file("write", path, e);
+        let told = |path: &Path, e: &std::io::Error| Error::file("write", path, e);
         self.clear()?;
         let write = || -> Result<()> {
             std::fs::create_dir_all(&aside).map_err(|e| told(&aside, &e))?;
             fill(&aside)?;
             let path = aside.join("state.json");
-            let text = serde_json::to_vec(state).map_err(|e| Trouble::new(format!("no state: {e}")))?;
+            let text = serde_json::to_vec(state).map_err(|e| Error::new(format!("no state: {e}")))?;
             std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
             for file in files(&aside)? {
                 let inside = file.strip_prefix(&aside).unwrap_or(&file).display().to_string();
@@ -124,7 +124,7 @@ impl Checkpoints {
             }
             let path = aside.join("manifest.json");
             let text = serde_json::to_vec_pretty(&manifest);
-            let text = text.map_err(|e| Trouble::new(format!("no manifest: {e}")))?;
+            let text = text.map_err(|e| Error::new(format!("no manifest: {e}")))?;
             std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
             File::options()
                 .write(true)
@@ -153,7 +153,7 @@ impl Checkpoints {
         // One of a later step is of a future that did not come: it was damaged, and an earlier one taken.
         let (past, future): (Vec<_>, Vec<_>) = self.all()?.into_iter().partition(|p| *p <= place);
         for old in past.iter().rev().skip(self.keep as usize).chain(&future) {
-            std::fs::remove_dir_all(old).map_err(|e| Trouble::file("remove", old, &e))?;
+            std::fs::remove_dir_all(old).map_err(|e| Error::file("remove", old, &e))?;
         }
         self.clear()?;
         Ok(place)
@@ -166,9 +166,9 @@ impl Checkpoints {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let place = name.strip_prefix(REPLACED).map(|name| self.folder.join(name));
             if let Some(place) = place.filter(|place| !place.exists()) {
-                std::fs::rename(&path, &place).map_err(|e| Trouble::file("write", &place, &e))?;
+                std::fs::rename(&path, &place).map_err(|e| Error::file("write", &place, &e))?;
             } else if name.starts_with(REPLACED) || name.starts_with(WRITING) {
-                std::fs::remove_dir_all(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
+                std::fs::remove_dir_all(&path).map_err(|e| Error::file("remove", &path, &e))?;
             }
         }
         Ok(())
@@ -182,13 +182,13 @@ impl Checkpoints {
 
     /// The newest checkpoint whose files are all as they were written, if there is one, and what is wrong
     /// with those that are newer.
-    pub fn newest(&self) -> Result<(Option<Whole>, Vec<Trouble>)> {
+    pub fn newest(&self) -> Result<(Option<Whole>, Vec<Error>)> {
         self.clear()?;
         let mut broken = Vec::new();
         for folder in self.all()?.into_iter().rev() {
             match verified(&folder) {
                 Ok(manifest) => return Ok((Some((folder, manifest)), broken)),
-                Err(trouble) => broken.push(trouble),
+                Err(error) => broken.push(error),
             }
         }
         Ok((None, broken))
@@ -212,7 +212,7 @@ impl Checkpoints {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(Trouble::file("read", &self.folder, &e)),
+            Err(e) => return Err(Error::file("read", &self.folder, &e)),
         };
         Ok(entries.filter_map(|e| Some(e.ok()?.path())).collect())
     }
@@ -221,9 +221,9 @@ impl Checkpoints {
 /// A checkpoint's state.
 pub fn state(folder: &Path) -> Result<State> {
     let path = folder.join("state.json");
-    let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+    let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
     let mut state: State = serde_json::from_slice(&bytes)
-        .map_err(|e| Trouble::new(format!("`{}` is no state of a run: {e}", path.display())))?;
+        .map_err(|e| Error::new(format!("`{}` is no state of a run: {e}", path.display())))?;
     state.run.buffer.index();
     Ok(state)
 }
@@ -231,9 +231,9 @@ pub fn state(folder: &Path) -> Result<State> {
 /// A checkpoint's manifest.
 fn manifest(folder: &Path) -> Result<Manifest> {
     let path = folder.join("manifest.json");
-    let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+    let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
     serde_json::from_slice(&bytes)
-        .map_err(|e| Trouble::new(format!("`{}` is no manifest: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is no manifest: {e}", path.display())))
 }
 
 /// A checkpoint's manifest, after every file was found to be as it says.
@@ -241,13 +241,13 @@ fn verified(folder: &Path) -> Result<Manifest> {
     let manifest = manifest(folder)?;
     if manifest.format != FORMAT {
         let what = format!("`{}` is a checkpoint of format {}", folder.display(), manifest.format);
-        return Err(Trouble::new(format!("{what}; this program reads format {FORMAT}")));
+        return Err(Error::new(format!("{what}; this program reads format {FORMAT}")));
     }
     for (file, hash) in &manifest.files {
         let path = folder.join(file);
         if sha256(&path)? != *hash {
             let what = format!("`{}` is not what its checkpoint's manifest says", path.display());
-            return Err(Trouble::new(what));
+            return Err(Error::new(what));
         }
     }
     Ok(manifest)
@@ -255,10 +255,10 @@ fn verified(folder: &Path) -> Result<Manifest> {
 
 /// All files below a folder, in order.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).map_err(|e| Trouble::file("read", folder, &e))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))?;
     let mut all = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|e| Trouble::file("read", folder, &e))?.path();
+        let path = entry.map_err(|e| Error::file("read", folder, &e))?.path();
         if path.is_dir() { all.extend(files(&path)?) } else { all.push(path) }
     }
     all.sort();
@@ -267,11 +267,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// The sha256 of a file, in hexadecimal.
 pub fn sha256(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(|e| Trouble::file("read", path, &e))?;
+    let mut file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
     let mut hash = Sha256::new();
     let mut part = vec![0; 1 << 16];
     loop {
-        let n = std::io::Read::read(&mut file, &mut part).map_err(|e| Trouble::file("read", path, &e))?;
+        let n = std::io::Read::read(&mut file, &mut part).map_err(|e| Error::file("read", path, &e))?;
         if n == 0 {
             return Ok(hex(&hash.finalize()));
         }

@@ -16,7 +16,7 @@ mod simulate;
 mod train;
 mod watch;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use clap::{Parser, Subcommand};
 
 use crate::screen::Screen;
@@ -27,6 +27,9 @@ use crate::screen::Screen;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Write the error that ends the program to this file too, as JSON. For whatever starts it: a comparison's runs
+    #[arg(long, global = true, hide = true, value_name = "FILE")]
+    pub error_file: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -63,25 +66,16 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// What a command comes to: whether what it looked at is as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Exit code 0.
-    Good,
-    /// Exit code 1.
-    Bad,
-}
-
 /// Does what was typed.
-pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Verdict> {
-    let verdict = command(cli.command, screen)?;
+pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Exit> {
+    let exit = command(cli.command, screen)?;
     match &screen.failed {
-        Some(error) => Err(Trouble::file("write", std::path::Path::new("standard output"), error)),
-        None => Ok(verdict),
+        Some(error) => Err(Error::file("write", std::path::Path::new("standard output"), error)),
+        None => Ok(exit),
     }
 }
 
-fn command(command: Command, screen: &mut Screen<'_>) -> Result<Verdict> {
+fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
     match command {
         Command::Policies(command) => policies::run(&command, screen),
         Command::Check(command) => check::run(&command, screen),

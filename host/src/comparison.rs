@@ -10,7 +10,7 @@ use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
 use allot_config::{BudgetConfig, PolicyConfig};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_report::Axis;
 use toml::Table;
 
@@ -41,6 +41,13 @@ pub struct Planned {
     pub folder: PathBuf,
     /// What it says while it runs.
     pub log: PathBuf,
+}
+
+impl Planned {
+    /// The error that ended it, if one did.
+    pub fn error_file(&self) -> PathBuf {
+        self.log.with_extension("error.json")
+    }
 }
 
 /// A comparison.
@@ -94,13 +101,13 @@ impl Comparison {
             }
         };
         let Some(section) = section else {
-            let trouble = Trouble::new(format!("`{name}` has no section [compare]"));
-            return Err(trouble.hint("say what is compared, as in configs/compare-tiny.toml"));
+            let error = Error::new(format!("`{name}` has no section [compare]"));
+            return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
         };
         let unknown = kind == Kind::Simulate && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
         if let Some(axis) = section.axis.filter(|_| unknown) {
             let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
-            return Err(Trouble::new(what));
+            return Err(Error::new(what));
         }
         let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
         let threads = match kind {
@@ -114,7 +121,7 @@ impl Comparison {
                 let given = given.map(|n| n.max(1) as usize);
                 kept.or(given).or(threads).ok_or_else(|| {
                     let what = format!("`{name}` does not say how many threads a run takes on a node");
-                    Trouble::new(what)
+                    Error::new(what)
                         .hint("set `model.threads`: the cores of this machine are not a cluster's")
                 })?
             }
@@ -143,8 +150,8 @@ impl Comparison {
     pub fn open(folder: &Path, overrides: &[String], threads: Option<usize>) -> Result<Self> {
         let path = folder.join(CONFIG);
         if !path.exists() {
-            let trouble = Trouble::new(format!("there is no comparison in `{}`", folder.display()));
-            return Err(trouble.hint("--resume takes the folder of a comparison"));
+            let error = Error::new(format!("there is no comparison in `{}`", folder.display()));
+            return Err(error.hint("--resume takes the folder of a comparison"));
         }
         let comparison = Self::new(&path, overrides, folder, threads)?;
         let missing = comparison.runs.iter().find(|run| !run.config.exists());
@@ -155,7 +162,7 @@ impl Comparison {
                 missing.config.display()
             );
             let hint = "put back what was changed; for more seeds say --seeds, and for more policies give the longer config and this folder with --out";
-            return Err(Trouble::new(what).hint(hint));
+            return Err(Error::new(what).hint(hint));
         }
         Ok(comparison)
     }
@@ -233,7 +240,7 @@ impl Comparison {
         let before = Before::of(&there, &path, &self.folder)?;
         let other = |why: String| {
             let what = format!("there is another comparison in `{}` already: {why}", self.folder.display());
-            Trouble::new(what).hint("give another folder with --out, or go on with it: --resume")
+            Error::new(what).hint("give another folder with --out, or go on with it: --resume")
         };
         let asks =
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
@@ -271,14 +278,14 @@ impl Comparison {
         {
             // A run's folder is there before the run is: that is what others can be kept from.
             for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
-                std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+                std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
             }
-            std::fs::write(&run.config, text).map_err(|e| Trouble::file("write", &run.config, &e))?;
+            std::fs::write(&run.config, text).map_err(|e| Error::file("write", &run.config, &e))?;
         }
         let aside = self.folder.join(".compare.toml");
         let written = std::fs::write(&aside, &self.text).and_then(|()| File::open(&aside)?.sync_all());
-        written.map_err(|e| Trouble::file("write", &aside, &e))?;
-        std::fs::rename(&aside, &path).map_err(|e| Trouble::file("write", &path, &e))
+        written.map_err(|e| Error::file("write", &aside, &e))?;
+        std::fs::rename(&aside, &path).map_err(|e| Error::file("write", &path, &e))
     }
 }
 
@@ -294,7 +301,7 @@ impl Before {
     fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let whole: Table = allot_config::parse(text, &name)?;
-        let damaged = || Trouble::new(format!("`{name}` is no comparison's config any more"));
+        let damaged = || Error::new(format!("`{name}` is no comparison's config any more"));
         let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
         let section: CompareConfig = section.ok_or_else(damaged)?;
         let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
@@ -341,7 +348,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
 
 /// A run's config as it is written down: paths whole, threads decided.
 fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<String> {
-    let text = toml::to_string(table).map_err(|e| Trouble::new(format!("could not write a config: {e}")))?;
+    let text = toml::to_string(table).map_err(|e| Error::new(format!("could not write a config: {e}")))?;
     match kind {
         Kind::Train => {
             let mut config = TrainConfig::parse(&text, name)?;
@@ -367,6 +374,6 @@ fn bare(text: &str) -> Option<Table> {
     Some(config)
 }
 
-fn named(trouble: Trouble, name: &str) -> Trouble {
-    Trouble { what: format!("{name}: {}", trouble.what), ..trouble }
+fn named(error: Error, name: &str) -> Error {
+    Error { what: format!("{name}: {}", error.what), ..error }
 }

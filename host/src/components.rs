@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::{is_registry_address, lasting};
 use allot_record::Reader;
 use allot_sandbox::sha256;
@@ -22,7 +22,7 @@ pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     let folder = run.join("components");
-    let failed = |e: std::io::Error| Trouble::file("write", &place, &e);
+    let failed = |e: std::io::Error| Error::file("write", &place, &e);
     std::fs::create_dir_all(&folder).map_err(failed)?;
     // Written aside and renamed, so that no half of it is ever found.
     let aside = folder.join(format!(".{hash}"));
@@ -68,11 +68,11 @@ fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
     let bytes = match std::fs::read(&place) {
         Ok(bytes) => bytes,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(e) => return Err(Trouble::file("read", &place, &e)),
+        Err(e) => return Err(Error::file("read", &place, &e)),
     };
     if sha256(&bytes) != hash {
         let what = format!("`{}` does not hold the component that it is called by", place.display());
-        return Err(Trouble::new(what)
+        return Err(Error::new(what)
             .hint("put it back as it was; without it the component that the config names is taken"));
     }
     Ok(Some(bytes))

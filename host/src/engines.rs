@@ -11,7 +11,7 @@ use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
     Whole,
 };
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
@@ -40,7 +40,7 @@ pub fn has_room(key: &str, wanted: u64) -> Result<()> {
         Some(most) => {
             let what = format!("`{key}` is {wanted}, and this process may have {most} files open at a time");
             let hint = format!("lower it, or let the process have more first: ulimit -n {needed}");
-            Err(Trouble::new(what).hint(hint))
+            Err(Error::new(what).hint(hint))
         }
     }
 }
@@ -102,8 +102,8 @@ impl AnyEngine {
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
                 let text = serde_json::to_vec_pretty(remote.keep());
-                let text = text.map_err(|e| Trouble::new(format!("no state of a server: {e}")))?;
-                std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
+                let text = text.map_err(|e| Error::new(format!("no state of a server: {e}")))?;
+                std::fs::write(&path, text).map_err(|e| Error::file("write", &path, &e))
             }
         }
     }
@@ -121,13 +121,12 @@ impl AnyEngine {
             }
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
-                let text = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
-                let kept: allot_remote::State = serde_json::from_slice(&text).map_err(|e| {
-                    Trouble::new(format!("`{}` is no state of a server: {e}", path.display()))
-                })?;
+                let text = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
+                let kept: allot_remote::State = serde_json::from_slice(&text)
+                    .map_err(|e| Error::new(format!("`{}` is no state of a server: {e}", path.display())))?;
                 if (kept.version, kept.optimizer_steps) != (state.run.version, state.optimizer_steps) {
                     let what = format!("`{}` is of another step than its checkpoint", path.display());
-                    return Err(Trouble::new(what));
+                    return Err(Error::new(what));
                 }
                 remote.restore(kept);
                 Ok(())
@@ -141,7 +140,7 @@ impl AnyEngine {
 pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> Handover {
     let precision = rollouts.dtype;
     let write = move |core: &dyn Core, folder: &Path| -> std::result::Result<String, EngineError> {
-        let told = |t: Trouble| EngineError::Remote { what: t.what, hint: t.hint.unwrap_or_default() };
+        let told = |t: Error| EngineError::Remote { what: t.what, hint: t.hints.join("; ") };
         core.checkpoint()?.export(folder, precision, tokens.special())?;
         tokens.write(folder).map_err(told)?;
         allot_files::lasting(folder).map_err(told)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::find;
 use allot_outputs::compared::Compared;
 use allot_report::compare::{self, Question, Runs};
@@ -28,12 +28,12 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     let mut gathered = Gathered { runs: Vec::new(), names: Vec::new(), question: Question::default() };
     let (mut found, mut seen): (Vec<(&Path, PathBuf)>, BTreeSet<PathBuf>) = (Vec::new(), BTreeSet::new());
     for place in places {
-        let there = std::fs::canonicalize(place).map_err(|e| Trouble::file("read", place, &e))?;
+        let there = std::fs::canonicalize(place).map_err(|e| Error::file("read", place, &e))?;
         // A file is a record, whatever it is called.
         let runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
         if runs.is_empty() {
-            let trouble = Trouble::new(format!("there is no run in `{}`", place.display()));
-            return Err(trouble.hint("a run is a folder with a `record.jsonl`"));
+            let error = Error::new(format!("there is no run in `{}`", place.display()));
+            return Err(error.hint("a run is a folder with a `record.jsonl`"));
         }
         for run in runs {
             let whole = std::fs::canonicalize(&run).unwrap_or_else(|_| run.clone());
@@ -76,21 +76,19 @@ fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<Strin
 
 /// Makes a report of runs in a folder, over an earlier one.
 pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
-    std::fs::create_dir_all(out).map_err(|e| Trouble::file("make", out, &e))?;
+    std::fs::create_dir_all(out).map_err(|e| Error::file("make", out, &e))?;
     let (histories, notes) = read(gathered, &out.join("rollouts.parquet"))?;
     let all = notes.clone();
-    let (report, groups) = compare::compare(histories, &gathered.question, notes).map_err(|what| {
-        let trouble = Trouble::new(what);
-        if all.is_empty() { trouble } else { trouble.hint(all.join("\nhint: ")) }
-    })?;
+    let (report, groups) =
+        compare::compare(histories, &gathered.question, notes).map_err(|what| Error::new(what).hints(all))?;
     write(&report, &groups, out)?;
     Ok(report)
 }
 
 fn write(report: &Report, groups: &[Runs], out: &Path) -> Result<()> {
-    page::write(report, out).map_err(|e| Trouble::file("write", out, &e))?;
+    page::write(report, out).map_err(|e| Error::file("write", out, &e))?;
     let array = compare::scores(report, groups);
     let path = out.join("scores.npz");
-    let bytes = scores::npz(&array).map_err(|e| Trouble::file("write", &path, &e))?;
-    std::fs::write(&path, bytes).map_err(|e| Trouble::file("write", &path, &e))
+    let bytes = scores::npz(&array).map_err(|e| Error::file("write", &path, &e))?;
+    std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))
 }

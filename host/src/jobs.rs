@@ -7,7 +7,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use allot_config::train::TrainConfig;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
@@ -180,22 +180,24 @@ impl<'c> Jobs<'c> {
         let planned = &self.all[run].planned;
         let (config, folder): (OsString, OsString) = ((&planned.config).into(), (&planned.folder).into());
         let word = |word: &str| OsString::from(word);
-        let arguments = match self.comparison.kind {
+        let mut arguments = match self.comparison.kind {
             Kind::Train if planned.folder.join("resolved.toml").exists() => {
                 vec![word("train"), word("--resume"), folder]
             }
             Kind::Train => vec![word("train"), config, word("--out"), folder],
             Kind::Simulate => vec![word("simulate"), config, word("--out"), folder],
         };
+        arguments.extend([word("--error-file"), planned.error_file().into()]);
         Task { run, arguments, log: planned.log.clone() }
     }
 }
 
-/// Makes room for a run that is begun anew.
+/// Makes room for a run that begins or goes on.
 fn cleared(kind: Kind, planned: &Planned) -> Result<()> {
     let old = ["record.jsonl", "resolved.toml"].into_iter().filter(|_| kind == Kind::Simulate);
-    for path in old.map(|name| planned.folder.join(name)).filter(|path| path.exists()) {
-        std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
+    let old = old.map(|name| planned.folder.join(name)).chain([planned.error_file()]);
+    for path in old.filter(|path| path.exists()) {
+        std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
     }
     Ok(())
 }
@@ -209,7 +211,10 @@ fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -
         },
         Exit::Paused => return State::Paused,
         Exit::Killed(_) | Exit::Cut(_) if stopping => return State::Paused,
-        Exit::Killed(words) | Exit::Failed(words) => reason(&planned.log, &words),
+        // Killed by a signal, by lack of memory, say, it told nothing.
+        Exit::Killed(words) | Exit::Failed(words) => {
+            Error::read(&planned.error_file()).map_or(words, |error| error.to_string())
+        }
         Exit::Cut(words) => words,
     };
     // Its own log, or where that has nothing, what was said around it.
@@ -248,16 +253,5 @@ fn end(run: &Path) -> Option<End> {
     match serde_json::from_slice(line).ok()? {
         Line::End(end) => Some(end),
         _ => None,
-    }
-}
-
-/// Why a run failed: the last error that it told.
-fn reason(log: &Path, words: &str) -> String {
-    let text =
-        std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    match text.lines().rev().find_map(|line| line.strip_prefix("error: ")) {
-        Some(error) => error.to_owned(),
-        // Killed by a signal, by lack of memory, say.
-        None => words.to_owned(),
     }
 }

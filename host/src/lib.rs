@@ -14,7 +14,7 @@
 //! let done = run(Cli::parse_from(["allot", "policies"]), &mut screen)?;
 //! assert!(matches!(done, Verdict::Good));
 //! assert!(!out.is_empty());
-//! # Ok::<(), allot_error::Trouble>(())
+//! # Ok::<(), allot_error::Error>(())
 //! ```
 
 pub mod callbacks;

@@ -1,9 +1,9 @@
 //! The program.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use allot::commands::{Cli, Verdict, run};
+use allot::commands::{Cli, run};
 use allot::screen::Screen;
 use clap::Parser as _;
 
@@ -14,15 +14,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let error_file = cli.error_file.clone();
     let (mut out, mut progress) = (std::io::stdout(), std::io::stderr());
     let live = progress.is_terminal();
-    match run(cli, &mut Screen { out: &mut out, progress: &mut progress, live, failed: None }) {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
-        Err(trouble) => {
-            use std::io::Write as _;
-            let _ = writeln!(progress, "{}", trouble.report());
-            ExitCode::from(2)
-        }
-    }
+    let done = run(cli, &mut Screen { out: &mut out, progress: &mut progress, live, failed: None });
+    let exit = done.unwrap_or_else(|error| {
+        // Neither failure can be told anywhere else.
+        let _ = writeln!(progress, "{}", error.report());
+        let _ = error_file.map(|path| error.write(&path));
+        error.exit()
+    });
+    ExitCode::from(exit.code())
 }

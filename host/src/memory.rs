@@ -2,7 +2,7 @@
 //! end of memory a process is killed, or gives up without a sentence.
 
 use allot_engine::cpu::Memory;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 /// Bytes of memory that this machine has, swap included; none where that can't be found out.
 pub fn of_machine() -> Option<u64> {
@@ -26,7 +26,7 @@ pub fn has_room(memory: &Memory) -> Result<()> {
         Some(own) => {
             let (needed, own) = (size(memory.total()), size(own as usize));
             let what = format!("it would take about {needed} of memory, and this machine has {own}");
-            Err(Trouble::new(what).hint(largest(memory)))
+            Err(Error::new(what).hint(largest(memory)))
         }
     }
 }
@@ -72,8 +72,8 @@ mod tests {
         let memory =
             Memory { trained: 1, weights: 4, optimizer: 8, rollouts: usize::MAX, activations: 1, saving: 1 };
         if of_machine().is_some() {
-            let trouble = has_room(&memory).expect_err("no machine has that much");
-            assert!(trouble.hint.is_some_and(|hint| hint.contains("`model.rows`")), "{}", trouble.what);
+            let error = has_room(&memory).expect_err("no machine has that much");
+            assert!(error.hints.iter().any(|hint| hint.contains("`model.rows`")), "{}", error.what);
         }
         assert_eq!(has_room(&Memory { rollouts: 1, ..memory }), Ok(()));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use allot_error::{Result, Trouble, did_you_mean};
+use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address};
 use allot_registry::Reference;
 use allot_sandbox::{Caps, LoadError, Policy, Sandbox, sha256};
@@ -20,7 +20,7 @@ const LARGE: usize = 1 << 20;
 
 /// A sandbox with these limits, its compiled code kept in the user's cache folder.
 pub fn sandbox(caps: Caps) -> Result<Sandbox> {
-    Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Trouble::new(e.to_string()))
+    Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))
 }
 
 /// Loads a policy by the name of one that ships, by the path of a component, or by its address in a registry.
@@ -44,7 +44,7 @@ pub fn of_bytes(
     screen: &mut Screen<'_>,
 ) -> Result<Policy> {
     compiled(sandbox, bytes, sha256, source, screen)
-        .map_err(|e| Trouble::told(format!("could not load policy `{source}`: {e}"), e.hint()))
+        .map_err(|e| Error::told(format!("could not load policy `{source}`: {e}"), e.hint()))
 }
 
 /// A component's bytes.
@@ -58,22 +58,22 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     }
     let path = Path::new(source);
     if source.contains(['/', '\\']) || path.extension().is_some() {
-        let about = std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
+        let about = std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
         if !about.is_file() {
-            return Err(Trouble::new(format!("could not load policy `{source}`: it is no file")));
+            return Err(Error::new(format!("could not load policy `{source}`: it is no file")));
         }
         if about.len() > Sandbox::largest() {
             let error = LoadError::TooLarge(about.len(), Sandbox::largest());
-            return Err(Trouble::told(format!("could not load policy `{source}`: {error}"), error.hint()));
+            return Err(Error::told(format!("could not load policy `{source}`: {error}"), error.hint()));
         }
-        return std::fs::read(path).map_err(|e| Trouble::file("read", path, &e));
+        return std::fs::read(path).map_err(|e| Error::file("read", path, &e));
     }
     if let Some(bytes) = shipped::component(source) {
         return Ok(bytes.to_owned());
     }
     let near = did_you_mean(source, shipped::names());
     let own = "a component of your own is given by its path, as in `./mine.wasm`";
-    Err(Trouble::new(format!("no policy is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+    Err(Error::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }
 
 /// Compiles a component, or takes what an earlier time left. Of an interpreter the first time takes the better

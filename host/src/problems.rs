@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use allot_allocation::shown;
 use allot_config::train::{TrainConfig, is_of_the_hub};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_models::hub;
 use allot_models::tokens::Tokens;
 use allot_record::hex;
@@ -56,7 +56,7 @@ impl Found {
     pub fn load(config: &TrainConfig) -> Result<Self> {
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for task in &config.tasks {
-            let told = |e: allot_tasks::generate::TaskError| Trouble::new(e.to_string());
+            let told = |e: allot_tasks::generate::TaskError| Error::new(e.to_string());
             let drawn = generate(task, Split::Train).map_err(told)?;
             notes.extend(drawn.short.iter().map(ToString::to_string));
             train.extend(drawn.problems);
@@ -77,8 +77,8 @@ impl Found {
             let problems = dataset(set, &mut notes)?.problems;
             let name = set.name.clone().unwrap_or_else(|| problems[0].source.clone());
             if sets.iter().any(|(other, _)| *other == name) {
-                let trouble = Trouble::new(format!("two evaluation sets are called `{name}`"));
-                return Err(trouble.hint("give one of them another `name`"));
+                let error = Error::new(format!("two evaluation sets are called `{name}`"));
+                return Err(error.hint("give one of them another `name`"));
             }
             sets.push((name, problems));
         }
@@ -95,8 +95,8 @@ impl Found {
         let before = train.len();
         notes.extend(held_out::parted(&mut train, &sets));
         if train.is_empty() && before > 0 {
-            let trouble = Trouble::new("there are no problems to train on");
-            return Err(trouble.hint("all that the config names are held out by it, too"));
+            let error = Error::new("there are no problems to train on");
+            return Err(error.hint("all that the config names are held out by it, too"));
         }
         Ok(Self { train, sets, notes })
     }
@@ -163,9 +163,7 @@ impl Problems {
                 continue;
             };
             if prompt.is_empty() {
-                return Err(Trouble::new(format!(
-                    "a problem {which} asks nothing: its prompt has no tokens"
-                )));
+                return Err(Error::new(format!("a problem {which} asks nothing: its prompt has no tokens")));
             }
             if prompt.len() > longest {
                 left_out += 1;
@@ -188,14 +186,14 @@ impl Problems {
             ));
         }
         if self.all.len() == before {
-            let trouble = Trouble::new(format!("there are no problems {which}"));
+            let error = Error::new(format!("there are no problems {which}"));
             return Err(if left_out > 0 {
-                trouble.hint(format!(
+                error.hint(format!(
                     "all prompts are longer than {longest} tokens (up to {longest_seen}): shorten answers by \
                      `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
                 ))
             } else {
-                trouble
+                error
             });
         }
         Ok(())
@@ -203,7 +201,7 @@ impl Problems {
 }
 
 fn dataset(config: &DatasetConfig, notes: &mut Vec<String>) -> Result<Dataset> {
-    let told = |e: allot_tasks::dataset::DataError| Trouble::told(e.to_string(), e.hint().as_deref());
+    let told = |e: allot_tasks::dataset::DataError| Error::told(e.to_string(), e.hint().as_deref());
     let mut local = config.clone();
     local.files = Files::Many(files(&config.files)?);
     let dataset = Dataset::load(&local, Path::new("")).map_err(told)?;
@@ -221,8 +219,8 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
     for file in named {
         if is_of_the_hub(file) {
             let name = file.display();
-            let trouble = Trouble::new(format!("there is no file `{name}`"));
-            return Err(trouble.hint(format!(
+            let error = Error::new(format!("there is no file `{name}`"));
+            return Err(error.hint(format!(
                 "files of the Hugging Face hub are `hub:{name}/PATTERN`, as in `hub:openai/gsm8k/main/train-*.parquet`"
             )));
         }
@@ -258,7 +256,7 @@ fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
                 ),
                 None => "take a model that knows it, or leave such questions out".to_owned(),
             };
-            return Err(Trouble::new(what).hint(hint));
+            return Err(Error::new(what).hint(hint));
         }
     }
     Ok(())

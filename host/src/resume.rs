@@ -10,7 +10,7 @@ use crate::summary::Totals;
 use crate::swap::Change;
 use crate::training::Prepared;
 use allot_config::train::TrainConfig;
-use allot_error::{Result, Trouble, signals};
+use allot_error::{Error, Result, signals};
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
@@ -45,7 +45,7 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
         (Some((checkpoint, _)), _) => {
             let state = checkpoint::state(&checkpoint)?;
             let record = run.join("record.jsonl");
-            let bytes = std::fs::metadata(&record).map_err(|e| Trouble::file("read", &record, &e))?.len();
+            let bytes = std::fs::metadata(&record).map_err(|e| Error::file("read", &record, &e))?.len();
             // The end is written before the last checkpoint is.
             if state.record.bytes != bytes {
                 return Ok(None);
@@ -94,13 +94,13 @@ pub fn last(
                 let all = run.join("checkpoints");
                 let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
                 let hint = "put back what was changed; without that folder the run starts anew";
-                Err(Trouble::new(what).hint(hint))
+                Err(Error::new(what).hint(hint))
             }
             None => Ok(None),
         };
     };
-    for trouble in &broken {
-        screen.tell(format_args!("note: {}; an earlier one is taken", trouble.what));
+    for error in &broken {
+        screen.tell(format_args!("note: {}; an earlier one is taken", error.what));
     }
     of_this_run(run, place, prepared, change, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
@@ -116,7 +116,7 @@ fn of_this_run(
 ) -> Result<()> {
     let differs = |what: &str, hint: &str| {
         let shown = checkpoint.display();
-        Err(Trouble::new(format!("the checkpoint `{shown}` is from a run with {what}")).hint(hint))
+        Err(Error::new(format!("the checkpoint `{shown}` is from a run with {what}")).hint(hint))
     };
     if manifest.config != change.map_or(place.config.as_str(), Change::before) {
         return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
@@ -134,7 +134,7 @@ fn of_this_run(
         let (name, wants) = (&description.name, signals(&description.signals));
         let what = format!("policy `{name}` wants {wants}; the run measures {}", signals(&head.signals));
         return Err(
-            Trouble::new(what).hint("what is buffered was measured already: begin a run with that policy")
+            Error::new(what).hint("what is buffered was measured already: begin a run with that policy")
         );
     }
     same_judge(&head, prepared, checkpoint)?;
@@ -160,7 +160,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     let Some(how) = judge.identity.apart(&then, &judge.words) else { return Ok(()) };
     let shown = checkpoint.display();
     let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
-    Err(Trouble::new(what).hint(format!(
+    Err(Error::new(what).hint(format!(
         "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
          \"{shown}/model\"`"
     )))
@@ -184,7 +184,7 @@ pub fn clear(folder: &Path) -> Result<()> {
             if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         match removed {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Trouble::file("remove", &path, &e));
+                return Err(Error::file("remove", &path, &e));
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Action, Advantage, Batch, Pick, Plan, View, shown};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::lasting;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::stop::Stop;
 
 /// The folder for the record: the one asked for, or the next free one under `runs/`.
 pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
-    let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e));
+    let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e));
     if let Some(out) = out {
         make(out)?;
         return Ok(out.to_owned());
@@ -25,29 +25,19 @@ pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
         match std::fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Trouble::file("make", &folder, &e)),
+            Err(e) => return Err(Error::file("make", &folder, &e)),
         }
     }
     unreachable!("folder numbers do not end")
 }
 
-/// A run that stopped in the middle, in words: one hint, if there is something to do; what the policy was shown is
+/// A run that stopped in the middle, in words: hints, if there is something to do; what the policy was shown is
 /// kept where it failed.
-pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
-    let (hint, seen) = match stop {
-        Stop::Broken { broken, view, plan, state } => {
-            (Some(broken.rule.hint().to_owned()), kept(folder, view, state, Some(plan)))
-        }
-        Stop::Policy { fault, view, state, .. } => {
-            (fault.hint().map(str::to_owned), kept(folder, view, state, None))
-        }
-        Stop::Reward(trouble) | Stop::Record(trouble) | Stop::Shadow(trouble) | Stop::Outputs(trouble) => {
-            (trouble.hint.clone(), None)
-        }
-        Stop::Engine { error, .. } => (error.hint().map(str::to_owned), None),
-        Stop::Interrupted | Stop::Refused { .. } | Stop::NotFinite { .. } | Stop::Ledger { .. } => {
-            (stop.hint().map(str::to_owned), None)
-        }
+pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Error {
+    let seen = match stop {
+        Stop::Broken { view, plan, state, .. } => kept(folder, view, state, Some(plan)),
+        Stop::Policy { view, state, .. } => kept(folder, view, state, None),
+        _ => None,
     };
     let stack = match stop {
         Stop::Policy { fault, .. } => fault.stack(),
@@ -55,7 +45,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Trouble {
     };
     let record = folder.map(|f| f.join("record.jsonl")).filter(|record| record.exists());
     let record = record.map(|record| format!("all that was finished is in {}", record.display()));
-    Trouble::told(stop.to_string(), hint.as_deref()).note(stack).note(seen).note(record)
+    Error::new(stop.to_string()).hints(stop.hints()).note(stack).note(seen).note(record)
 }
 
 /// What is kept of a call that failed.
@@ -122,7 +112,7 @@ fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -
 
 /// A config's text.
 pub fn text(config: &impl Serialize) -> Result<String> {
-    toml::to_string(config).map_err(|e| Trouble::new(format!("could not write the config: {e}")))
+    toml::to_string(config).map_err(|e| Error::new(format!("could not write the config: {e}")))
 }
 
 /// Writes down the config that is in force, over nothing that is there already. It is there as a whole or
@@ -134,9 +124,9 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
         .and_then(|()| File::open(&aside)?.sync_all())
         .and_then(|()| std::fs::hard_link(&aside, path));
     let _ = std::fs::remove_file(&aside);
-    written.map_err(|e| Trouble::file("write", path, &e))?;
+    written.map_err(|e| Error::file("write", path, &e))?;
     // The run is in its folder, and the folder in the one above.
-    let path = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
+    let path = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
     let mut above = path.ancestors().skip(1);
     above.next().map_or(Ok(()), lasting)?;
     // Which may be somebody else's.
@@ -150,13 +140,13 @@ pub fn lock(folder: &Path) -> Result<Option<File>> {
     let held = match File::open(folder) {
         Ok(held) => held,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Trouble::file("read", folder, &e)),
+        Err(e) => return Err(Error::file("read", folder, &e)),
     };
     match held.try_lock() {
         Ok(()) => Ok(Some(held)),
         Err(std::fs::TryLockError::WouldBlock) => {
             let what = format!("another process is at work in `{}`", folder.display());
-            Err(Trouble::new(what).hint("wait for it, or stop it first"))
+            Err(Error::new(what).hint("wait for it, or stop it first"))
         }
         // Some file systems know no locks.
         Err(std::fs::TryLockError::Error(_)) => Ok(None),

@@ -17,7 +17,7 @@ use allot_sandbox::{Fault, LogLine, Policy, Sandbox};
 use crate::callbacks::Decide;
 use crate::screen::Screen;
 use crate::{components, diff, policy_loader, shipped};
-use allot_error::{Result, Trouble, count, signals};
+use allot_error::{Error, Result, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
 /// Who decides, and who only looks on.
@@ -72,11 +72,11 @@ impl<'a> Decider<'a> {
             }
         }
         for shadow in &mut self.shadows {
-            std::fs::create_dir_all(&folder).map_err(|e| Trouble::file("make", &folder, &e))?;
+            std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
             components::keep(run, &std::mem::take(&mut shadow.component))?;
             let head = shadow.head()?;
             let (path, calls) = there.remove(&head).unwrap_or_else(|| (shadow.place(&folder), Vec::new()));
-            let told = |e: std::io::Error| Trouble::file("write", &path, &e);
+            let told = |e: std::io::Error| Error::file("write", &path, &e);
             let file = if path.exists() {
                 Kept::open(&path, &Mark::of(&path)?)?.cut()?
             } else {
@@ -105,9 +105,7 @@ impl<'a> Decider<'a> {
     /// Waits until what the shadows wrote is on the disk, before a checkpoint counts on it.
     pub fn sync(&self) -> Result<()> {
         let files = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
-        files
-            .into_iter()
-            .try_for_each(|file| file.sync().map_err(|e| Trouble::file("write", file.path(), &e)))
+        files.into_iter().try_for_each(|file| file.sync().map_err(|e| Error::file("write", file.path(), &e)))
     }
 }
 
@@ -135,7 +133,7 @@ pub fn check(run: &Path, marks: &BTreeMap<String, Mark>) -> Result<()> {
     for path in files(&run.join("shadows"))? {
         if let Some(mark) = marks.get(&name(&path)) {
             Kept::open(&path, mark)
-                .map_err(|e| Trouble::from(e).hint("put back what was changed, or remove the file"))?;
+                .map_err(|e| Error::from(e).hint("put back what was changed, or remove the file"))?;
         }
     }
     Ok(())
@@ -159,7 +157,7 @@ pub fn all(
         for other in &shadows {
             if other.head()? == head {
                 let what = format!("`--shadow {source}` has policy and settings of another shadow");
-                return Err(Trouble::new(what).hint("each looks on once"));
+                return Err(Error::new(what).hint("each looks on once"));
             }
         }
         shadows.push(shadow);
@@ -178,12 +176,12 @@ impl Shadow {
         let (theirs, ours) = (&description.signals, &live.description().signals);
         if theirs != ours {
             let what = format!("shadow `{name}` wants {}; the run shows {}", signals(theirs), signals(ours));
-            return Err(Trouble::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
+            return Err(Error::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = Run { settings, ..run.clone() };
         let begun = policy.begin(&run);
-        let (state, _) = begun.map_err(|f| Trouble::told(format!("shadow `{name}` {f}"), f.hint()))?;
+        let (state, _) = begun.map_err(|f| Error::told(format!("shadow `{name}` {f}"), f.hint()))?;
         Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
     }
 
@@ -233,7 +231,7 @@ impl Shadow {
         self.remember(&call);
         let text = line(&Entry::Call(call))?;
         if let Some(file) = &mut self.file {
-            file.write_all(text.as_bytes()).map_err(|e| Trouble::file("write", file.path(), &e))?;
+            file.write_all(text.as_bytes()).map_err(|e| Error::file("write", file.path(), &e))?;
         }
         Ok(())
     }

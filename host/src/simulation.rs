@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use crate::world::{Clock, World};
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
-use allot_error::{Result, Trouble, listed};
+use allot_error::{Error, Result, listed};
 use allot_judges::RightOrWrong;
 use allot_record::{FORMAT, Head, Line, Record, hex};
 
@@ -41,7 +41,7 @@ impl<'a> Simulation<Decider<'a>> {
         let run = config.run.run(config.world.prompts, settings(description, &config.policy.settings)?);
         let (state, cost) = policy
             .begin(&run)
-            .map_err(|fault| Trouble::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
+            .map_err(|fault| Error::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
         let first = hex(&state);
         let mut simulation = Self::with(config, run, Decider::alone(policy), state)?;
         simulation.world.log = log;
@@ -49,13 +49,11 @@ impl<'a> Simulation<Decider<'a>> {
         let can = simulation.world.engine.capabilities();
         if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
             let name = &description.name;
-            let trouble = Trouble::new(format!(
+            let error = Error::new(format!(
                 "policy `{name}` wants the signal `{missing}`, which engine `{}` can't measure",
                 can.name
             ));
-            return Err(
-                trouble.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str))))
-            );
+            return Err(error.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str)))));
         }
         simulation.begun = cost.words().collect();
         simulation.begun.iter().for_each(log);
@@ -94,7 +92,7 @@ impl<P: Decide> Simulation<P> {
     /// Builds the world around whoever decides. It keeps no record.
     pub fn with(config: &SimulateConfig, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
         let engine =
-            Coin::new(config.world.clone(), config.run.seed).map_err(|e| Trouble::new(e.to_string()))?;
+            Coin::new(config.world.clone(), config.run.seed).map_err(|e| Error::new(e.to_string()))?;
         let pool = Pool::new(config.run.seed, config.run.order, run.pool, engine.prompt_lengths());
         let state = allot_loop::State::new(
             state,

@@ -7,7 +7,7 @@ use allot_record::RecordError;
 use allot_sandbox::Fault;
 use thiserror::Error;
 
-use allot_error::Trouble;
+use allot_error::Error;
 
 /// Why a run stops in the middle. Whatever was finished stays in the record.
 #[derive(Debug, Error)]
@@ -70,7 +70,7 @@ pub enum Stop {
     },
     /// Nothing can be judged any more.
     #[error("{0}")]
-    Reward(Trouble),
+    Reward(Error),
     /// Numbers of the model that are none.
     #[error(
         "{what} not finite: {}",
@@ -84,26 +84,33 @@ pub enum Stop {
     },
     /// The record could not be written.
     #[error("{0}")]
-    Record(Trouble),
+    Record(Error),
     /// A table, a curve or a checkpoint could not be written.
     #[error("{0}")]
-    Outputs(Trouble),
+    Outputs(Error),
     /// A shadow's plans could not be written.
     #[error("{0}")]
-    Shadow(Trouble),
+    Shadow(Error),
 }
 
 impl Stop {
-    /// What to do about it, where that follows from what it is alone.
-    pub fn hint(&self) -> Option<&'static str> {
+    /// What to do about it, where there is something to do.
+    pub fn hints(&self) -> Vec<String> {
+        let one = |hint: &str| vec![hint.to_owned()];
         match self {
+            Self::Broken { broken, .. } => one(broken.rule.hint()),
+            Self::Policy { fault, .. } => fault.hint().map(one).unwrap_or_default(),
+            Self::Engine { error, .. } => error.hint().map(one).unwrap_or_default(),
+            Self::Reward(error) | Self::Record(error) | Self::Outputs(error) | Self::Shadow(error) => {
+                error.hints.clone()
+            }
             Self::NotFinite { updates: 0, .. } => {
-                Some("look at the files that `model.use` names: some of their numbers are NaN or infinite")
+                one("look at the files that `model.use` names: some of their numbers are NaN or infinite")
             }
             Self::Refused { .. } | Self::NotFinite { .. } => {
-                Some("lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint")
+                one("lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint")
             }
-            _ => None,
+            Self::Interrupted | Self::Ledger { .. } => Vec::new(),
         }
     }
 

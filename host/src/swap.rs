@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_config::train::TrainConfig;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
@@ -66,11 +66,11 @@ pub fn settle(run: &Path) -> Result<()> {
     let text = match std::fs::read(&next) {
         Ok(text) => text,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
-        Err(e) => return Err(Trouble::file("read", &next, &e)),
+        Err(e) => return Err(Error::file("read", &next, &e)),
     };
     match Checkpoints::of(run, 1).latest()? {
         Some(manifest) if manifest.config == sha256(&text) => replace(run, manifest.steps),
-        _ => std::fs::remove_file(&next).map_err(|e| Trouble::file("remove", &next, &e)),
+        _ => std::fs::remove_file(&next).map_err(|e| Error::file("remove", &next, &e)),
     }
 }
 
@@ -100,10 +100,10 @@ pub fn has_room(state: &State, steps: u32) -> Result<()> {
             "the run stopped within step {}, and a policy takes over between two steps",
             run.steps + 1
         );
-        return Err(Trouble::new(what).hint("let it end that step first: --resume RUN --finish-step"));
+        return Err(Error::new(what).hint("let it end that step first: --resume RUN --finish-step"));
     }
-    let trouble = Trouble::new("the run only has to end, and has nothing left for another policy");
-    Err(trouble.hint("let it end first, without --policy and --set"))
+    let error = Error::new("the run only has to end, and has nothing left for another policy");
+    Err(error.hint("let it end first, without --policy and --set"))
 }
 
 /// Lets the policy at hand take over a world that was put back from a checkpoint of another.
@@ -124,7 +124,7 @@ pub fn done(
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
-        written.map_err(|e| Trouble::file("write", &next, &e))?;
+        written.map_err(|e| Error::file("write", &next, &e))?;
     }
     world.run.state.policy = prepared.first_state().to_vec();
     let swap = Swap {
@@ -143,13 +143,13 @@ pub fn done(
 /// Puts the new config in force. The one before is kept beside it.
 fn replace(run: &Path, steps: u32) -> Result<()> {
     let (next, place) = (run.join(NEXT), run.join("resolved.toml"));
-    let text = std::fs::read(&place).map_err(|e| Trouble::file("read", &place, &e))?;
+    let text = std::fs::read(&place).map_err(|e| Error::file("read", &place, &e))?;
     let before = before(run, steps, &text);
     if !before.exists() {
         // As a whole or not at all.
-        std::fs::hard_link(&place, &before).map_err(|e| Trouble::file("write", &before, &e))?;
+        std::fs::hard_link(&place, &before).map_err(|e| Error::file("write", &before, &e))?;
     }
-    std::fs::rename(&next, &place).map_err(|e| Trouble::file("write", &place, &e))
+    std::fs::rename(&next, &place).map_err(|e| Error::file("write", &place, &e))
 }
 
 /// Where the config is kept that was in force until so many steps were done. It may be there already, from a

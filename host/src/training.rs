@@ -29,7 +29,7 @@ use crate::run_dir;
 use crate::shadow::Decider;
 use crate::shipped;
 use crate::world::{Clock, World};
-use allot_error::{Result, Trouble, listed};
+use allot_error::{Error, Result, listed};
 use allot_judges::graded::{self, Graded};
 use allot_judges::pool::Preflight as Met;
 use allot_models;
@@ -88,7 +88,7 @@ impl<'a> Prepared<'a> {
             let what = format!(
                 "policy `{name}` wants the signal `{missing}`, which engine `{engine}` can't measure"
             );
-            return Err(Trouble::new(what).hint(format!("it measures {}", listed(signals.iter().copied()))));
+            return Err(Error::new(what).hint(format!("it measures {}", listed(signals.iter().copied()))));
         }
         // First of all: whatever else is wrong, without its device or its server there is no run.
         let device = config.model.device.open()?;
@@ -115,7 +115,7 @@ impl<'a> Prepared<'a> {
                 [one] => stops.push(one),
                 ref several => {
                     let what = format!("`model.stop` has {text:?}, which is {} tokens", several.len());
-                    return Err(Trouble::new(what).hint("an answer can be ended by single tokens alone"));
+                    return Err(Error::new(what).hint("an answer can be ended by single tokens alone"));
                 }
             }
         }
@@ -123,19 +123,19 @@ impl<'a> Prepared<'a> {
         let room = shape.context.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
             let what =
                 format!("`rollout.max_tokens` is {answer}, and the model's context has {}", shape.context);
-            Trouble::new(what).hint("a prompt and its answer must fit into the context together")
+            Error::new(what).hint("a prompt and its answer must fit into the context together")
         })?;
         let longest = config.model.max_prompt_tokens.unwrap_or(room);
         if longest > room || longest == 0 {
             let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
-            return Err(Trouble::new(what).hint("a prompt and its answer must fit into the context together"));
+            return Err(Error::new(what).hint("a prompt and its answer must fit into the context together"));
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         let judge = graded::check(&config.reward, &problems.all)?;
         let run = config.run.run(problems.train as u32, settings);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
             let name = &description.name;
-            Trouble::told(format!("policy `{name}` {fault}"), fault.hint())
+            Error::told(format!("policy `{name}` {fault}"), fault.hint())
         })?;
         let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
         let setup = Setup {
@@ -193,7 +193,7 @@ impl<'a> Prepared<'a> {
         let config = &self.config;
         let signal = |name: &String| {
             let what = format!("`{}` is no signal that can be measured", shown::name(name));
-            Signal::of(name).ok_or_else(|| Trouble::new(what))
+            Signal::of(name).ok_or_else(|| Error::new(what))
         };
         let signals = self.policy.description().signals.iter().map(signal).collect::<Result<Vec<_>>>()?;
         let native = NativeConfig {
@@ -281,7 +281,7 @@ impl<'a> Prepared<'a> {
         let what = format!(
             "the weights of `{model}` are not finite: {broken} of {all} are NaN or infinite in its files"
         );
-        Err(Trouble::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
+        Err(Error::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
     }
 
     /// The model, with its weights.

@@ -160,8 +160,8 @@ fn a_module_that_the_tools_give_up_on_is_a_sentence() {
         for change in [0xff, 0x01] {
             let mut changed = module.clone();
             changed[at] ^= change;
-            if let Err(trouble) = allot_authoring::component::of_module(&changed, "changed") {
-                let said = trouble.to_string();
+            if let Err(error) = allot_authoring::component::of_module(&changed, "changed") {
+                let said = error.to_string();
                 assert!(said.starts_with("`changed` "), "byte {at}: {said}");
             }
         }

@@ -205,9 +205,9 @@ fn words_of_libraries_and_templates() {
     let template = "{{ raise_exception('\u{1b}[2J\u{202e}\\nerror: forged') }}".to_owned();
     let chat =
         allot_models::chat::ChatTemplate::parse(template, serde_json::Map::new(), "a template").unwrap();
-    let trouble = chat.render(&[], &serde_json::Map::new()).unwrap_err();
-    steers_nothing("raise_exception", &trouble.report());
+    let error = chat.render(&[], &serde_json::Map::new()).unwrap_err();
+    steers_nothing("raise_exception", &error.report());
     let module = "(module (func (export \"\\1b[2J\\0aerror: forged\\c2\\9b\")) (import \"\\1b\" \"\\0aerror: forged\" (func)))";
-    let trouble = allot_authoring::component::of_module(module.as_bytes(), EVIL).unwrap_err();
-    steers_nothing("a module", &trouble.report());
+    let error = allot_authoring::component::of_module(module.as_bytes(), EVIL).unwrap_err();
+    steers_nothing("a module", &error.report());
 }

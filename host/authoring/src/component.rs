@@ -2,7 +2,7 @@
 
 use allot_allocation::shown;
 use allot_error::panics::caught;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;
@@ -14,18 +14,18 @@ pub const CONTRACT: &str = include_str!("../../../wit/allocation.wit");
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(bytes).is_ok_and(|t| t.contains("(module") || t.contains("(component"));
     if !bytes.starts_with(b"\0asm") && !text {
-        return Err(Trouble::new(format!("`{name}` is neither a Wasm module nor its text")));
+        return Err(Error::new(format!("`{name}` is neither a Wasm module nor its text")));
     }
     let module = wat::parse_bytes(bytes)
-        .map_err(|e| Trouble::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
+        .map_err(|e| Error::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
     }
     // The tools that make a component are careful with modules of compilers, and not with others.
     let made = caught(|| encode(module.into_owned()).map_err(|e| one_line(&format!("{e:#}"))));
     made.and_then(|made| made).map_err(|why| {
-        let trouble = Trouble::new(format!("`{name}` does not become a component: {why}"));
-        trouble.hint(
+        let error = Error::new(format!("`{name}` does not become a component: {why}"));
+        error.hint(
             "a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does",
         )
     })

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
 
@@ -59,13 +59,13 @@ impl Language {
             (Some(one), Some(other)) => {
                 let (one, other, folder) = (one.sign(), other.sign(), folder.display());
                 let what = format!("`{folder}` has both `{one}` and `{other}`: two policies in one folder");
-                Err(Trouble::new(what).hint("give each a folder of its own"))
+                Err(Error::new(what).hint("give each a folder of its own"))
             }
             (None, _) => {
                 let what = format!("`{}` is no policy's project", folder.display());
                 let hint =
                     format!("it would have one of {signs}; `allot new NAME --lang LANGUAGE` starts one");
-                Err(Trouble::new(what).hint(hint))
+                Err(Error::new(what).hint(hint))
             }
         }
     }
@@ -98,7 +98,7 @@ impl Language {
 
 /// Writes a folder of the program's own to the disk, `{{name}}` replaced.
 fn write(dir: &Dir<'_>, name: &str, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to).map_err(|e| Trouble::file("make", to, &e))?;
+    std::fs::create_dir_all(to).map_err(|e| Error::file("make", to, &e))?;
     for entry in dir.entries() {
         let called = entry.path().file_name().unwrap_or_default();
         let path = to.join(called);
@@ -111,7 +111,7 @@ fn write(dir: &Dir<'_>, name: &str, to: &Path) -> Result<()> {
                     Some(text) if !name.is_empty() => text.replace("{{name}}", name).into_bytes(),
                     _ => file.contents().to_owned(),
                 };
-                std::fs::write(&path, bytes).map_err(|e| Trouble::file("write", &path, &e))?;
+                std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))?;
             }
         }
     }

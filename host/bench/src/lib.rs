@@ -1,5 +1,5 @@
 //! The same work here and in a peer, in one run and by turns: machines are shared, and what else goes on there
-//! is then a trouble of both.
+//! is then a error of both.
 //!
 //! A [`Bench`] does a [`Work`] on this program's cores, a [`Peer`] in PyTorch. What is made of the times is for
 //! `allot bench` to say.

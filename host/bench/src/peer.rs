@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../../benches/peers/peer.py");
@@ -29,13 +29,13 @@ impl Peer {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|e| {
-                let trouble = Trouble::new(format!("could not run `{}`: {e}", python.display()));
-                trouble.hint(
+                let error = Error::new(format!("could not run `{}`: {e}", python.display()));
+                error.hint(
                     "benches/peers/install FOLDER makes an environment; its Python is FOLDER/bin/python",
                 )
             })?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Trouble::new("the peer has no pipes"));
+            return Err(Error::new("the peer has no pipes"));
         };
         let mut peer = Self { child, to, from: BufReader::new(from), versions: String::new() };
         let about = peer.line(&json!({ "model": model, "threads": threads }))?;
@@ -46,11 +46,11 @@ impl Peer {
     /// Seconds that it takes for this.
     pub fn ask(&mut self, work: &Value) -> Result<f64> {
         let answer = self.line(work)?;
-        answer["seconds"].as_f64().ok_or_else(|| Trouble::new(format!("the peer answered {answer}")))
+        answer["seconds"].as_f64().ok_or_else(|| Error::new(format!("the peer answered {answer}")))
     }
 
     fn line(&mut self, asked: &Value) -> Result<Value> {
-        let gone = || Trouble::new("the peer went away; what it said is above");
+        let gone = || Error::new("the peer went away; what it said is above");
         writeln!(self.to, "{asked}").and_then(|()| self.to.flush()).map_err(|_| gone())?;
         let mut answer = String::new();
         self.from.read_line(&mut answer).map_err(|_| gone())?;

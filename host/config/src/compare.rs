@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::{is_registry_address, looks_like_a_path};
 use allot_report::Axis;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ pub struct Arm {
 impl CompareConfig {
     /// Checks what can be checked without the rest. `name` is what the config is called in an error.
     pub fn check(&self, name: &str) -> Result<()> {
-        let wrong = |what: String| Err(Trouble::new(format!("`{name}`: {what}")));
+        let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match &self.seeds {
             Seeds::Count(0) => return wrong("`compare.seeds` is 0; it is at least 1".to_owned()),
             Seeds::List(list) if list.is_empty() => {
@@ -201,7 +201,7 @@ impl CompareConfig {
                 } else {
                     format!("`{name}`: no two folders can be called after `{a}` and `{b}`")
                 };
-                return Err(Trouble::new(what).hint("give one of them a `name`"));
+                return Err(Error::new(what).hint("give one of them a `name`"));
             }
         }
         Ok(arms)
@@ -347,8 +347,8 @@ mod tests {
     #[test]
     fn two_arms_of_one_name_are_refused() {
         let text = format!("{CONFIG}[[compare.policies]]\nuse = \"other\"\nname = \"even\"\n");
-        let trouble = arms(&text).expect_err("the name is taken");
-        assert_eq!(trouble.what, "`test`: two policies of the comparison are called `even`");
+        let error = arms(&text).expect_err("the name is taken");
+        assert_eq!(error.what, "`test`: two policies of the comparison are called `even`");
     }
 
     #[test]

@@ -265,7 +265,7 @@ mod tests {
                 let text = format!("{}[[data]]\nfiles = \"x.jsonl\"\n", TRAIN.smallest);
                 let told = Tree::parse(&text, "run.toml", &[typed])
                     .and_then(|tree| tree.config::<TrainConfig>().map(|_| ()))
-                    .map_or_else(|trouble| trouble.what, |()| String::new());
+                    .map_or_else(|error| error.what, |()| String::new());
                 assert!(!told.contains("unknown field"), "{alias}: {told}");
             }
         }

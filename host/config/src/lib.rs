@@ -12,7 +12,7 @@
 //! ";
 //! let tree = Tree::parse(text, "run.toml", &["run.seed=2".to_owned()])?;
 //! assert_eq!(SimulateConfig::of(&tree)?.run.seed, 2);
-//! # Ok::<(), allot_error::Trouble>(())
+//! # Ok::<(), allot_error::Error>(())
 //! ```
 
 pub mod compare;
@@ -32,7 +32,7 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
-use allot_error::{Result, Trouble, did_you_mean};
+use allot_error::{Error, Result, did_you_mean};
 use allot_files::looks_like_a_path;
 use allot_sandbox::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
@@ -137,14 +137,14 @@ pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Opti
     ];
     let given: Vec<_> = given.into_iter().flatten().collect();
     if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
-        return Err(Trouble::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+        return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
     }
     match given[..] {
         [] => Ok(Every::Steps(10)),
         [(_, every, _)] => Ok(every),
         [(one, ..), (other, ..), ..] => {
             let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
-            Err(Trouble::new(what).hint("the score is taken by one measure"))
+            Err(Error::new(what).hint("the score is taken by one measure"))
         }
     }
 }
@@ -158,15 +158,15 @@ pub fn read(path: &Path) -> Result<String> {
         let mut bytes = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut bytes).map(|_| bytes)
     });
-    let bytes = bytes.map_err(|e| Trouble::file("read", path, &e))?;
+    let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
-        return Err(Trouble::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+        return Err(Error::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
         let line = 1 + before.matches('\n').count();
-        Trouble::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
+        Error::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
     })
 }
 
@@ -190,10 +190,10 @@ type Bounded<'a> = (&'a str, u64, u64);
 pub fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
     for (key, value, most) in numbers {
         if *value == 0 {
-            return Err(Trouble::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+            return Err(Error::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
         }
         if value > most {
-            return Err(Trouble::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
+            return Err(Error::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
         }
     }
     Ok(())
@@ -227,7 +227,7 @@ fn check(
     policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
-        return Err(Trouble::new(format!(
+        return Err(Error::new(format!(
             "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
         )));
     }
@@ -239,15 +239,15 @@ impl BudgetConfig {
         for (key, value) in [("flops", self.flops), ("seconds", self.seconds)] {
             if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
                 let what = format!("`{name}`: `budget.{key}` is {value}; it is finite and more than 0");
-                return Err(Trouble::new(what));
+                return Err(Error::new(what));
             }
         }
         let limits = [self.rollouts.is_some(), self.tokens.is_some(), !self.ceilings().are_none()];
         if limits.contains(&true) {
             return Ok(());
         }
-        let trouble = Trouble::new(format!("`{name}`: [budget] limits nothing"));
-        Err(trouble.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
+        let error = Error::new(format!("`{name}`: [budget] limits nothing"));
+        Err(error.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
     }
 
     /// Settles what follows from the run.
@@ -317,7 +317,7 @@ impl PolicyConfig {
     pub fn settle(&mut self) -> Result<()> {
         if looks_like_a_path(&self.source) {
             let path = Path::new(&self.source);
-            let whole = std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))?;
+            let whole = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
             self.source = whole.display().to_string();
         }
         Ok(())
@@ -347,7 +347,7 @@ impl CapsConfig {
     /// Whether they make sense; `place` is where they stand.
     pub fn check(&self, place: &str) -> Result<()> {
         match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
-            Some(s) => Err(Trouble::new(format!(
+            Some(s) => Err(Error::new(format!(
                 "{place}: `seconds` is {s}; it is more than 0 and at most a day, 86400"
             ))),
             None => Ok(()),
@@ -380,14 +380,14 @@ pub fn settings(
     let policy = &description.name;
     let names = description.settings.iter().map(|s| s.name.as_str());
     if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
-        let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
-        return Err(trouble.hint(did_you_mean(unknown, names)));
+        let error = Error::new(format!("policy `{policy}` has no setting `{unknown}`"));
+        return Err(error.hint(did_you_mean(unknown, names)));
     }
     let value = |setting: &allot_sandbox::Setting| match given.get(&setting.name) {
         None => Ok(setting.default.clone()),
         Some(given) => fit(given, &setting.default).ok_or_else(|| {
             let (name, kind) = (&setting.name, setting.default.kind());
-            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
+            Error::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
         }),
     };
     description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
@@ -397,10 +397,10 @@ pub fn settings(
 pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Value>> {
     let mut settings = BTreeMap::new();
     for one in all {
-        let form = || Trouble::new(format!("`{before}{one}` is not of the form NAME=VALUE"));
+        let form = || Error::new(format!("`{before}{one}` is not of the form NAME=VALUE"));
         let (name, value) = setting(one).ok_or_else(form)?;
         if settings.insert(name.clone(), value).is_some() {
-            return Err(Trouble::new(format!("`{before}{name}=…` is given twice")));
+            return Err(Error::new(format!("`{before}{name}=…` is given twice")));
         }
     }
     Ok(settings)

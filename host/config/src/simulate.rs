@@ -3,7 +3,7 @@
 use allot_allocation::Every;
 use allot_allocation::advantage::Scale;
 use allot_engine::CoinConfig;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
@@ -68,9 +68,9 @@ impl SimulateConfig {
         config.budget.settle(&config.run);
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         if config.budget.flops.is_some() {
-            let trouble =
-                Trouble::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
-            return Err(trouble.hint("set `rollouts` or `tokens`"));
+            let error =
+                Error::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+            return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;

@@ -8,7 +8,7 @@ use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 use allot_judges::config::RewardConfig;
 use allot_models::hub;
@@ -276,11 +276,11 @@ impl TrainConfig {
 
     fn check(&self, name: &str) -> Result<()> {
         if self.data.is_empty() && self.tasks.is_empty() {
-            let trouble = Trouble::new(format!("`{name}` has no problems to train on"));
-            return Err(trouble.hint("add a [[tasks]] or a [[data]] section"));
+            let error = Error::new(format!("`{name}` has no problems to train on"));
+            return Err(error.hint("add a [[tasks]] or a [[data]] section"));
         }
         let wrong = |key: String, value: f64, rule: &str| {
-            Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {rule}")))
+            Err(Error::new(format!("`{name}`: `{key}` is {value}; {rule}")))
         };
         if let Some((key, value, rule)) = self.optimizer.wrong() {
             return wrong(format!("optimizer.{key}"), value, rule);
@@ -311,14 +311,14 @@ impl TrainConfig {
         self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
-            let trouble = Trouble::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
-            return Err(trouble.hint("leave it out, or set `model.device` to \"cuda\""));
+            let error = Error::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
+            return Err(error.hint("leave it out, or set `model.device` to \"cuda\""));
         }
         if self.model.device != DeviceName::Cpu && self.model.lora.is_some() {
             let device = self.model.device;
             let what =
                 format!("`{name}`: `model.device` is `{device}`; adapters are trained on the CPU alone");
-            return Err(Trouble::new(what).hint("leave out `model.lora` or `model.device`"));
+            return Err(Error::new(what).hint("leave out `model.lora` or `model.device`"));
         }
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
@@ -331,7 +331,7 @@ impl TrainConfig {
     /// What a server is asked for has to be what it can do.
     fn check_server(&self, name: &str, server: &RemoteConfig) -> Result<()> {
         if let Some((key, value, rule)) = server.wrong() {
-            return Err(Trouble::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
+            return Err(Error::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
         }
         let here = [
             ("lora", self.model.lora.is_some(), "the rank of the server's adapters is `engine.lora_rank`"),
@@ -341,11 +341,11 @@ impl TrainConfig {
         ];
         if let Some((key, _, hint)) = here.into_iter().find(|(_, given, _)| *given) {
             let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
-            return Err(Trouble::new(what).hint(hint));
+            return Err(Error::new(what).hint(hint));
         }
         match server.server.cannot(&self.update, &self.optimizer, &self.rollout) {
             Some((key, value, why, hint)) => {
-                Err(Trouble::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
+                Err(Error::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
             }
             None => Ok(()),
         }
@@ -355,15 +355,15 @@ impl TrainConfig {
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
             let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
-            return Err(Trouble::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
+            return Err(Error::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
         }
         if let Some((key, value, rule)) = rollouts.wrong() {
-            return Err(Trouble::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
+            return Err(Error::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
         }
         match rollouts.cannot(&self.rollout) {
             Some(why) => {
                 let temperature = self.rollout.temperature;
-                Err(Trouble::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
+                Err(Error::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
             }
             None => Ok(()),
         }
@@ -408,7 +408,7 @@ impl TrainConfig {
             if hub::is_address(path) || is_of_the_hub(path) {
                 return Ok(path.to_owned());
             }
-            std::path::absolute(path).map_err(|e| Trouble::file("find", path, &e))
+            std::path::absolute(path).map_err(|e| Error::file("find", path, &e))
         };
         for data in self.data.iter_mut().chain(&mut self.evaluation.sets) {
             data.files = Files::Many(match &data.files {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use allot_allocation::shown;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -66,7 +66,7 @@ impl Tree {
             return Ok(Cow::Borrowed(&self.text));
         }
         let text = toml::to_string(&self.table()?);
-        text.map(Cow::Owned).map_err(|e| Trouble::new(format!("could not write the config: {e}")))
+        text.map(Cow::Owned).map_err(|e| Error::new(format!("could not write the config: {e}")))
     }
 
     /// What it is called in an error.
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// A fault in one sentence: where, what, and what to do.
-    fn told(&self, fault: &Fault) -> Trouble {
+    fn told(&self, fault: &Fault) -> Error {
         let name = &self.name;
         let place = match fault.place {
             None => format!("`{name}`"),
@@ -101,10 +101,10 @@ impl Tree {
                 format!("`{name}` line {}, `{}`", line + 1, cut(source))
             }
         };
-        let trouble = Trouble::new(format!("{place}: {}", fault.what));
+        let error = Error::new(format!("{place}: {}", fault.what));
         match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>()) {
-            Some(hint) => trouble.hint(hint),
-            None => trouble,
+            Some(hint) => error.hint(hint),
+            None => error,
         }
     }
 }
@@ -158,7 +158,7 @@ fn value(
 fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>> {
     let form = || {
         let what = format!("`-o {}` is not of the form KEY=VALUE", cut(typed));
-        Trouble::new(what).hint("as in -o optimizer.learning_rate=3e-5")
+        Error::new(what).hint("as in -o optimizer.learning_rate=3e-5")
     };
     let (key, text) = typed.split_once('=').ok_or_else(form)?;
     let place = |_| Place::Option(index);

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::Interrupt;
 use crate::model::ModelError;
-use allot_error::Trouble;
+use allot_error::Error;
 
 /// Told of each rollout as soon as it is whole, while others are still sampled: its place in what
 /// [`Engine::sample`] gives, and the rollout. Once for each, in any order.
@@ -157,7 +157,7 @@ pub enum EngineError {
     },
 }
 
-impl From<EngineError> for Trouble {
+impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         Self::told(error.to_string(), error.hint())
     }

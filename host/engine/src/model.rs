@@ -15,7 +15,7 @@ mod shape;
 
 use std::path::{Path, PathBuf};
 
-use allot_error::Trouble;
+use allot_error::Error;
 use thiserror::Error;
 
 pub use checkpoint::{Checkpoint, Precision};
@@ -125,7 +125,7 @@ pub enum ModelError {
     Tensor(#[from] candle_core::Error),
 }
 
-impl From<ModelError> for Trouble {
+impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
         Self::told(error.to_string(), error.hint())
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 use crate::submission::{self, Submission};
@@ -47,9 +47,9 @@ pub enum Standing {
 /// Why runs were not handed over.
 pub enum Refusal {
     /// The cluster does not want them.
-    No(Trouble),
+    No(Error),
     /// It can't be told whether the cluster has them.
-    Unknown(Trouble),
+    Unknown(Error),
 }
 
 /// A cluster as an executor.
@@ -166,16 +166,12 @@ impl<Q: Queue> Cluster<Q> {
                 }
                 Ok(Some(answers))
             }
-            Err(trouble) => match self.silent {
-                Some(since) if since.elapsed() > PATIENCE => {
-                    let go_on = self.go_on();
-                    let hint = trouble.hint.into_iter().chain([go_on]).collect::<Vec<_>>().join("\nhint: ");
-                    Err(Trouble::new(trouble.what).hint(hint))
-                }
+            Err(error) => match self.silent {
+                Some(since) if since.elapsed() > PATIENCE => Err(error.hint(self.go_on())),
                 Some(_) => Ok(None),
                 None => {
                     self.silent = Some(Instant::now());
-                    news.push(News::Word(format!("{}; it is asked again", trouble.what)));
+                    news.push(News::Word(format!("{}; it is asked again", error.what)));
                     Ok(None)
                 }
             },
@@ -222,14 +218,12 @@ impl<Q: Queue> Executor for Cluster<Q> {
         let submission = Submission::new(&self.folder, Q::KEY, tasks)?;
         match self.queue.submit(&submission) {
             Ok(()) => {}
-            Err(Refusal::No(trouble)) => {
+            Err(Refusal::No(error)) => {
                 submission.close()?;
-                return Err(trouble);
+                return Err(error);
             }
-            Err(Refusal::Unknown(trouble)) => {
-                let hint =
-                    trouble.hint.into_iter().chain([self.go_on()]).collect::<Vec<_>>().join("\nhint: ");
-                return Err(Trouble::new(trouble.what).hint(hint));
+            Err(Refusal::Unknown(error)) => {
+                return Err(error.hint(self.go_on()));
             }
         }
         let left = (0..tasks.len()).map(|task| (task, Seen::default())).collect();

@@ -42,11 +42,12 @@ pub enum Exit {
 impl Exit {
     /// From an exit code, or none where a signal ended the process.
     pub(crate) fn of(code: Option<i32>, words: String) -> Self {
-        match code {
-            Some(0) => Self::Over,
-            Some(1) => Self::Paused,
-            None | Some(130) => Self::Killed(words),
-            Some(_) => Self::Failed(words),
+        // A shell's code for a process that was interrupted.
+        let Some(code) = code.filter(|code| *code != 130) else { return Self::Killed(words) };
+        match allot_error::Exit::of(code) {
+            allot_error::Exit::Good => Self::Over,
+            allot_error::Exit::Bad => Self::Paused,
+            allot_error::Exit::Error => Self::Failed(words),
         }
     }
 }

@@ -17,7 +17,7 @@ mod ray;
 mod slurm;
 mod submission;
 
-use allot_error::{Result, Trouble, count};
+use allot_error::{Error, Result, count};
 use clap::ValueEnum;
 
 use crate::cluster::{Cluster, Queue as _};
@@ -81,16 +81,16 @@ impl Where {
     fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
         let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };
         let go_on = format!("allot compare --resume {} --executor {}", setup.folder.display(), self.key());
-        let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|trouble| {
-            let what = format!("runs of this comparison were left with another executor: {}", trouble.what);
+        let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|error| {
+            let what = format!("runs of this comparison were left with another executor: {}", error.what);
             let none = format!("if none is left there, remove `{}`", note.note().display());
-            Trouble::new(what).hint(format!("go on with them: {go_on}\nhint: {none}"))
+            Error::new(what).hint(format!("go on with them: {go_on}")).hint(none)
         })?;
         if left.is_empty() {
             return Ok(());
         }
         let (runs, are) = (count(left.len() as u64, "run"), if left.len() == 1 { "is" } else { "are" });
         let what = format!("{runs} of this comparison {are} still with {}", self.name());
-        Err(Trouble::new(what).hint(format!("go on with them: {go_on}")))
+        Err(Error::new(what).hint(format!("go on with them: {go_on}")))
     }
 }

@@ -5,7 +5,7 @@
 use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 
@@ -52,7 +52,7 @@ impl Executor for Local {
                     let words = format!("its process ended with {status}");
                     news.push(News::Ended(run, Exit::of(status.code(), words), None));
                 }
-                Err(e) => return Err(Trouble::new(format!("a run can't be waited for: {e}"))),
+                Err(e) => return Err(Error::new(format!("a run can't be waited for: {e}"))),
             }
         }
         self.children = left;
@@ -68,11 +68,11 @@ impl Executor for Local {
 }
 
 fn spawn(task: &Task) -> Result<Child> {
-    let program = std::env::current_exe().map_err(|e| Trouble::new(format!("no program to run: {e}")))?;
+    let program = std::env::current_exe().map_err(|e| Error::new(format!("no program to run: {e}")))?;
     let log = OpenOptions::new().create(true).write(true).truncate(true).open(&task.log);
-    let log = log.map_err(|e| Trouble::file("write", &task.log, &e))?;
+    let log = log.map_err(|e| Error::file("write", &task.log, &e))?;
     let mut command = Command::new(program);
     command.args(&task.arguments).arg("--tied");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
-    command.spawn().map_err(|e| Trouble::new(format!("a run could not be started: {e}")))
+    command.spawn().map_err(|e| Error::new(format!("a run could not be started: {e}")))
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ impl Ray {
         let address = set("RAY_ADDRESS").unwrap_or_else(|| ADDRESS.to_owned());
         if !(address.starts_with("http://") || address.starts_with("https://")) {
             let what = format!("`RAY_ADDRESS` is `{address}`; jobs are handed to Ray's dashboard, by HTTP");
-            return Err(Trouble::new(what).hint(format!("as in RAY_ADDRESS={ADDRESS}")));
+            return Err(Error::new(what).hint(format!("as in RAY_ADDRESS={ADDRESS}")));
         }
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT));
         let mut ray = Self {
@@ -73,7 +73,7 @@ impl Ray {
         let version = ray.get("/api/version")?;
         if json_of(&version).is_none_or(|version| version["ray_version"].as_str().is_none()) {
             let what = format!("{} does not answer as Ray's dashboard", ray.address);
-            return Err(Trouble::new(what).hint("the address comes from `RAY_ADDRESS`"));
+            return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`"));
         }
         if ray.at_once == 0 {
             ray.at_once = ray.places()?;
@@ -91,7 +91,7 @@ impl Ray {
         let places: usize = places.map(|cpus| cpus as usize / self.threads.max(1)).sum();
         if places == 0 {
             let what = format!("the Ray cluster at {} has no node with {} CPUs", self.address, self.threads);
-            return Err(Trouble::new(what).hint("say how many runs it is to have at a time: --jobs"));
+            return Err(Error::new(what).hint("say how many runs it is to have at a time: --jobs"));
         }
         Ok(places)
     }
@@ -107,7 +107,7 @@ impl Ray {
             let words = match self.once(path, body) {
                 Ok(answer) if matches!(answer.code, 401 | 403) => {
                     let what = format!("Ray at {} does not let this user in ({})", self.address, answer.code);
-                    return Err(Trouble::new(what).hint("put the cluster's token into `RAY_AUTH_TOKEN`"));
+                    return Err(Error::new(what).hint("put the cluster's token into `RAY_AUTH_TOKEN`"));
                 }
                 Ok(answer) if answer.code < 502 => return Ok(answer),
                 Ok(answer) => format!("it answers with {}", answer.code),
@@ -115,9 +115,7 @@ impl Ray {
             };
             let Some(wait) = waits.next() else {
                 let what = format!("could not reach Ray at {}: {words}", self.address);
-                return Err(
-                    Trouble::new(what).hint("the address comes from `RAY_ADDRESS`; is the cluster up?")
-                );
+                return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`; is the cluster up?"));
             };
             std::thread::sleep(*wait);
         }
@@ -173,11 +171,11 @@ impl Ray {
     }
 
     /// What Ray refuses, in its own last words: the rest is a Python stack.
-    fn refused(&self, answer: &Answer) -> Trouble {
+    fn refused(&self, answer: &Answer) -> Error {
         let mut lines = answer.text.lines().map(str::trim).filter(|line| line.len() > 2);
         let words = lines.next_back().unwrap_or("no reason is given");
         let what = format!("Ray at {} did not take a job ({}): {words}", self.address, answer.code);
-        Trouble::new(what).hint("the log of Ray's dashboard says more")
+        Error::new(what).hint("the log of Ray's dashboard says more")
     }
 }
 
@@ -204,8 +202,8 @@ impl Queue for Ray {
             // The first answer to it was lost.
             let twice = answer.text.contains("already exists");
             if answer.code != 200 && !twice {
-                let trouble = self.refused(&answer);
-                return Err(if task == 0 { Refusal::No(trouble) } else { Refusal::Unknown(trouble) });
+                let error = self.refused(&answer);
+                return Err(if task == 0 { Refusal::No(error) } else { Refusal::Unknown(error) });
             }
         }
         Ok(())
@@ -222,7 +220,7 @@ impl Queue for Ray {
             let job: Option<Job> = json_of(&answer).and_then(|json| serde_json::from_value(json).ok());
             let Some(job) = job else {
                 let what = format!("Ray at {} tells nothing of a job ({})", self.address, answer.code);
-                return Err(Trouble::new(what).hint("the log of Ray's dashboard says more"));
+                return Err(Error::new(what).hint("the log of Ray's dashboard says more"));
             };
             all.insert(task, standing(&job));
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use crate::cluster::{Queue, Refusal, Standing};
 use crate::executor::Setup;
@@ -30,7 +30,7 @@ impl Slurm {
         let options = setup.slurm.unwrap_or_default().trim();
         if options.contains(['\n', '\r']) || (!options.is_empty() && !options.starts_with('-')) {
             let what = format!("{options:?} are no options for sbatch");
-            return Err(Trouble::new(what).hint("as in --slurm-options \"--partition=short --time=2:00:00\""));
+            return Err(Error::new(what).hint("as in --slurm-options \"--partition=short --time=2:00:00\""));
         }
         let config = said("scontrol", &["show", "config"])?;
         let line = config.lines().find_map(|line| line.strip_prefix("MaxArraySize"));
@@ -52,7 +52,7 @@ impl Slurm {
         // A `%` in a folder's name would be one of Slurm's own.
         if submission.folder.display().to_string().contains(['%', '"', '\\']) {
             let what = format!("Slurm can't write to `{}`", submission.folder.display());
-            return Err(Trouble::new(what).hint("choose a folder without %, \" and \\ in its name: --out"));
+            return Err(Error::new(what).hint("choose a folder without %, \" and \\ in its name: --out"));
         }
         Ok(format!(
             "#!/bin/bash\n\
@@ -87,16 +87,16 @@ impl Queue for Slurm {
         let text = path.display().to_string();
         match said("sbatch", &["--parsable", &text]) {
             Ok(_) => Ok(()),
-            Err(trouble) => {
+            Err(error) => {
                 // Whatever Slurm answered, it has none of it under that name, or it has it.
                 match self.standing(submission) {
                     Ok(standing) if !standing.is_empty() => Ok(()),
                     Ok(_) => {
                         let hint =
                             format!("what was submitted is in {text}; options for it: --slurm-options");
-                        Err(Refusal::No(trouble.hint(hint)))
+                        Err(Refusal::No(error.hint(hint)))
                     }
-                    Err(_) => Err(Refusal::Unknown(trouble)),
+                    Err(_) => Err(Refusal::Unknown(error)),
                 }
             }
         }
@@ -155,7 +155,7 @@ fn said(name: &str, arguments: &[&str]) -> Result<String> {
     // The last line is the least particular.
     let lines: Vec<&str> = text.lines().map(|line| line.rsplit("error: ").next().unwrap_or(line)).collect();
     let words = lines.iter().find(|line| !line.trim().is_empty()).copied().unwrap_or("it failed");
-    Err(Trouble::new(format!("{name}: {}", words.trim())))
+    Err(Error::new(format!("{name}: {}", words.trim())))
 }
 
 /// A command of Slurm, out of reach of a Ctrl-C on this terminal, which is for this program.
@@ -167,12 +167,12 @@ fn command(name: &str) -> Command {
     command
 }
 
-fn missing(command: &str, error: &std::io::Error) -> Trouble {
+fn missing(command: &str, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
-        let trouble = Trouble::new(format!("there is no `{command}` on this machine"));
-        trouble.hint("run this where Slurm's commands are, on a login node say")
+        let error = Error::new(format!("there is no `{command}` on this machine"));
+        error.hint("run this where Slurm's commands are, on a login node say")
     } else {
-        Trouble::new(format!("`{command}` could not be started: {error}"))
+        Error::new(format!("`{command}` could not be started: {error}"))
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Submission {
     /// Writes down what is about to be handed over: whoever is killed after that can still find it.
     pub fn new(comparison: &Path, executor: &str, tasks: &[Task]) -> Result<Self> {
         let place = whole(comparison)?.join(PLACE);
-        std::fs::create_dir_all(&place).map_err(|e| Trouble::file("make", &place, &e))?;
+        std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
         let mut number = folders(&place)?.len();
         let folder = loop {
             number += 1;
@@ -46,7 +46,7 @@ impl Submission {
             match std::fs::create_dir(&folder) {
                 Ok(()) => break folder,
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(Trouble::file("make", &folder, &e)),
+                Err(e) => return Err(Error::file("make", &folder, &e)),
             }
         };
         let seen = (&folder, SystemTime::now(), std::process::id());
@@ -54,7 +54,7 @@ impl Submission {
         let made = Self { folder, name, runs: tasks.iter().map(|task| task.run).collect() };
         made.write("task.sh", &made.script(tasks)?)?;
         let note = Note { executor: executor.to_owned(), name: made.name.clone(), runs: made.runs.clone() };
-        let note = serde_json::to_string(&note).map_err(|e| Trouble::new(format!("no JSON: {e}")))?;
+        let note = serde_json::to_string(&note).map_err(|e| Error::new(format!("no JSON: {e}")))?;
         made.write(NOTE, &note)?;
         Ok(made)
     }
@@ -87,18 +87,18 @@ impl Submission {
     /// Nothing of it is under way any more.
     pub fn close(&self) -> Result<()> {
         let note = self.note();
-        std::fs::rename(&note, self.folder.join("over.json")).map_err(|e| Trouble::file("write", &note, &e))
+        std::fs::rename(&note, self.folder.join("over.json")).map_err(|e| Error::file("write", &note, &e))
     }
 
     /// Writes a file into its folder.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.folder.join(name);
-        std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
+        std::fs::write(&path, text).map_err(|e| Error::file("write", &path, &e))
     }
 
     fn script(&self, tasks: &[Task]) -> Result<String> {
-        let program = std::env::current_exe().map_err(|e| Trouble::new(format!("no program to run: {e}")))?;
-        let here = std::env::current_dir().map_err(|e| Trouble::new(format!("no current folder: {e}")))?;
+        let program = std::env::current_exe().map_err(|e| Error::new(format!("no program to run: {e}")))?;
+        let here = std::env::current_dir().map_err(|e| Error::new(format!("no current folder: {e}")))?;
         let mut cases = String::new();
         for (number, task) in tasks.iter().enumerate() {
             let arguments: Vec<String> = task.arguments.iter().map(|a| quoted(a)).collect::<Result<_>>()?;
@@ -156,11 +156,11 @@ pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(Trouble::file("read", &path, &e)),
+            Err(e) => return Err(Error::file("read", &path, &e)),
         };
         let note: Note = serde_json::from_str(&text).map_err(|e| {
-            let trouble = Trouble::new(format!("`{}` is damaged: {e}", path.display()));
-            trouble.hint("remove it once none of this comparison's jobs is left in the cluster")
+            let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
+            error.hint("remove it once none of this comparison's jobs is left in the cluster")
         })?;
         if note.executor == executor {
             all.push(Submission { folder, name: note.name, runs: note.runs });
@@ -170,7 +170,7 @@ pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
 }
 
 fn whole(folder: &Path) -> Result<PathBuf> {
-    std::path::absolute(folder).map_err(|e| Trouble::file("find", folder, &e))
+    std::path::absolute(folder).map_err(|e| Error::file("find", folder, &e))
 }
 
 /// The folders in a folder, in their order; none where it is not there.
@@ -178,7 +178,7 @@ fn folders(place: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(place) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Trouble::file("read", place, &e)),
+        Err(e) => return Err(Error::file("read", place, &e)),
     };
     let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|p| p.is_dir()).collect();
     all.sort();
@@ -188,7 +188,7 @@ fn folders(place: &Path) -> Result<Vec<PathBuf>> {
 /// A word of a shell's command.
 pub fn quoted(word: &OsStr) -> Result<String> {
     let Some(text) = word.to_str().filter(|text| !text.contains(['\n', '\r'])) else {
-        return Err(Trouble::new(format!("{} can't be written into a script", word.display()))
+        return Err(Error::new(format!("{} can't be written into a script", word.display()))
             .hint("a comparison on a cluster lies in folders whose names are UTF-8, in one line"));
     };
     Ok(format!("'{}'", text.replace('\'', r"'\''")))

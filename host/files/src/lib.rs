@@ -20,7 +20,7 @@ mod name;
 use std::fs::File;
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 pub use cache::cache;
 pub use name::{is_registry_address, looks_like_a_path};
@@ -30,5 +30,5 @@ pub fn lasting(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Trouble::file("write", folder, &e))
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::file("write", folder, &e))
 }

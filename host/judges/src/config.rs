@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -157,7 +157,7 @@ impl RewardConfig {
     /// Checks it for answers of at most so many tokens; `name` is what the config is called in an error.
     pub fn check(&self, name: &str, longest: u32) -> Result<()> {
         let wrong = |key: &str, value: f64, rule: &str| {
-            Err(Trouble::new(format!("`{name}`: `reward.{key}` is {value}; {rule}")))
+            Err(Error::new(format!("`{name}`: `reward.{key}` is {value}; {rule}")))
         };
         let penalty = self.overlong.map_or(0.0, |o| o.penalty);
         let weights = self.weights.iter().map(|(part, x)| (format!("weights.{part}"), *x));
@@ -183,7 +183,7 @@ impl RewardConfig {
         if let Some(part) = self.weights.keys().find(|part| !is_name(part)) {
             let what = format!("`{name}`: `reward.weights` has a part {part:?}");
             return Err(
-                Trouble::new(what).hint("a part's name has letters, digits, `_`, `-` and `.`, 64 at most")
+                Error::new(what).hint("a part's name has letters, digits, `_`, `-` and `.`, 64 at most")
             );
         }
         let given = [("correct_from", self.correct_from.is_some()), ("weights", !self.weights.is_empty())];
@@ -193,7 +193,7 @@ impl RewardConfig {
             let grader = self.grader.name();
             let what =
                 format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
-            return Err(Trouble::new(what).hint("leave it out, or take grader `command`"));
+            return Err(Error::new(what).hint("leave it out, or take grader `command`"));
         }
         let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
         match (self.grader, &self.judge) {
@@ -202,19 +202,20 @@ impl RewardConfig {
                     "`{name}` has a section [reward.judge], and grader `{}` has no processes",
                     grader.name()
                 );
-                return Err(Trouble::new(what)
-                    .hint("leave the section out, or take grader `command` or `math-verify`"));
+                return Err(
+                    Error::new(what).hint("leave the section out, or take grader `command` or `math-verify`")
+                );
             }
             (AnyGrader::Command, _) if words.is_none() => {
                 let what = format!("`{name}` has grader `command` and no command");
                 let hint = r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#;
-                return Err(Trouble::new(what).hint(hint));
+                return Err(Error::new(what).hint(hint));
             }
             _ => {}
         }
         if words.is_some_and(|words| words.first().is_none_or(String::is_empty)) {
             let what = format!("`{name}`: `reward.judge.command` is empty");
-            return Err(Trouble::new(what).hint("it is a program and its arguments, each a text of its own"));
+            return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
         }
         if let Some(judge) = &self.judge {
             if !(1..=1024).contains(&judge.processes) {
@@ -237,7 +238,7 @@ impl RewardConfig {
     pub fn settle(&mut self) -> Result<()> {
         let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
         for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
-            let path = std::path::absolute(&*word).map_err(|e| Trouble::file("find", Path::new(word), &e))?;
+            let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
             *word = path.display().to_string();
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use allot_engine::{Answer, Sample};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
@@ -63,7 +63,7 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Prefl
     if let Ok(Err(why)) = reward {
         let rule = "`reward.correct_from` says from which reward on an answer is correct, `reward.weights` what the \
                     parts of a reward weigh";
-        return Err(Trouble::new(format!("the judge {why}")).hint(rule));
+        return Err(Error::new(format!("the judge {why}")).hint(rule));
     }
     Ok(Some(preflight))
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ impl Identity {
 fn stamp(word: &str, program: bool) -> Result<String> {
     if let Some((before, file)) = file_in(word, program) {
         let path = Path::new(file);
-        let bytes = std::fs::read(path).map_err(|e| Trouble::file("read", path, &e))?;
+        let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
         return Ok(format!("{before}sha256:{}", sha256(bytes)));
     }
     Ok(if word.len() > LONG { format!("sha256:{}", sha256(word)) } else { word.to_owned() })

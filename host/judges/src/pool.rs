@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
@@ -98,9 +98,9 @@ impl Judge {
         };
         let identity = Identity::of(&self.words, process.told().clone())?;
         if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
-            let trouble =
-                Trouble::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
-            return Err(trouble.hint("put it back as it was when the run began, and go on with --resume"));
+            let error =
+                Error::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
+            return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
         }
         Ok((process, Preflight { identity, words: self.words.clone(), opinion }))
     }
@@ -116,7 +116,7 @@ impl Judge {
         }
     }
 
-    fn unusable(&self, failure: &Failure) -> Trouble {
+    fn unusable(&self, failure: &Failure) -> Error {
         let (name, question) = (&self.name, self.greeting.line(1));
         let hint = match failure {
             Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
@@ -125,13 +125,9 @@ impl Judge {
                 r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
             ),
         };
-        let hint = match failure {
-            Failure::Late(_) => {
-                format!("{hint}\nhint: one that comes up slowly wants a larger `reward.judge.start_seconds`")
-            }
-            _ => hint,
-        };
-        Trouble::new(format!("the judge `{name}` {failure}")).hint(hint)
+        let slow = matches!(failure, Failure::Late(_))
+            .then_some("one that comes up slowly wants a larger `reward.judge.start_seconds`");
+        Error::new(format!("the judge `{name}` {failure}")).hint(hint).hints(slow)
     }
 }
 
@@ -224,7 +220,7 @@ impl Pool {
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
         let Some(Round { questions, opinions }) = self.round.take() else { return Ok(Vec::new()) };
         drop(questions);
-        opinions.await.unwrap_or_else(|_| Err(Trouble::new("judging was broken off")))
+        opinions.await.unwrap_or_else(|_| Err(Error::new("judging was broken off")))
     }
 }
 
@@ -243,9 +239,9 @@ impl Drop for Pool {
 fn sit_down(judge: &Arc<Judge>, mut sittings: UnboundedReceiver<Sitting>) {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(trouble) => {
+        Err(error) => {
             if let Some(sitting) = sittings.blocking_recv() {
-                let _ = sitting.tell.send(Err(trouble));
+                let _ = sitting.tell.send(Err(error));
             }
             return;
         }
@@ -280,7 +276,7 @@ async fn answer(
     }
     let mut all = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        let (seat, said) = done.map_err(|e| Trouble::new(format!("judging was broken off: {e}")))??;
+        let (seat, said) = done.map_err(|e| Error::new(format!("judging was broken off: {e}")))??;
         seats.push(seat);
         all.extend(said);
     }
@@ -328,5 +324,5 @@ async fn sit(
 
 fn runtime() -> Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))
+    runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))
 }

@@ -89,16 +89,16 @@ fn text(run: &Loop) -> String {
     serde_json::to_string(&run.state).unwrap()
 }
 
-/// Runs to the end; all that goes to the record. `trouble` draws what goes wrong, if anything may.
+/// Runs to the end; all that goes to the record. `error` draws what goes wrong, if anything may.
 fn record(
     mut run: Loop,
     flops: Option<f64>,
-    mut trouble: Option<Stream>,
+    mut error: Option<Stream>,
 ) -> Result<Vec<String>, TestCaseError> {
     let mut lines = Vec::new();
     let mut write = |line: &dyn Fn() -> String| lines.push(line());
     loop {
-        let mut chance = |n| trouble.as_mut().is_some_and(|draws| draws.below(n) == 0);
+        let mut chance = |n| error.as_mut().is_some_and(|draws| draws.below(n) == 0);
         if chance(5) {
             // A stop: what a checkpoint keeps is all that there is of it.
             let mut state: State = serde_json::from_str(&text(&run)).unwrap();
@@ -129,7 +129,7 @@ fn record(
                 let told = outcomes(&grant, run.of.seed, run.state.version);
                 if chance(3) {
                     let before = text(&run);
-                    let kind = trouble.as_mut().map_or(0, |draws| draws.below(6));
+                    let kind = error.as_mut().map_or(0, |draws| draws.below(6));
                     let fault: Result<_, Fault> = run.sampled(&lie(told.clone(), kind), &[]);
                     prop_assert!(fault.is_err());
                     prop_assert_eq!(text(&run), before, "what was not granted is not charged");
@@ -168,10 +168,10 @@ proptest! {
 
     #[test]
     fn engines_that_fail_lie_and_are_stopped_leave_the_record_of_one_that_does_not(
-        seed: u64, trouble: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0),
+        seed: u64, error: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0),
     ) {
         let smooth = record(fresh(seed, rollouts, flops), flops, None)?;
-        let rough = record(fresh(seed, rollouts, flops), flops, Some(Stream::new(trouble)))?;
+        let rough = record(fresh(seed, rollouts, flops), flops, Some(Stream::new(error)))?;
         prop_assert_eq!(smooth, rough);
     }
 }

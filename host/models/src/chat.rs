@@ -7,11 +7,11 @@
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_tasks::template;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::{Environment, Error as TemplateError, ErrorKind};
 use serde_json::{Map, Value};
 
 /// A tokenizer's chat template.
@@ -27,12 +27,12 @@ impl ChatTemplate {
     /// The template of a tokenizer's folder.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer_config.json");
-        let text = std::fs::read_to_string(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
         let config: Map<String, Value> = serde_json::from_str(&text)
-            .map_err(|e| Trouble::new(format!("`{}` is no JSON object: {e}", path.display())))?;
+            .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.display())))?;
         Self::find(folder, &config)?.ok_or_else(|| {
             let what = format!("`{}` has no chat template", folder.display());
-            Trouble::new(what).hint("give a prompt template in the config instead")
+            Error::new(what).hint("give a prompt template in the config instead")
         })
     }
 
@@ -40,7 +40,7 @@ impl ChatTemplate {
     pub fn find(folder: &Path, config: &Map<String, Value>) -> Result<Option<Self>> {
         let own = folder.join("chat_template.jinja");
         let (template, source) = if own.is_file() {
-            (std::fs::read_to_string(&own).map_err(|e| Trouble::file("read", &own, &e))?, own)
+            (std::fs::read_to_string(&own).map_err(|e| Error::file("read", &own, &e))?, own)
         } else {
             let template = match config.get("chat_template") {
                 Some(Value::String(template)) => Some(template.as_str()),
@@ -58,15 +58,18 @@ impl ChatTemplate {
 
     /// A template's text; `source` is what it is called where it fails.
     pub fn parse(template: String, special: Map<String, Value>, source: &str) -> Result<Self> {
-        let told = |e: Error| Trouble::new(format!("the chat template in `{source}` is broken: {e}"));
+        let told = |e: TemplateError| Error::new(format!("the chat template in `{source}` is broken: {e}"));
         let mut environment = Environment::new();
         // As in transformers' `_compile_jinja_template`.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(told)?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |why: String| -> std::result::Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, shown::line(&why, shown::LINE)))
-        });
+        environment.add_function(
+            "raise_exception",
+            |why: String| -> std::result::Result<String, TemplateError> {
+                Err(TemplateError::new(ErrorKind::InvalidOperation, shown::line(&why, shown::LINE)))
+            },
+        );
         template::bound(&mut environment);
         let text = template.clone();
         template::parsed(&text, || environment.add_template_owned("chat", template)).map_err(told)?;
@@ -82,7 +85,7 @@ impl ChatTemplate {
         let rendered = self.environment.get_template("chat");
         let rendered = rendered.and_then(|t| template::rendered(&t, Serde(&context)));
         rendered.map_err(|e| {
-            Trouble::new(format!("the chat template in `{}` refuses these messages: {e}", self.source))
+            Error::new(format!("the chat template in `{}` refuses these messages: {e}", self.source))
         })
     }
 }

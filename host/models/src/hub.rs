@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble, listed};
+use allot_error::{Error, Result, listed};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, Repo, RepoType};
 
@@ -59,7 +59,7 @@ fn parts(address: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {
         let what = format!("`{address}` names no files of a data set");
-        return Err(Trouble::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
+        return Err(Error::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
     };
     Ok((format!("{owner}/{name}"), pattern.to_owned()))
 }
@@ -112,7 +112,7 @@ impl Hub {
         let Some(cache) = var("HF_HUB_CACHE").map(PathBuf::from).or(home.as_ref().map(|h| h.join("hub")))
         else {
             let what = "there is no home folder to keep the hub's files in";
-            return Err(Trouble::new(what).hint("name a folder for them in `HF_HOME`"));
+            return Err(Error::new(what).hint("name a folder for them in `HF_HOME`"));
         };
         // As `huggingface-cli login` left it.
         let saved = home.and_then(|home| std::fs::read_to_string(home.join("token")).ok());
@@ -140,7 +140,7 @@ impl Hub {
             } else {
                 "a model has `config.json` and safetensors"
             };
-            return Err(Trouble::new(format!("`{id}` has no `config.json`")).hint(hint));
+            return Err(Error::new(format!("`{id}` has no `config.json`")).hint(hint));
         }
         // Small files first: what can't be had is told before the weights are fetched.
         let mut names: Vec<&String> = snapshot.names.iter().filter(|name| of_model(name)).collect();
@@ -159,7 +159,7 @@ impl Hub {
             let data = |name: &&String| ["parquet", "jsonl", "json"].iter().any(|kind| ends(name, kind));
             let some = snapshot.names.iter().filter(data).take(8).map(String::as_str);
             let what = format!("no file of the data set `{id}` matches `{pattern}`");
-            return Err(Trouble::new(what).hint(format!("it has {}", listed(some))));
+            return Err(Error::new(what).hint(format!("it has {}", listed(some))));
         }
         self.fetched(id, &snapshot, &names)
     }
@@ -187,7 +187,7 @@ impl Hub {
             let names = files_under(&folder, &folder);
             if names.is_empty() {
                 let what = format!("`{id}` is not in the cache `{}`", self.cache.display());
-                return Err(Trouble::new(what).hint("`HF_HUB_OFFLINE` is set: without it the hub is asked"));
+                return Err(Error::new(what).hint("`HF_HUB_OFFLINE` is set: without it the hub is asked"));
             }
             return Ok(Snapshot { repo, folder, names });
         }
@@ -195,9 +195,9 @@ impl Hub {
         // Both become paths.
         let names: Vec<String> = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
         if let Some(bad) = names.iter().chain([&info.sha]).find(|name| !inside(name)) {
-            return Err(Trouble::new(format!("{} names a file `{bad}` in `{id}`", self.endpoint)));
+            return Err(Error::new(format!("{} names a file `{bad}` in `{id}`", self.endpoint)));
         }
-        cached.create_ref(&info.sha).map_err(|e| Trouble::file("write into", &self.cache, &e))?;
+        cached.create_ref(&info.sha).map_err(|e| Error::file("write into", &self.cache, &e))?;
         let folder = cached.pointer_path(&info.sha);
         // All files come from one commit, even if the branch moves on meanwhile.
         let name = id.split('@').next().unwrap_or(id);
@@ -214,7 +214,7 @@ impl Hub {
                 let fetched = api.download(name).map_err(|e| self.told(id, Some(name), &e))?;
                 if fetched != path {
                     let what = format!("{} gave `{name}` of another commit of `{id}`", self.endpoint);
-                    return Err(Trouble::new(what).hint("try again"));
+                    return Err(Error::new(what).hint("try again"));
                 }
             }
             paths.push(path);
@@ -233,7 +233,7 @@ impl Hub {
     }
 
     /// A library's error, in words.
-    fn told(&self, id: &str, file: Option<&str>, error: &ApiError) -> Trouble {
+    fn told(&self, id: &str, file: Option<&str>, error: &ApiError) -> Error {
         let thing = file.map_or(format!("`{id}`"), |file| format!("`{file}` of `{id}`"));
         let place = &self.endpoint;
         let page = format!("{place}/{}", id.split('@').next().unwrap_or(id));
@@ -241,39 +241,39 @@ impl Hub {
             ApiError::RequestError(request) => request,
             ApiError::TooManyRetries(last) => return self.told(id, file, last),
             ApiError::IoError(e) => {
-                return Trouble::new(format!("could not fetch {thing} into `{}`: {e}", self.cache.display()));
+                return Error::new(format!("could not fetch {thing} into `{}`: {e}", self.cache.display()));
             }
             ApiError::LockAcquisition(lock) => {
                 let what = format!("another program holds `{}`", lock.display());
-                return Trouble::new(what).hint(format!("it is fetching {thing}, too: wait for it"));
+                return Error::new(what).hint(format!("it is fetching {thing}, too: wait for it"));
             }
             ApiError::InvalidResume => {
                 let what = format!("an earlier download of {thing} left more than the file has");
                 let cache = self.cache.display();
-                return Trouble::new(what).hint(format!("remove the `.part` files in `{cache}`"));
+                return Error::new(what).hint(format!("remove the `.part` files in `{cache}`"));
             }
-            other => return Trouble::new(format!("{place} gave {thing} in no way that is known: {other}")),
+            other => return Error::new(format!("{place} gave {thing} in no way that is known: {other}")),
         };
         match request.as_ref() {
             ureq::Error::StatusCode(code @ (401 | 403)) => {
                 let what = format!("{place} does not give {thing} to {} ({code})", self.asker());
-                Trouble::new(what).hint(format!(
+                Error::new(what).hint(format!(
                     "check the name; if it is private or gated, ask for access at {page} and put your token into `HF_TOKEN`"
                 ))
             }
             ureq::Error::StatusCode(404) => {
                 let what = format!("{place} has no {thing}");
-                Trouble::new(what).hint(format!("check name and revision at {page}"))
+                Error::new(what).hint(format!("check name and revision at {page}"))
             }
             ureq::Error::StatusCode(code @ (429 | 500..)) => {
-                Trouble::new(format!("{place} can't serve {thing} now ({code})")).hint("try again later")
+                Error::new(format!("{place} can't serve {thing} now ({code})")).hint("try again later")
             }
-            ureq::Error::StatusCode(code) => Trouble::new(format!("{place} refuses {thing} ({code})")),
+            ureq::Error::StatusCode(code) => Error::new(format!("{place} refuses {thing} ({code})")),
             ureq::Error::Json(_) | ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
                 let what = format!("{place} does not answer as a hub about {thing}: {request}");
-                Trouble::new(what).hint("the address comes from `HF_ENDPOINT`")
+                Error::new(what).hint("the address comes from `HF_ENDPOINT`")
             }
-            other => Trouble::new(format!("could not reach {place} for {thing}: {other}"))
+            other => Error::new(format!("could not reach {place} for {thing}: {other}"))
                 .hint("give a folder instead of a name, or set `HF_HUB_OFFLINE=1` to use what the cache has"),
         }
     }
@@ -297,7 +297,7 @@ fn parsed(id: &str, kind: RepoType) -> Result<Repo> {
         || !revision.split('/').all(plain)
     {
         let what = format!("`{id}` is no name on the hub");
-        return Err(Trouble::new(what).hint("such a name is `org/name` or `org/name@revision`"));
+        return Err(Error::new(what).hint("such a name is `org/name` or `org/name@revision`"));
     }
     Ok(Repo::with_revision(name.to_owned(), kind, revision.to_owned()))
 }

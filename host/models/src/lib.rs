@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use allot_engine::cpu::Arena;
 use allot_engine::model::{Gguf, Shape};
-use allot_error::{Result, Trouble, did_you_mean};
+use allot_error::{Error, Result, did_you_mean};
 use allot_files::looks_like_a_path;
 
 pub use shipped::names;
@@ -33,16 +33,16 @@ pub fn find(source: &str) -> Result<PathBuf> {
     }
     let path = Path::new(source);
     if is_hub_name(source) && !path.exists() {
-        let trouble = Trouble::new(format!("there is no file or folder `{source}`"));
-        return Err(trouble.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
+        let error = Error::new(format!("there is no file or folder `{source}`"));
+        return Err(error.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
     }
     if looks_like_a_path(source) || path.exists() {
-        std::fs::metadata(path).map_err(|e| Trouble::file("read", path, &e))?;
+        std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
         return Ok(path.to_owned());
     }
     let near = did_you_mean(source, names());
     let own = "a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`";
-    Err(Trouble::new(format!("no model is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+    Err(Error::new(format!("no model is called `{source}`")).hint(near).hint(own))
 }
 
 /// Whether a name is such as models on the hub have: an owner, a slash and a name.

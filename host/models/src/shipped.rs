@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::cache;
 use include_dir::{Dir, include_dir};
 
@@ -37,13 +37,13 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     }
     // Written aside and renamed, so that no half of it is ever found.
     let aside = base.join(format!(".{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&aside).map_err(|e| Trouble::file("make", &aside, &e))?;
+    std::fs::create_dir_all(&aside).map_err(|e| Error::file("make", &aside, &e))?;
     for file in dir.files() {
         let path = aside.join(file.path().file_name().unwrap_or_default());
-        std::fs::write(&path, file.contents()).map_err(|e| Trouble::file("write", &path, &e))?;
+        std::fs::write(&path, file.contents()).map_err(|e| Error::file("write", &path, &e))?;
     }
     if folder.is_dir() && !holds(&folder, dir) {
-        std::fs::remove_dir_all(&folder).map_err(|e| Trouble::file("remove", &folder, &e))?;
+        std::fs::remove_dir_all(&folder).map_err(|e| Error::file("remove", &folder, &e))?;
     }
     match std::fs::rename(&aside, &folder) {
         Ok(()) => Ok(folder),
@@ -52,7 +52,7 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
             let _ = std::fs::remove_dir_all(&aside);
             Ok(folder)
         }
-        Err(e) => Err(Trouble::file("write", &folder, &e)),
+        Err(e) => Err(Error::file("write", &folder, &e)),
     }
 }
 
@@ -76,17 +76,17 @@ fn private() -> Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("allot-{me}"));
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(Trouble::file("make", &folder, &e));
+            return Err(Error::file("make", &folder, &e));
         }
         _ => {}
     }
-    let about = std::fs::symlink_metadata(&folder).map_err(|e| Trouble::file("read", &folder, &e))?;
+    let about = std::fs::symlink_metadata(&folder).map_err(|e| Error::file("read", &folder, &e))?;
     if !about.is_dir() || about.uid() != me || about.mode() & 0o077 != 0 {
         let what = format!(
             "`{}` is no folder of this user's alone: others may have put files there",
             folder.display()
         );
-        return Err(Trouble::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
+        return Err(Error::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
     }
     Ok(folder)
 }

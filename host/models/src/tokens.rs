@@ -9,7 +9,7 @@ use std::path::Path;
 use allot_allocation::shown;
 use allot_engine::model::{Gguf, SpecialIds, file};
 use allot_error::panics;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};
@@ -19,7 +19,7 @@ use crate::chat::ChatTemplate;
 /// What turns a model's text into tokens and back.
 pub struct Tokens {
     tokenizer: Tokenizer,
-    /// A template that is broken is no trouble until messages are asked.
+    /// A template that is broken is no error until messages are asked.
     chat: Result<Option<ChatTemplate>>,
     special: SpecialIds,
     /// What a folder says of all this, by file name: what [`Tokens::write`] writes.
@@ -42,7 +42,7 @@ impl Tokens {
         let tokenizer_path = path.join("tokenizer.json");
         if path.is_dir() && !tokenizer_path.is_file() {
             let what = format!("`{}` has no `tokenizer.json`", path.display());
-            return Err(Trouble::new(what)
+            return Err(Error::new(what)
                 .hint("transformers writes one: `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"));
         }
         let mut files = BTreeMap::new();
@@ -55,7 +55,7 @@ impl Tokens {
         let object = |name: &str, text: Option<&String>| -> Result<Map<String, Value>> {
             let Some(text) = text else { return Ok(Map::new()) };
             serde_json::from_str(text)
-                .map_err(|e| Trouble::new(format!("`{}` is no JSON object: {e}", path.join(name).display())))
+                .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.join(name).display())))
         };
         let config = object("tokenizer_config.json", files.get("tokenizer_config.json"))?;
         let generation = object("generation_config.json", files.get("generation_config.json"))?;
@@ -74,7 +74,7 @@ impl Tokens {
                     path.join(name).display(),
                     shown::name(&file[key].to_string())
                 );
-                Trouble::new(what)
+                Error::new(what)
             })
         };
         let (of_generation, of_model) = (
@@ -168,10 +168,10 @@ impl Tokens {
             Ask::Text(text) => return self.encoded(text, Additions::OfTokenizer),
             Ask::Chat(messages) => messages,
         };
-        let Some(chat) = self.chat.as_ref().map_err(Trouble::clone)? else {
+        let Some(chat) = self.chat.as_ref().map_err(Error::clone)? else {
             let what =
                 format!("the model in `{}` has no chat template, and it is asked messages", self.source);
-            return Err(Trouble::new(what).hint("ask it plain text, or take a model that was made for chats"));
+            return Err(Error::new(what).hint("ask it plain text, or take a model that was made for chats"));
         };
         let messages: Vec<Value> =
             messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect();
@@ -236,7 +236,7 @@ impl Tokens {
             self.source,
             own - 1
         );
-        Err(Trouble::new(what).hint("tokenizer and weights are of different models"))
+        Err(Error::new(what).hint("tokenizer and weights are of different models"))
     }
 
     /// Writes the tokenizer's files into a folder, beside a model's weights: what was read, or what was
@@ -244,7 +244,7 @@ impl Tokens {
     pub fn write(&self, folder: &Path) -> Result<()> {
         for (name, text) in &self.files {
             let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))?;
+            std::fs::write(&path, text).map_err(|e| Error::file("write", &path, &e))?;
         }
         Ok(())
     }
@@ -265,9 +265,9 @@ impl Tokens {
         done.map_err(|e| self.fails(&shown::line(&e.to_string(), shown::LINE)))
     }
 
-    fn fails(&self, why: &str) -> Trouble {
-        let trouble = Trouble::new(format!("the tokenizer in `{}` fails: {why}", self.source));
-        trouble.hint("its `tokenizer.json` is damaged, or is none that the `tokenizers` library can use")
+    fn fails(&self, why: &str) -> Error {
+        let error = Error::new(format!("the tokenizer in `{}` fails: {why}", self.source));
+        error.hint("its `tokenizer.json` is damaged, or is none that the `tokenizers` library can use")
     }
 }
 
@@ -294,7 +294,7 @@ fn text(path: &Path) -> Result<String> {
 }
 
 fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
-    let broken = |why: &str| Trouble::new(format!("the tokenizer in `{source}` is broken: {why}"));
+    let broken = |why: &str| Error::new(format!("the tokenizer in `{source}` is broken: {why}"));
     let read = || -> tokenizers::Result<Tokenizer> {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
         // Left over from whoever saved it: a prompt is neither cut nor filled up.

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::Head;
 use allot_report::history::Rollout;
 
@@ -37,7 +37,7 @@ pub struct Compared {
     run: Rc<Named>,
     lines: Vec<Line>,
     /// The first failure: whoever hands over rollouts has nothing to say about disks.
-    failed: Option<Trouble>,
+    failed: Option<Error>,
 }
 
 fn columns() -> Columns<Line> {
@@ -66,9 +66,9 @@ fn columns() -> Columns<Line> {
 impl Compared {
     /// A table in this file, over whatever was there.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).map_err(|e| Trouble::file("write", path, &e))?;
+        let file = File::create(path).map_err(|e| Error::file("write", path, &e))?;
         let sheet = Sheet::new(BufWriter::with_capacity(1 << 20, file), columns(), "rollout", &[]);
-        let sheet = sheet.map_err(|e| Trouble::file("write", path, &told(e)))?;
+        let sheet = sheet.map_err(|e| Error::file("write", path, &told(e)))?;
         Ok(Self { sheet, path: path.to_owned(), run: Rc::default(), lines: Vec::new(), failed: None })
     }
 
@@ -90,7 +90,7 @@ impl Compared {
     fn flush(&mut self) {
         if self.failed.is_none() && !self.lines.is_empty() {
             let written = self.sheet.write(&self.lines);
-            self.failed = written.err().map(|e| Trouble::file("write", &self.path, &told(e)));
+            self.failed = written.err().map(|e| Error::file("write", &self.path, &told(e)));
         }
         self.lines.clear();
     }
@@ -98,10 +98,10 @@ impl Compared {
     /// Writes the table's end.
     pub fn finish(mut self) -> Result<()> {
         self.flush();
-        if let Some(trouble) = self.failed {
-            return Err(trouble);
+        if let Some(error) = self.failed {
+            return Err(error);
         }
         let ended = self.sheet.finish().and_then(|mut file| Ok(file.flush()?));
-        ended.map_err(|e| Trouble::file("write", &self.path, &told(e)))
+        ended.map_err(|e| Error::file("write", &self.path, &told(e)))
     }
 }

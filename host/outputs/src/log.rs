@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use allot_allocation::log::LogLine;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::{Appended, Kept, Mark};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub struct Log(Appended);
 impl Log {
     /// A new file. Fails where there is one already.
     pub fn create(path: &Path) -> Result<Self> {
-        Appended::create(path).map(Self).map_err(|e| Trouble::file("write", path, &e))
+        Appended::create(path).map(Self).map_err(|e| Error::file("write", path, &e))
     }
 
     /// The file of a run that goes on from a checkpoint: lines after its mark are cut off.
@@ -31,7 +31,7 @@ impl Log {
             let level = format!("{:?}", line.level).to_lowercase();
             let line = json!({ "step": step, "round": round, "level": level, "text": line.text });
             let written = self.0.write_all(format!("{line}\n").as_bytes());
-            written.map_err(|e| Trouble::file("write", self.0.path(), &e))?;
+            written.map_err(|e| Error::file("write", self.0.path(), &e))?;
         }
         Ok(())
     }
@@ -43,6 +43,6 @@ impl Log {
 
     /// Waits until the lines are on the disk. To be called before a checkpoint that counts on them.
     pub fn sync(&self) -> Result<()> {
-        self.0.sync().map_err(|e| Trouble::file("write", self.0.path(), &e))
+        self.0.sync().map_err(|e| Error::file("write", self.0.path(), &e))
     }
 }

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde_json::{Map, Value};
 
 use allot_record::{Appended, Kept, Mark};
@@ -17,7 +17,7 @@ pub struct Metrics(Appended);
 impl Metrics {
     /// A new file. Fails where there is one already.
     pub fn create(path: &Path) -> Result<Self> {
-        Appended::create(path).map(Self).map_err(|e| Trouble::file("write", path, &e))
+        Appended::create(path).map(Self).map_err(|e| Error::file("write", path, &e))
     }
 
     /// The file of a run that goes on from a checkpoint: lines after its mark are cut off.
@@ -37,7 +37,7 @@ impl Metrics {
         let others = values.iter().filter(|(name, _)| name != "step");
         object.extend(others.map(|(name, value)| (name.clone(), Value::from(*value))));
         let line = format!("{}\n", Value::Object(object));
-        self.0.write_all(line.as_bytes()).map_err(|e| Trouble::file("write", self.0.path(), &e))
+        self.0.write_all(line.as_bytes()).map_err(|e| Error::file("write", self.0.path(), &e))
     }
 
     /// How far it has come: what a checkpoint keeps for [`Kept::open`].
@@ -47,6 +47,6 @@ impl Metrics {
 
     /// Waits until the lines are on the disk. To be called before a checkpoint that counts on them.
     pub fn sync(&self) -> Result<()> {
-        self.0.sync().map_err(|e| Trouble::file("write", self.0.path(), &e))
+        self.0.sync().map_err(|e| Error::file("write", self.0.path(), &e))
     }
 }

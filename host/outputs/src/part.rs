@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::{Appended, Mark};
 use serde_json::{Map, Value};
 
@@ -65,10 +65,10 @@ pub fn path(folder: &Path, number: u32) -> PathBuf {
 
 /// The numbers of the parts in a folder. Other files are none of our business.
 pub fn numbers(folder: &Path) -> Result<BTreeSet<u32>> {
-    let trouble = |e: std::io::Error| Trouble::file("read", folder, &e);
+    let unread = |e: std::io::Error| Error::file("read", folder, &e);
     let mut numbers = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).map_err(trouble)? {
-        let found = entry.map_err(trouble)?.path();
+    for entry in std::fs::read_dir(folder).map_err(unread)? {
+        let found = entry.map_err(unread)?.path();
         let name = found.file_name().and_then(|name| name.to_str());
         let number = name.and_then(|n| n.strip_prefix("part-")?.strip_suffix(".parquet")?.parse().ok());
         numbers.extend(number.filter(|number| path(folder, *number) == found));
@@ -118,9 +118,9 @@ impl Part {
 }
 
 /// What went wrong; nothing half is left. The reason that it failed matters more than a second failure.
-fn failed(passing: &Path, path: &Path, error: &std::io::Error) -> Trouble {
+fn failed(passing: &Path, path: &Path, error: &std::io::Error) -> Error {
     let _ = std::fs::remove_file(passing);
-    Trouble::file("write", path, error)
+    Error::file("write", path, error)
 }
 
 /// Makes a rename last: on Unix it is the folder's content, and lasts once the folder is on the disk.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_tasks::{Ask, Problem};
 
 use super::columns::{Column, Columns, Sheet, told};
@@ -68,5 +68,5 @@ pub fn write<'a>(
         ended.map_err(told)?.into_inner()?.sync_all()?;
         std::fs::rename(&aside, path)
     });
-    written.map_err(|e| Trouble::file("write", path, &e))
+    written.map_err(|e| Error::file("write", path, &e))
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allot_allocation::RolloutId;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::Mark;
 
 use super::part::{self, Part};
@@ -70,10 +70,10 @@ pub fn memory(waiting: usize, settled: usize, text: usize) -> usize {
 impl Table {
     /// A new table in a folder, which is made if it is missing. Fails where the folder has parts already.
     pub fn create(folder: &Path, run: &str) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+        std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         if !part::numbers(folder)?.is_empty() {
             let what = format!("there is a table of rollouts in `{}` already", folder.display());
-            return Err(Trouble::new(what));
+            return Err(Error::new(what));
         }
         Ok(Self::of(folder, run, Vec::new(), BTreeMap::new()))
     }
@@ -82,20 +82,20 @@ impl Table {
     /// that were [`pending`](Table::pending). Later parts are deleted. Fails where an earlier one is missing, or
     /// is not what it was.
     pub fn resume(folder: &Path, run: &str, parts: Vec<Mark>, pending: Vec<Row>) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+        std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         let there = part::numbers(folder)?;
         for (number, mark) in (1..).zip(&parts) {
             let path = part::path(folder, number);
             if !there.contains(&number) {
                 let what = format!("there is no `{}`, and the checkpoint counts on it", path.display());
-                return Err(Trouble::new(what));
+                return Err(Error::new(what));
             }
             mark.is_of(&path)?;
         }
         // From the last one on: whatever stops this, no gap is left.
         for number in there.range(parts.len() as u32 + 1..).rev() {
             let path = part::path(folder, *number);
-            std::fs::remove_file(&path).map_err(|e| Trouble::file("remove", &path, &e))?;
+            std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
         }
         let pending = pending.into_iter().map(|row| (row.rollout, row)).collect();
         Ok(Self::of(folder, run, parts, pending))
@@ -129,7 +129,7 @@ impl Table {
             match self.pending.entry(row.rollout) {
                 Entry::Vacant(place) => place.insert(row),
                 Entry::Occupied(_) => {
-                    return Err(Trouble::new(format!("rollout {} came to the table twice", row.rollout.0)));
+                    return Err(Error::new(format!("rollout {} came to the table twice", row.rollout.0)));
                 }
             };
         }
@@ -139,7 +139,7 @@ impl Table {
     /// Says what became of a rollout. Fails where none of that number waits for it.
     pub fn settle(&mut self, rollout: RolloutId, fate: Fate) -> Result<()> {
         let Some(row) = self.pending.remove(&rollout) else {
-            return Err(Trouble::new(format!(
+            return Err(Error::new(format!(
                 "rollout {} was settled, and the table does not wait for it",
                 rollout.0
             )));
@@ -167,7 +167,7 @@ impl Table {
         if self.failed {
             let what =
                 format!("rows of the table in `{}` could not be written before", self.folder.display());
-            return Err(Trouble::new(what).hint("go on from the run's last checkpoint"));
+            return Err(Error::new(what).hint("go on from the run's last checkpoint"));
         }
         if self.settled.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::lasting;
 use allot_record::{Appended, Kept, Mark};
 
@@ -27,14 +27,14 @@ impl Events {
     /// A new event file in a folder, which is made if it is missing. Fails where the folder has one of ours
     /// already: TensorBoard would show both as one run.
     pub fn create(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+        std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         if let Some(path) = found(folder)?.first() {
             let what =
                 format!("there is an event file in `{}` already: `{}`", folder.display(), path.display());
-            return Err(Trouble::new(what));
+            return Err(Error::new(what));
         }
         let path = folder.join(format!("{PREFIX}{:010}{SUFFIX}", now() as u64));
-        let events = Self::to(Appended::create(&path).map_err(|e| Trouble::file("write", &path, &e))?)?;
+        let events = Self::to(Appended::create(&path).map_err(|e| Error::file("write", &path, &e))?)?;
         lasting(folder)?;
         Ok(events)
     }
@@ -44,7 +44,7 @@ impl Events {
     pub fn kept(folder: &Path, mark: &Mark) -> Result<Kept> {
         let [path] = <[PathBuf; 1]>::try_from(found(folder)?).map_err(|all| {
             let n = all.len();
-            Trouble::new(format!(
+            Error::new(format!(
                 "`{}` should have one event file to go on with, and has {n}",
                 folder.display()
             ))
@@ -80,7 +80,7 @@ impl Events {
 
     /// Waits until the events are on the disk. To be called before a checkpoint that counts on them.
     pub fn sync(&self) -> Result<()> {
-        self.0.sync().map_err(|e| Trouble::file("write", self.0.path(), &e))
+        self.0.sync().map_err(|e| Error::file("write", self.0.path(), &e))
     }
 
     /// Appends a TFRecord: length, its checksum, the message, its checksum.
@@ -92,16 +92,16 @@ impl Events {
         record.extend(message);
         record.extend(masked(message).to_le_bytes());
         // In one piece, so that a reader that follows the file seldom meets half a record.
-        self.0.write_all(&record).map_err(|e| Trouble::file("write", self.0.path(), &e))
+        self.0.write_all(&record).map_err(|e| Error::file("write", self.0.path(), &e))
     }
 }
 
 /// Our event files in a folder.
 fn found(folder: &Path) -> Result<Vec<PathBuf>> {
-    let trouble = |e: std::io::Error| Trouble::file("read", folder, &e);
+    let error = |e: std::io::Error| Error::file("read", folder, &e);
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(trouble)? {
-        let path = entry.map_err(trouble)?.path();
+    for entry in std::fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
             all.push(path);

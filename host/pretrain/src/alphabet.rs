@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use allot_engine::model::SpecialIds;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// What ends an answer, as text. It fills up batches too, where somebody needs that.
@@ -24,11 +24,11 @@ impl Alphabet {
     pub fn new(characters: &str) -> Result<Self> {
         let characters: Vec<char> = characters.chars().collect();
         if characters.is_empty() {
-            return Err(Trouble::new("the alphabet has no characters"));
+            return Err(Error::new("the alphabet has no characters"));
         }
         let twice = characters.iter().enumerate().find(|(i, c)| characters[..*i].contains(c));
         match twice {
-            Some((_, c)) => Err(Trouble::new(format!("the alphabet has {c:?} twice"))),
+            Some((_, c)) => Err(Error::new(format!("the alphabet has {c:?} twice"))),
             None => Ok(Self { characters }),
         }
     }
@@ -44,7 +44,7 @@ impl Alphabet {
         let token = |c: char| {
             let at = self.characters.iter().position(|known| *known == c);
             at.map(|at| at as u32 + 1).ok_or_else(|| {
-                Trouble::new(format!("{c:?} of `{text}` is not in the alphabet"))
+                Error::new(format!("{c:?} of `{text}` is not in the alphabet"))
                     .hint("add it to `tokenizer.alphabet`")
             })
         };
@@ -72,7 +72,7 @@ impl Alphabet {
             ("generation_config.json", generation),
         ] {
             let path = folder.join(name);
-            std::fs::write(&path, format!("{value:#}\n")).map_err(|e| Trouble::file("write", &path, &e))?;
+            std::fs::write(&path, format!("{value:#}\n")).map_err(|e| Error::file("write", &path, &e))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use allot_engine::core::Core;
 use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::place;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use candle_core::Device;
 
 use super::{Alphabet, TrainingConfig, told};
@@ -15,9 +15,7 @@ pub fn is_free(folder: &Path) -> Result<()> {
     let mut entries = std::fs::read_dir(folder).into_iter().flatten();
     if folder.is_file() || entries.next().is_some() {
         let what = format!("`{}` is there already, and is not empty", folder.display());
-        return Err(
-            Trouble::new(what).hint("a model is written into a new folder, over nothing that is there")
-        );
+        return Err(Error::new(what).hint("a model is written into a new folder, over nothing that is there"));
     }
     Ok(())
 }
@@ -42,7 +40,7 @@ pub fn read(
         let own = alphabet.len();
         let what =
             format!("the model in `{}` has {vocabulary} tokens, and the recipe {own}", folder.display());
-        return Err(Trouble::new(what).hint("measure a model by the recipe that it was made by"));
+        return Err(Error::new(what).hint("measure a model by the recipe that it was made by"));
     }
     let setup = config.setup(&checkpoint.shape);
     place::core(device, config.dtype, &checkpoint, setup).map_err(|e| told(&e))

@@ -1,7 +1,7 @@
 //! Lessons: the problems to demonstrate, level by level, and those held out to measure by.
 
 use allot_allocation::seed::Stream;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 
@@ -66,7 +66,7 @@ impl Lessons {
     pub fn new(recipe: &Recipe, alphabet: Alphabet) -> Result<Self> {
         let (mut levels, mut short) = (Vec::new(), Vec::new());
         for lesson in &recipe.lessons {
-            let drawn = |split| generate(&lesson.task, split).map_err(|e| Trouble::new(e.to_string()));
+            let drawn = |split| generate(&lesson.task, split).map_err(|e| Error::new(e.to_string()));
             let (train, held_out) = (drawn(Split::Train)?, drawn(Split::HeldOut)?);
             short.extend(train.short.iter().map(ToString::to_string));
             let name = lesson.task.name.clone().unwrap_or_else(|| lesson.task.kind.to_string());
@@ -100,7 +100,7 @@ impl Lessons {
         // Where rounding leaves the point past the end, the last level that has a weight.
         let mut weighted = self.levels.iter().rev().filter(|level| level.weight > 0.0);
         let level = self.levels.iter().find(past).or_else(|| weighted.next());
-        let level = level.ok_or_else(|| Trouble::new("nothing is demonstrated"))?;
+        let level = level.ok_or_else(|| Error::new("nothing is demonstrated"))?;
         let exercise = &level.train[stream.below(level.train.len())];
         let slip = if care == Care::Full { 0.0 } else { level.slip };
         let answer = level.answer(exercise, slip, stream)?;
@@ -127,7 +127,7 @@ impl Lessons {
             return Ok(());
         }
         let context = self.context;
-        Err(Trouble::new(format!("an example has {tokens} tokens, and `model.context` is {context}")))
+        Err(Error::new(format!("an example has {tokens} tokens, and `model.context` is {context}")))
     }
 
     fn exercises(&self) -> impl Iterator<Item = &Exercise> {
@@ -143,16 +143,13 @@ impl Level {
                 "`{}`: in `{question}` there is nothing to make the lesson's mistake in",
                 self.source
             );
-            Trouble::new(what).hint("`mistake = \"carry\"` is for terse sums, and chains of + and -")
+            Error::new(what).hint("`mistake = \"carry\"` is for terse sums, and chains of + and -")
         })
     }
 
     fn check(&self) -> Result<()> {
         if self.weight > 0.0 && self.train.is_empty() {
-            return Err(Trouble::new(format!(
-                "`{}` has a weight and no problem to demonstrate",
-                self.source
-            )));
+            return Err(Error::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
         }
         // Before training starts, and not some minutes later.
         self.train.iter().try_for_each(|e| self.answer(e, self.slip, &mut Stream::new(0)).map(|_| ()))
@@ -161,7 +158,7 @@ impl Level {
 
 fn exercise(problem: &Problem, alphabet: &Alphabet) -> Result<Exercise> {
     let Ask::Text(question) = &problem.ask else {
-        return Err(Trouble::new(format!(
+        return Err(Error::new(format!(
             "`{}` asks messages; this model is asked plain text",
             problem.source
         )));

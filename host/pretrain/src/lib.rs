@@ -11,7 +11,7 @@
 //! // Every character is a token.
 //! let alphabet = Alphabet::new("0123456789+=")?;
 //! assert_eq!(alphabet.encode("12+34=")?.len(), 6);
-//! # Ok::<(), allot_error::Trouble>(())
+//! # Ok::<(), allot_error::Error>(())
 //! ```
 
 mod alphabet;
@@ -29,7 +29,7 @@ use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{Family, ModelError, Precision, Rope, Shape};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
@@ -161,10 +161,10 @@ impl Recipe {
     pub fn of(tree: &Tree) -> Result<Self> {
         let (recipe, name): (Self, _) = (tree.config()?, tree.name());
         recipe.bounds(name)?;
-        recipe.check().map_err(|what| Trouble::new(format!("`{name}`: {what}")))?;
+        recipe.check().map_err(|what| Error::new(format!("`{name}`: {what}")))?;
         if !recipe.is_on_a_gpu() && recipe.training.dtype != Precision::F32 {
             let what = format!("`{name}`: `training.dtype` is `bf16`; the CPU computes in f32");
-            return Err(Trouble::new(what).hint("leave it out, or set `training.device` to \"cuda\""));
+            return Err(Error::new(what).hint("leave it out, or set `training.device` to \"cuda\""));
         }
         Ok(recipe)
     }
@@ -268,6 +268,6 @@ impl Recipe {
 }
 
 /// An engine's error about a model, told to whoever typed the command.
-pub(crate) fn told(error: &ModelError) -> Trouble {
-    Trouble::told(error.to_string(), error.hint())
+pub(crate) fn told(error: &ModelError) -> Error {
+    Error::told(error.to_string(), error.hint())
 }

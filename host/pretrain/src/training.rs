@@ -8,7 +8,7 @@ use allot_allocation::seed::{self, Stream};
 use allot_engine::core::{Core, Manner, Sequence, Thought};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
 use allot_engine::place;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use candle_core::{Device, Tensor, Var};
 
 use super::{Care, Lessons, Recipe, told};
@@ -67,9 +67,9 @@ pub fn train(
         core.learn(&sequences, manner, &loss_of).map_err(|e| told(&e))?;
         let rate = config.optimizer.rate(step, progress);
         if !core.step(&config.optimizer, rate).map_err(|e| told(&e))?.is_finite() {
-            let trouble =
-                Trouble::new(format!("training diverged at step {}: its gradient is not finite", step + 1));
-            return Err(trouble.hint("lower `training.optimizer.learning_rate`"));
+            let error =
+                Error::new(format!("training diverged at step {}: its gradient is not finite", step + 1));
+            return Err(error.hint("lower `training.optimizer.learning_rate`"));
         }
         loss += losses.into_inner().unwrap_or_default().iter().sum::<f64>();
         steps += 1;

@@ -16,10 +16,10 @@ use allot_record::{Head, Record};
 use pyo3::prelude::*;
 use pythonize::pythonize;
 
+use crate::exception::{Exception, Result};
 use crate::kept::{self, Of};
 use crate::policy::{Loaded, Policy, given, tell};
 use crate::setup::Setup;
-use crate::trouble::{Result, Trouble};
 use told::Told;
 
 /// A run's loop, its policy and its record.
@@ -44,7 +44,8 @@ pub struct Allocator {
 impl Allocator {
     #[new]
     fn new(policy: &Policy, setup: &Bound<'_, PyAny>) -> Result<Self> {
-        let setup: Setup = given("setup", Some(setup))?.ok_or_else(|| Trouble::new("`setup` is missing"))?;
+        let setup: Setup =
+            given("setup", Some(setup))?.ok_or_else(|| Exception::new("`setup` is missing"))?;
         setup.check()?;
         let policy = policy.loaded();
         let wanted = &policy.policy.description().signals;
@@ -53,7 +54,7 @@ impl Allocator {
             let what =
                 format!("policy `{name}` wants the signal `{missing}`, which `{engine}` does not measure");
             let hint = "a trainer that measures it says so by signals=[…], and gives it with each rollout";
-            return Err(Trouble::new(what).hint(hint));
+            return Err(Exception::new(what).hint(hint));
         }
         let run = setup.run(policy.settings.clone());
         let state = policy.begin(&run)?;
@@ -90,7 +91,7 @@ impl Allocator {
             (self.order(&mut log), log)
         });
         tell(py, log)?;
-        let order = order.inspect_err(|trouble| self.stopped(trouble))?;
+        let order = order.inspect_err(|exception| self.stopped(exception))?;
         Ok(pythonize(py, &order)?.unbind())
     }
 
@@ -117,7 +118,7 @@ impl Allocator {
     /// The score before the first step, for the record.
     fn scored(&mut self, accuracy: f64) -> Result<()> {
         let head = self.head.as_mut().ok_or_else(|| {
-            Trouble::new("the first score is taken before the first step")
+            Exception::new("the first score is taken before the first step")
                 .hint("later ones go to trained(accuracy=…)")
         })?;
         head.accuracy = Some(accuracy);
@@ -165,7 +166,7 @@ impl Allocator {
     fn save(&self) -> Result<String> {
         if !matches!(self.run.state.at, At::Between | At::Over) {
             let what = format!("step {} is not over", self.run.state.steps);
-            return Err(Trouble::new(what).hint("a state is taken between two steps: after trained(…)"));
+            return Err(Exception::new(what).hint("a state is taken between two steps: after trained(…)"));
         }
         self.record.sync()?;
         kept::save(&self.of, &self.run.state, &self.record.mark())

@@ -6,7 +6,7 @@ use allot_record::{Asked, Line, Reader, Views};
 use pyo3::prelude::*;
 use pythonize::pythonize;
 
-use crate::trouble::{Result, Trouble};
+use crate::exception::{Exception, Result};
 
 /// Reads a record, given its file or the run's folder: its head, and a list of (view, plan).
 #[pyfunction]
@@ -24,7 +24,7 @@ fn read(record: &std::path::Path) -> Result<(allot_record::Head, Vec<Asked>)> {
         let line = line?;
         if let Line::Swap(swap) = &line {
             let what = format!("another policy takes over in step {} of the record", swap.step);
-            return Err(Trouble::new(what).hint("`allot replay` asks such a record again"));
+            return Err(Exception::new(what).hint("`allot replay` asks such a record again"));
         }
         all.extend(views.take(&line)?);
     }

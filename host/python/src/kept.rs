@@ -5,7 +5,7 @@ use allot_loop::State;
 use allot_record::Mark;
 use serde::{Deserialize, Serialize};
 
-use crate::trouble::{Result, Trouble};
+use crate::exception::{Exception, Result};
 
 /// The version of this format.
 const FORMAT: u32 = 3;
@@ -43,16 +43,18 @@ struct Read {
 /// A run's state as text.
 pub fn save(of: &Of, kept: &State, record: &Mark) -> Result<String> {
     serde_json::to_string(&Saved { format: FORMAT, of, record, kept })
-        .map_err(|e| Trouble::new(format!("the state could not be written: {e}")))
+        .map_err(|e| Exception::new(format!("the state could not be written: {e}")))
 }
 
 /// A run's state from text, and how far its record had come. It must be a state of this very run.
 pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
     let read: Read =
-        serde_json::from_str(text).map_err(|e| Trouble::new(format!("this is no state of a run: {e}")))?;
+        serde_json::from_str(text).map_err(|e| Exception::new(format!("this is no state of a run: {e}")))?;
     if read.format != FORMAT {
         let found = read.format;
-        return Err(Trouble::new(format!("the state has format {found}; this wheel reads format {FORMAT}")));
+        return Err(Exception::new(format!(
+            "the state has format {found}; this wheel reads format {FORMAT}"
+        )));
     }
     let differs = [
         ("policy", read.of.policy != of.policy),
@@ -62,7 +64,7 @@ pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
     ];
     if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
         let hint = "go on with what the run began with, or begin another";
-        return Err(Trouble::new(format!("the state is from a run with another {what}")).hint(hint));
+        return Err(Exception::new(format!("the state is from a run with another {what}")).hint(hint));
     }
     let mut kept = read.kept;
     kept.buffer.index();

@@ -6,11 +6,11 @@
 
 mod allocator;
 mod calls;
+mod exception;
 mod kept;
 mod policy;
 mod setup;
 mod shipped;
-mod trouble;
 
 use pyo3::prelude::*;
 

@@ -15,8 +15,8 @@ use pyo3::types::PyBytes;
 use pythonize::{depythonize, pythonize};
 use serde::Deserialize;
 
+use crate::exception::{Exception, Result};
 use crate::shipped::bytes;
-use crate::trouble::{Result, Trouble};
 
 /// A policy: the name of one that ships, or the path of a component.
 #[pyclass(frozen, module = "allot._allot")]
@@ -118,9 +118,9 @@ impl Policy {
 
     /// Asks what to do next. The plan keeps the rules, or there is none.
     fn decide(&self, py: Python<'_>, view: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let view: View = depythonize(view).map_err(|e| Trouble::new(format!("this is no view: {e}")))?;
+        let view: View = depythonize(view).map_err(|e| Exception::new(format!("this is no view: {e}")))?;
         let run = self.run.as_ref().ok_or_else(|| {
-            Trouble::new("a policy decides in a run, and this one was given none")
+            Exception::new("a policy decides in a run, and this one was given none")
                 .hint("Policy(…, run={\"prompts\": …, \"steps\": …, \"groups\": …, \"rollouts\": …})")
         })?;
         let mut log = Vec::new();
@@ -157,7 +157,7 @@ impl Loaded {
     ) -> Result<Self> {
         let bytes = bytes(source)?;
         let load = || Sandbox::embedded(caps, cache().as_deref())?.load(&bytes, sha256);
-        let policy = load().map_err(|e| Trouble::load(source, &e))?;
+        let policy = load().map_err(|e| Exception::load(source, &e))?;
         let settings = in_force(policy.description(), settings)?;
         Ok(Self { policy, settings, caps })
     }
@@ -169,7 +169,7 @@ impl Loaded {
 
     /// Checks the run's settings and gives the first state.
     pub fn begin(&self, run: &Run) -> Result<Vec<u8>> {
-        let begun = self.policy.begin(run).map_err(|fault| Trouble::fault("", self.name(), &fault))?;
+        let begun = self.policy.begin(run).map_err(|fault| Exception::fault("", self.name(), &fault))?;
         Ok(begun.0)
     }
 
@@ -184,7 +184,7 @@ impl Loaded {
     pub fn ask(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let (plan, cost) = self.policy.decide(run, state, view).map_err(|fault| {
             let place = format!("in step {}, round {} ", view.step, view.round);
-            Trouble::fault(&place, self.name(), &fault)
+            Exception::fault(&place, self.name(), &fault)
         })?;
         log.extend(Cost::words(cost));
         Ok(plan)
@@ -216,7 +216,7 @@ impl CapsGiven {
             Some(s) if s > 0.0 && s <= 86_400.0 => Duration::from_secs_f64(s),
             Some(s) => {
                 let what = format!("`caps`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
-                return Err(Trouble::new(what));
+                return Err(Exception::new(what));
             }
         };
         let fuel = self.fuel.unwrap_or(default.fuel);
@@ -238,7 +238,7 @@ pub fn given<T: for<'de> Deserialize<'de>>(
     value: Option<&Bound<'_, PyAny>>,
 ) -> Result<Option<T>> {
     let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
-    depythonize(value).map(Some).map_err(|e| Trouble::new(format!("`{name}`: {e}")))
+    depythonize(value).map(Some).map_err(|e| Exception::new(format!("`{name}`: {e}")))
 }
 
 /// Every setting that a policy described, with the value given or else the default.
@@ -249,14 +249,14 @@ fn in_force(
     let policy = &description.name;
     let names = description.settings.iter().map(|s| s.name.as_str());
     if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
-        let trouble = Trouble::new(format!("policy `{policy}` has no setting `{unknown}`"));
-        return Err(trouble.hint(did_you_mean(unknown, names)));
+        let exception = Exception::new(format!("policy `{policy}` has no setting `{unknown}`"));
+        return Err(exception.hint(did_you_mean(unknown, names)));
     }
     let value = |setting: &Setting| match given.get(&setting.name) {
         None => Ok(setting.default.clone()),
         Some(given) => fit(given, &setting.default).ok_or_else(|| {
             let (name, kind) = (&setting.name, setting.default.kind());
-            Trouble::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
+            Exception::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
         }),
     };
     description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()

@@ -7,8 +7,8 @@ use allot_allocation::{Ceilings, Limits, Order, Run, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
+use crate::exception::{Exception, Result};
 use crate::policy::Loaded;
-use crate::trouble::{Result, Trouble};
 
 /// A run to be made. The names are those of a config.
 #[derive(Deserialize)]
@@ -70,15 +70,15 @@ impl Setup {
             ("budget.rounds", u64::from(budget.rounds)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(Trouble::new(format!("`{key}` is 0; it is at least 1")));
+            return Err(Exception::new(format!("`{key}` is 0; it is at least 1")));
         }
         if self.lengths.is_empty() {
-            return Err(Trouble::new("`lengths` is empty: there is no prompt to sample"));
+            return Err(Exception::new("`lengths` is empty: there is no prompt to sample"));
         }
         let epsilon = self.advantage.epsilon;
         if !(epsilon.is_finite() && epsilon >= 0.0) {
             let what = format!("`advantage.epsilon` is {epsilon}; it is finite and not negative");
-            return Err(Trouble::new(what));
+            return Err(Exception::new(what));
         }
         Ok(())
     }

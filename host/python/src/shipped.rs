@@ -6,7 +6,7 @@ use allot_error::did_you_mean;
 use allot_sandbox::shipped::{component, names};
 use pyo3::prelude::*;
 
-use crate::trouble::{Result, Trouble};
+use crate::exception::{Exception, Result};
 
 /// The names of the policies that ship.
 #[pyfunction]
@@ -19,12 +19,12 @@ pub fn shipped() -> Vec<&'static str> {
 pub fn bytes(source: &str) -> Result<Vec<u8>> {
     let path = Path::new(source);
     if source.contains(['/', '\\']) || path.extension().is_some() {
-        return std::fs::read(path).map_err(|e| Trouble::file("read", path, &e));
+        return std::fs::read(path).map_err(|e| Exception::file("read", path, &e));
     }
     if let Some(component) = component(source) {
         return Ok(component.to_owned());
     }
     let near = did_you_mean(source, names());
     let own = "a component of your own is given by its path, as in `./mine.wasm`";
-    Err(Trouble::new(format!("no policy is called `{source}`")).hint(format!("{near}\nhint: {own}")))
+    Err(Exception::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use allot_error::Trouble;
+use allot_error::Error;
 use thiserror::Error;
 
 /// Why a record could not be written, read or believed.
@@ -77,7 +77,7 @@ pub enum RecordError {
     },
 }
 
-impl From<RecordError> for Trouble {
+impl From<RecordError> for Error {
     fn from(error: RecordError) -> Self {
         match &error {
             RecordError::File { verb, path, error } => Self::file(verb, path, error),

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Error as IoError, ErrorKind};
 use std::time::Duration;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_sandbox::sha256;
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciErrorCode};
@@ -51,7 +51,7 @@ impl<'a> Connection<'a> {
             ..ClientConfig::default()
         };
         let client = Client::try_from(config).map_err(|error| {
-            Trouble::new(format!("could not make ready to reach {host}: {}", root(&error)))
+            Error::new(format!("could not make ready to reach {host}: {}", root(&error)))
                 .hint("the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
         let line = Self { client, image, host, login: Login::of(host), operation };
@@ -104,25 +104,25 @@ impl<'a> Connection<'a> {
         if sha256(&bytes) == digest { Ok(bytes) } else { Err(self.other(digest)) }
     }
 
-    fn other(&self, digest: &str) -> Trouble {
+    fn other(&self, digest: &str) -> Error {
         let host = self.host;
-        Trouble::new(format!("{host} gave something else than sha256:{digest}; nothing was kept"))
+        Error::new(format!("{host} gave something else than sha256:{digest}; nothing was kept"))
             .hint("it was changed on the way, or the registry is not to be trusted with it")
     }
 
-    fn silent(&self) -> Trouble {
+    fn silent(&self) -> Error {
         let seconds = SILENCE.as_secs();
-        Trouble::new(format!("{} did not answer within {seconds} s", self.host)).hint("try again later")
+        Error::new(format!("{} did not answer within {seconds} s", self.host)).hint("try again later")
     }
 
-    fn strange(&self, thing: &str) -> Trouble {
-        Trouble::new(format!("{} does not answer as a registry about {thing}", self.host))
+    fn strange(&self, thing: &str) -> Error {
+        Error::new(format!("{} does not answer as a registry about {thing}", self.host))
             .hint("is there one at this address?")
     }
 
     /// A library's error, in words, without what a server said: that can be anything, and an address that it
     /// sent us to may hold a key.
-    pub fn told(&self, thing: &str, error: &OciDistributionError) -> Trouble {
+    pub fn told(&self, thing: &str, error: &OciDistributionError) -> Error {
         use OciDistributionError as E;
         match error {
             E::ServerError { code, .. } => self.refused(thing, *code),
@@ -150,30 +150,30 @@ impl<'a> Connection<'a> {
             E::RequestError(error) if error.is_connect() => self.unreached(&root(error)),
             E::RequestError(error) => {
                 let what = format!("the way to {} broke off at {thing}: {}", self.host, root(error));
-                Trouble::new(what).hint("try again")
+                Error::new(what).hint("try again")
             }
             _ => self.strange(thing),
         }
     }
 
-    fn unreached(&self, why: &str) -> Trouble {
-        Trouble::new(format!("could not reach {}: {why}", self.host))
+    fn unreached(&self, why: &str) -> Error {
+        Error::new(format!("could not reach {}: {why}", self.host))
             .hint("what was fetched once is in the cache; a component at hand is given by its path")
     }
 
-    fn refused(&self, thing: &str, code: u16) -> Trouble {
+    fn refused(&self, thing: &str, code: u16) -> Error {
         let host = self.host;
         let who = if self.login.is_some() { "this login" } else { "someone without a login" };
         let (does, to) =
             if self.operation == RegistryOperation::Pull { ("give", "to") } else { ("take", "from") };
         match code {
-            401 | 403 => Trouble::new(format!("{host} does not {does} {thing} {to} {who} ({code})"))
+            401 | 403 => Error::new(format!("{host} does not {does} {thing} {to} {who} ({code})"))
                 .hint(format!("check the name; if it is right, `docker login {host}`: {}", Login::READ)),
-            404 => Trouble::new(format!("{host} has no {thing}")).hint("check the name and what follows it"),
+            404 => Error::new(format!("{host} has no {thing}")).hint("check the name and what follows it"),
             429 | 500.. => {
-                Trouble::new(format!("{host} can't serve {thing} now ({code})")).hint("try again later")
+                Error::new(format!("{host} can't serve {thing} now ({code})")).hint("try again later")
             }
-            code => Trouble::new(format!("{host} refuses {thing} ({code})")).hint("check name and address"),
+            code => Error::new(format!("{host} refuses {thing} ({code})")).hint("check name and address"),
         }
     }
 }
@@ -215,12 +215,12 @@ pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> R
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| Trouble::new(format!("could not make ready to reach a registry: {e}")))?;
+            .map_err(|e| Error::new(format!("could not make ready to reach a registry: {e}")))?;
         let done = runtime.block_on(work());
         // Nobody waits for a host that is still looked up.
         runtime.shutdown_background();
         done
     };
-    let panicked = |_| Err(Trouble::new("the registry's answer was too much for what reads it"));
+    let panicked = |_| Err(Error::new("the registry's answer was too much for what reads it"));
     std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(panicked))
 }

@@ -1,6 +1,6 @@
 //! What of a manifest is the component.
 
-use allot_error::{Result, Trouble, count};
+use allot_error::{Error, Result, count};
 use allot_sandbox::{LoadError, Sandbox};
 use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub struct Layer {
 impl Layer {
     /// The one of a manifest. What else is in it, such as a licence or a signature, is nobody's trouble.
     pub fn of(manifest: &[u8], reference: &Reference) -> Result<Self> {
-        let wrong = |what: &str| Trouble::new(format!("`{reference}` {what}"));
+        let wrong = |what: &str| Error::new(format!("`{reference}` {what}"));
         let manifest: Value =
             serde_json::from_slice(manifest).map_err(|_| wrong("is no manifest of a registry"))?;
         if manifest.get("manifests").is_some() {
@@ -42,7 +42,7 @@ impl Layer {
         let size = u64::try_from(layer.size).map_err(|_| wrong("has a component of less than no bytes"))?;
         if size > Sandbox::largest() {
             let error = LoadError::TooLarge(size, Sandbox::largest());
-            return Err(Trouble::told(format!("could not load policy `{reference}`: {error}"), error.hint()));
+            return Err(Error::told(format!("could not load policy `{reference}`: {error}"), error.hint()));
         }
         Ok(Self { digest: digest.to_owned(), size })
     }

@@ -14,7 +14,7 @@
 //! assert_eq!(Reference::parse(&address)?.registry(), "ghcr.io");
 //! // A tag can move.
 //! assert!(Reference::parse("oci://ghcr.io/you/policy:0.1.0").is_err());
-//! # Ok::<(), allot_error::Trouble>(())
+//! # Ok::<(), allot_error::Error>(())
 //! ```
 
 mod cached;
@@ -25,7 +25,7 @@ mod reference;
 
 use std::path::Path;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_sandbox::sha256;
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
@@ -94,7 +94,7 @@ pub fn push(component: &[u8], address: &str) -> Result<Reference> {
 fn about(component: &[u8], digest: &str) -> Result<Value> {
     let decoded = wasmparser::Parser::is_component(component).then(|| wit_component::decode(component));
     let Some(Ok(DecodedWasm::Component(resolve, world))) = decoded else {
-        return Err(Trouble::new("what is to be pushed is no component")
+        return Err(Error::new("what is to be pushed is no component")
             .hint("`allot build` makes one of a core module, and `allot new` starts a policy"));
     };
     let world = &resolve.worlds[world];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use oci_client::Reference as Image;
 
 const SUCH: &str = "such an address is `oci://REGISTRY/NAME@sha256:DIGEST`";
@@ -21,14 +21,14 @@ impl Reference {
         let rest = stripped(text)?;
         let Some((named, digest)) = rest.split_once('@') else {
             let tagged = if tag(rest).1.is_some() { rest.to_owned() } else { format!("{rest}:TAG") };
-            return Err(Trouble::new(format!("`{text}` has no digest")).hint(format!(
+            return Err(Error::new(format!("`{text}` has no digest")).hint(format!(
                 "a tag can move, a digest can't: `oras resolve {tagged}` tells it, and `@sha256:…` says it"
             )));
         };
         let (bare, tag) = tag(named);
         if let Some(tag) = tag {
             let what = format!("`{text}` has a tag and a digest");
-            return Err(Trouble::new(what).hint(format!("leave out `:{tag}`: the digest says it all")));
+            return Err(Error::new(what).hint(format!("leave out `:{tag}`: the digest says it all")));
         }
         let (registry, name) = place(text, bare)?;
         let Some(digest) = sha256(digest) else {
@@ -39,7 +39,7 @@ impl Reference {
                 Some(("sha256", _)) => "has a digest that is not of 64 hexadecimal digits",
                 _ => "has a digest that is no sha256",
             };
-            return Err(Trouble::new(format!("`{text}` {why}")).hint(SUCH));
+            return Err(Error::new(format!("`{text}` {why}")).hint(SUCH));
         };
         Ok(Self::new(registry, name, digest.to_owned()))
     }
@@ -85,7 +85,7 @@ pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     let rest = stripped(text)?;
     if rest.contains('@') {
         let what = format!("`{text}` has a digest already");
-        return Err(Trouble::new(what).hint("what is put there decides it: give a tag, as in `NAME:1.0`"));
+        return Err(Error::new(what).hint("what is put there decides it: give a tag, as in `NAME:1.0`"));
     }
     let (bare, tag) = tag(rest);
     let (registry, name) = place(text, bare)?;
@@ -93,7 +93,7 @@ pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     let first = tag.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if !first || tag.len() > 128 || !tag.chars().all(plain) {
-        return Err(Trouble::new(format!("`{text}` has a tag that no registry takes"))
+        return Err(Error::new(format!("`{text}` has a tag that no registry takes"))
             .hint("a tag has up to 128 letters, digits, dots, dashes and underscores"));
     }
     Ok((registry.to_owned(), name.to_owned(), tag.to_owned()))
@@ -124,12 +124,12 @@ fn parted(registry: &str) -> (&str, Option<&str>) {
 fn stripped(text: &str) -> Result<&str> {
     let Some(rest) = text.strip_prefix("oci://") else {
         let what = format!("`{text}` is no address in a registry");
-        return Err(Trouble::new(what).hint(format!("{SUCH}, with two slashes")));
+        return Err(Error::new(what).hint(format!("{SUCH}, with two slashes")));
     };
     // Not said back: it would be a password.
     let host = rest.split('/').next().unwrap_or_default();
     if host.split_once('@').is_some_and(|(_, follows)| !follows.starts_with("sha256:")) {
-        return Err(Trouble::new("an address in a registry has no room for a user or a password")
+        return Err(Error::new("an address in a registry has no room for a user or a password")
             .hint("`docker login` keeps them"));
     }
     Ok(rest)
@@ -146,7 +146,7 @@ fn tag(named: &str) -> (&str, Option<&str>) {
 
 /// Registry and name of an address.
 fn place<'a>(text: &str, bare: &'a str) -> Result<(&'a str, &'a str)> {
-    let wrong = |why: &str| Err(Trouble::new(format!("`{text}` {why}")).hint(SUCH));
+    let wrong = |why: &str| Err(Error::new(format!("`{text}` {why}")).hint(SUCH));
     let (registry, name) = bare.split_once('/').unwrap_or((bare, ""));
     if registry.is_empty() {
         return wrong("names no registry");

@@ -57,7 +57,7 @@ pub fn compare(
 ) -> Result<(Report, Vec<Runs>), String> {
     let mut notes = notes;
     for history in &histories {
-        notes.extend(history.troubles.iter().map(|trouble| format!("`{}`: {trouble}", history.run)));
+        notes.extend(history.troubles.iter().map(|error| format!("`{}`: {error}", history.run)));
     }
     let groups = arms::grouped(histories, &question.order, &mut notes)?;
     let baseline = match &question.baseline {

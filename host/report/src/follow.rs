@@ -53,7 +53,7 @@ pub struct Follower {
     /// Lines of the times taken so far, and the file's length then.
     times: (usize, u64),
     /// Why the rest can't be believed, and the record's length then.
-    trouble: Option<(String, u64)>,
+    damage: Option<(String, u64)>,
 }
 
 impl Follower {
@@ -61,7 +61,7 @@ impl Follower {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let (_, head) = Reader::open(path)?;
         let fold = Fold::new(path.display().to_string(), head, &[]);
-        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), trouble: None })
+        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), damage: None })
     }
 
     /// Takes what was written since. A record that got shorter, or that could not be believed and changed,
@@ -70,11 +70,11 @@ impl Follower {
         let path = self.path.join("record.jsonl");
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
         let found = length(&path);
-        let mended = self.trouble.as_ref().is_some_and(|(_, then)| *then != found);
+        let mended = self.damage.as_ref().is_some_and(|(_, then)| *then != found);
         if found < self.taken || mended || length(&self.path.join("times.jsonl")) < self.times.1 {
             *self = Self::open(&self.path)?;
         }
-        if self.trouble.is_none() && found > self.taken {
+        if self.damage.is_none() && found > self.taken {
             self.lines(&path, found)?;
         }
         // After the record: a step is written down before its time.
@@ -101,7 +101,7 @@ impl Follower {
             }
             let line = serde_json::from_slice::<Line>(&bytes).map_err(|error| error.to_string());
             if let Err(reason) = line.and_then(|line| self.fold.take(line, &mut |_| {})) {
-                self.trouble = Some((reason, found));
+                self.damage = Some((reason, found));
                 return Ok(());
             }
         }
@@ -123,8 +123,8 @@ impl Follower {
     }
 
     /// Why it goes no further, where it can't be believed any more.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_ref().map(|(reason, _)| reason.as_str())
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_ref().map(|(reason, _)| reason.as_str())
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
             follower.poll().expect("it is there");
             let steps = lines[..n].iter().filter(|l| l.starts_with("{\"kind\":\"step\"")).count();
             assert_eq!(follower.history().steps.len(), steps, "{n}");
-            assert_eq!(follower.trouble(), None);
+            assert_eq!(follower.damage(), None);
         }
         std::fs::write(&path, RECORD).expect("a scratch file");
         follower.poll().expect("it is there");

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use allot_bench::{Outcome, Peer, Place, Weights, Work};
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use clap::{Args, Subcommand};
 
-use super::Verdict;
 use crate::screen::Screen;
 
 /// Measure sampling and learning, here and in a peer, by turns
@@ -79,7 +78,7 @@ struct Common {
 }
 
 /// Measures.
-pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
     let path = allot_models::find(&common.model)?;
     let shape = allot_models::shape(&path)?;
@@ -89,16 +88,16 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
     if longest > shape.context {
         let what = format!("{longest} tokens are more than the model's context has, {}", shape.context);
-        return Err(Trouble::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
+        return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
     }
     let precision = if common.dtype == "bf16" { Precision::Bf16 } else { Precision::F32 };
     if common.device == DeviceName::Cpu && precision != Precision::F32 {
-        return Err(Trouble::new("the CPU computes in f32 alone").hint("leave out `--dtype`"));
+        return Err(Error::new("the CPU computes in f32 alone").hint("leave out `--dtype`"));
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
     let place = Place { device: common.device, precision, threads };
     let mut model = allot_bench::Bench::load(weights, place, longest)?;
-    let folder = tempfile::tempdir().map_err(|e| Trouble::file("make", &std::env::temp_dir(), &e))?;
+    let folder = tempfile::tempdir().map_err(|e| Error::file("make", &std::env::temp_dir(), &e))?;
     let mut peer = match &common.peer {
         None => None,
         Some(python) => {
@@ -125,7 +124,7 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Verdict> {
     } else {
         show(&outcomes, screen);
     }
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }
 
 /// What is to be done, in a model of this context. Lengths that nobody gave are those that fit.

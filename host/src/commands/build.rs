@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use allot_authoring::{build, component};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use allot_sandbox::{Caps, Policy};
 use clap::Args;
 
-use super::Verdict;
 use crate::policy_loader;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
@@ -27,22 +26,22 @@ pub struct Build {
 }
 
 /// Builds them.
-pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Exit> {
     match &command.into {
         Some(folder) => many(&command.what, folder, screen)?,
         None if command.what.len() > 1 => {
-            return Err(Trouble::new("several components need a folder").hint("give one with --into"));
+            return Err(Error::new("several components need a folder").hint("give one with --into"));
         }
         None => {
             let (bytes, _) = one(&command.what[0], screen)?;
             let policy = described(&bytes, &command.what[0], screen)?;
             let name = || PathBuf::from(format!("{}.wasm", policy.description().name));
             let out = command.out.clone().unwrap_or_else(name);
-            std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
+            std::fs::write(&out, &bytes).map_err(|e| Error::file("write", &out, &e))?;
             say(&policy, &out, screen);
         }
     }
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }
 
 fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
@@ -50,19 +49,19 @@ fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
         let built = build::project(what, &mut |line| screen.tell(line))?;
         return Ok((built.component, built.toolchain));
     }
-    let bytes = std::fs::read(what).map_err(|e| Trouble::file("read", what, &e))?;
+    let bytes = std::fs::read(what).map_err(|e| Error::file("read", what, &e))?;
     Ok((component::of_module(&bytes, &what.display().to_string())?, String::new()))
 }
 
 fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
     let mut manifest = Manifest { components: Vec::new() };
     for what in crates {
         let (bytes, toolchain) = one(what, screen)?;
         let policy = described(&bytes, what, screen)?;
         let name = policy.description().name.clone();
         let out = folder.join(format!("{name}.wasm"));
-        std::fs::write(&out, &bytes).map_err(|e| Trouble::file("write", &out, &e))?;
+        std::fs::write(&out, &bytes).map_err(|e| Error::file("write", &out, &e))?;
         let sources = build::sources_hash(what)?;
         manifest.components.push(Entry { name, sha256: policy.sha256().to_owned(), sources, toolchain });
         say(&policy, &out, screen);
@@ -70,16 +69,15 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
     manifest.components.sort_by(|a, b| a.name.cmp(&b.name));
     let path = folder.join("manifest.json");
     let mut text = serde_json::to_string_pretty(&manifest)
-        .map_err(|e| Trouble::new(format!("could not write the manifest: {e}")))?;
+        .map_err(|e| Error::new(format!("could not write the manifest: {e}")))?;
     text.push('\n');
-    std::fs::write(&path, text).map_err(|e| Trouble::file("write", &path, &e))
+    std::fs::write(&path, text).map_err(|e| Error::file("write", &path, &e))
 }
 
 fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Policy> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
-    policy_loader::compiled(&sandbox, bytes, None, &what.display().to_string(), screen).map_err(|e| {
-        Trouble::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint())
-    })
+    policy_loader::compiled(&sandbox, bytes, None, &what.display().to_string(), screen)
+        .map_err(|e| Error::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint()))
 }
 
 fn say(policy: &Policy, out: &Path, screen: &mut Screen<'_>) {

@@ -14,7 +14,7 @@ use allot_record::StepEnd;
 use allot_sandbox::{Fault, Other, Policy};
 use clap::Args;
 
-use super::{Verdict, policies};
+use super::policies;
 use crate::callbacks::{Callbacks, Go};
 use crate::run::Rest;
 use crate::screen::Screen;
@@ -23,7 +23,7 @@ use crate::stop::Stop;
 use crate::world::World;
 use crate::{policy_loader, run};
 use allot_config::{self};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 
 /// Put a policy to the test: rules, purity, limits, cost
 #[derive(Debug, Args)]
@@ -114,13 +114,13 @@ struct CostRow {
 }
 
 /// Checks it.
-pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     let caps =
         CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory, states: None };
     caps.check("the command line")?;
     if !(command.within > 0.0 && command.within <= LONGEST) {
         let what = format!("`--within {}` is no time for a check", command.within);
-        return Err(Trouble::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
+        return Err(Error::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
     }
     let within = Duration::from_secs_f64(command.within);
     let mut caps = caps.caps();
@@ -171,7 +171,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Verdict> {
     } else {
         card.show(&policy, screen);
     }
-    Ok(if card.passed() { Verdict::Good } else { Verdict::Bad })
+    Ok(if card.passed() { Exit::Good } else { Exit::Bad })
 }
 
 fn a_run(settings: Vec<(String, Value)>) -> Run {

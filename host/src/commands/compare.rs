@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::Run;
 use allot_config::compare::Seeds;
-use allot_error::{Result, Trouble, count};
+use allot_error::{Error, Exit, Result, count};
 use allot_executor::{Setup, Where};
 use clap::Args;
 
-use super::{Verdict, report};
+use super::report;
 use crate::comparison::Comparison;
 use crate::gather;
 use crate::interrupt;
@@ -54,11 +54,11 @@ pub struct Compare {
 }
 
 /// Runs it.
-pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let here = command.executor == Where::Local;
     if command.slurm_options.is_some() && command.executor != Where::Slurm {
-        let trouble = Trouble::new("--slurm-options is for runs that Slurm makes");
-        return Err(trouble.hint("leave it out, or say --executor slurm"));
+        let error = Error::new("--slurm-options is for runs that Slurm makes");
+        return Err(error.hint("leave it out, or say --executor slurm"));
     }
     let jobs = command.jobs.map(usize::from);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -73,7 +73,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     if command.dry_run {
         let runs = comparison.check(screen)?;
         show(&comparison, &runs, &pace, screen);
-        return Ok(Verdict::Good);
+        return Ok(Exit::Good);
     }
     let shown = comparison.folder.display().to_string();
     let setup = Setup {
@@ -112,7 +112,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     let go_on = format!("allot compare --resume {shown}{place}{}", options.unwrap_or_default());
     if !all_over(&mut jobs, screen)? {
         screen.tell(format_args!("paused; to go on: {go_on}"));
-        return Ok(Verdict::Bad);
+        return Ok(Exit::Bad);
     }
 
     let failed: Vec<String> = jobs
@@ -139,12 +139,12 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Verdict> {
     screen.draw("");
     if command.json {
         let json = serde_json::to_string(&made);
-        screen.say(json.map_err(|e| Trouble::new(format!("no JSON: {e}")))?);
+        screen.say(json.map_err(|e| Error::new(format!("no JSON: {e}")))?);
     } else {
         report::show(&made, screen);
     }
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
-    Ok(if failed.is_empty() { Verdict::Good } else { Verdict::Bad })
+    Ok(if failed.is_empty() { Exit::Good } else { Exit::Bad })
 }
 
 /// The comparison that is meant.
@@ -155,12 +155,12 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
     let overrides = [command.overrides.as_slice(), &seeds].concat();
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
-            let trouble = Trouble::new("--resume takes no config");
-            return Err(trouble.hint("leave the config out: a comparison goes on with its own"));
+            let error = Error::new("--resume takes no config");
+            return Err(error.hint("leave the config out: a comparison goes on with its own"));
         }
         return Comparison::open(folder, &seeds, threads);
     }
-    let config = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
+    let config = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
     if let Some(out) = &command.out {
         return Comparison::new(config, &overrides, out, threads);
     }

@@ -1,9 +1,10 @@
 //! `allot completions`: what a shell completes, as a script for it.
 
+use allot_error::Exit;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{Cli, Verdict};
+use super::Cli;
 use crate::screen::Screen;
 
 /// Print a script that makes a shell complete this program's commands and options
@@ -15,9 +16,9 @@ pub struct Completions {
 }
 
 /// Prints it.
-pub fn run(command: &Completions, screen: &mut Screen<'_>) -> Verdict {
+pub fn run(command: &Completions, screen: &mut Screen<'_>) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut Cli::command(), "allot", &mut script);
     screen.say(String::from_utf8_lossy(&script).trim_end());
-    Verdict::Good
+    Exit::Good
 }

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use allot_authoring::language::Language;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use clap::Args;
 
-use super::Verdict;
 use crate::screen::Screen;
 
 /// Start a policy of your own
@@ -69,7 +68,7 @@ const TAKEN: [&str; 42] = [
 ];
 
 /// Makes it.
-pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     let name = &command.name;
     let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
@@ -77,14 +76,14 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Verdict> {
         && name.len() <= 40
         && !TAKEN.contains(&name.as_str());
     if !fine {
-        let trouble = Trouble::new(format!("`{name}` can't be a policy's name"));
-        return Err(trouble.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
+        let error = Error::new(format!("`{name}` can't be a policy's name"));
+        return Err(error.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
     }
     let folder = command.out.join(name);
     if folder.exists() {
-        return Err(Trouble::new(format!("there is a `{}` already", folder.display())));
+        return Err(Error::new(format!("there is a `{}` already", folder.display())));
     }
     command.lang.start(name, &folder)?;
     screen.say(format_args!("{} is ready; its README has the commands", folder.display()));
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }

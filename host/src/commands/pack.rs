@@ -1,10 +1,10 @@
 //! `allot pack`: a policy as others would use it: what it is, its hash, and where it can be had.
 
-use allot_error::Result;
+use allot_error::{Exit, Result};
 use allot_sandbox::{CONTRACT, Caps};
 use clap::Args;
 
-use super::{Verdict, policies};
+use super::policies;
 use crate::policy_loader;
 use crate::screen::Screen;
 
@@ -22,7 +22,7 @@ pub struct Pack {
 }
 
 /// Shows it.
-pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Exit> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
     let bytes = policy_loader::bytes(&command.policy, screen)?;
     let policy = policy_loader::of_bytes(&sandbox, &bytes, None, &command.policy, screen)?;
@@ -41,7 +41,7 @@ pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
             all["pushed"] = address.as_str().into();
         }
         screen.say(all);
-        return Ok(Verdict::Good);
+        return Ok(Exit::Good);
     }
     policies::show(&policy, screen);
     screen.say("");
@@ -53,5 +53,5 @@ pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Verdict> {
     let quoted = |text: &str| toml::Value::from(text);
     screen.say(format_args!("use = {}", quoted(pushed.as_deref().unwrap_or(&command.policy))));
     screen.say(format_args!("sha256 = {}", quoted(policy.sha256())));
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }

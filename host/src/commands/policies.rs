@@ -1,11 +1,10 @@
 //! `allot policies`: what ships, and what can be set.
 
 use allot_allocation::shown;
-use allot_error::Result;
+use allot_error::{Exit, Result};
 use allot_sandbox::{Caps, Policy, Setting};
 use clap::Args;
 
-use super::Verdict;
 use crate::screen::Screen;
 use crate::{policy_loader, shipped};
 
@@ -20,7 +19,7 @@ pub struct Policies {
 }
 
 /// Lists them.
-pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Exit> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
     let sources = match &command.policy {
         Some(one) => vec![one.clone()],
@@ -31,7 +30,7 @@ pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
     if command.json {
         let all: Vec<_> = policies.iter().map(json).collect();
         screen.say(serde_json::Value::from(all));
-        return Ok(Verdict::Good);
+        return Ok(Exit::Good);
     }
     for (i, policy) in policies.iter().enumerate() {
         if i > 0 {
@@ -39,7 +38,7 @@ pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Verdict> {
         }
         show(policy, screen);
     }
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }
 
 /// One policy and its settings, for people.

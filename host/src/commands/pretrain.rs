@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use allot_error::Result;
+use allot_error::{Exit, Result};
 use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
 use clap::Args;
 
-use super::Verdict;
 use crate::memory;
 use crate::screen::Screen;
 
@@ -31,7 +30,7 @@ pub struct Pretrain {
 }
 
 /// Makes it, and tells how often it is right.
-pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut recipe = Recipe::of(&allot_config::open(&command.recipe, &command.overrides)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let device = recipe.training.device.open()?;
@@ -62,5 +61,5 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Verdict> {
     // Read back even where it was just made: what is measured is what was written, rounding included.
     let core = folder::read(&command.out, &alphabet, &recipe.training, &device)?;
     screen.say(measure(core.as_ref(), &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }

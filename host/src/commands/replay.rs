@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use allot_allocation::{Plan, Run, Value, View, rules, shown};
-use allot_error::{Result, Trouble, signals};
+use allot_error::{Error, Exit, Result, signals};
 use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 use allot_sandbox::{Cost, Policy};
 use clap::Args;
 use serde::Deserialize;
 
-use super::Verdict;
 use crate::screen::Screen;
 use crate::{components, diff, policy_loader, shipped};
 
@@ -72,7 +71,7 @@ struct Witness<'a> {
 }
 
 /// Replays it.
-pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut reader, head) = Reader::open(&command.record)?;
     let sandbox = policy_loader::sandbox(shipped::caps(head.caps))?;
     let policy = if let Some(named) = &command.policy {
@@ -85,7 +84,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
     if policy.description().signals != head.signals {
         let (description, has) = (policy.description(), signals(&head.signals));
         let (name, wants) = (&description.name, signals(&description.signals));
-        return Err(Trouble::new(format!("policy `{name}` wants {wants}; the record has {has}")));
+        return Err(Error::new(format!("policy `{name}` wants {wants}; the record has {has}")));
     }
     let begun = settings(command, &head.run.settings, &policy, Some(screen))?;
     let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() })?;
@@ -140,7 +139,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Verdict> {
             screen.say("the record has no end: the run was cut off, or goes on still");
         }
     }
-    Ok(if tally.differ == 0 { Verdict::Good } else { Verdict::Bad })
+    Ok(if tally.differ == 0 { Exit::Good } else { Exit::Bad })
 }
 
 impl<'a> Witness<'a> {
@@ -148,17 +147,17 @@ impl<'a> Witness<'a> {
         let name = policy.description().name.as_str();
         let begun = policy.begin(&run);
         let (state, _) =
-            begun.map_err(|fault| Trouble::told(format!("policy `{name}` {fault}"), fault.hint()))?;
+            begun.map_err(|fault| Error::told(format!("policy `{name}` {fault}"), fault.hint()))?;
         Ok(Self { policy, name, run, state })
     }
 
     fn ask(&self, view: &View) -> Result<(Plan, Cost)> {
         let (plan, cost) = self.policy.decide(&self.run, &self.state, view).map_err(|fault| {
             let what = format!("in step {}, round {} policy `{}` {fault}", view.step, view.round, self.name);
-            Trouble::told(what, fault.hint()).note(fault.stack())
+            Error::told(what, fault.hint()).note(fault.stack())
         })?;
         rules::check(self.name, view, &plan, rules::Bounds::default())
-            .map_err(|broken| Trouble::new(broken.to_string()).hint(broken.rule.hint()))?;
+            .map_err(|broken| Error::new(broken.to_string()).hint(broken.rule.hint()))?;
         Ok((plan, cost))
     }
 }
@@ -178,7 +177,7 @@ fn one(
     (reader, head): (&mut Reader, &Head),
     witness: &mut Witness<'_>,
     screen: &mut Screen<'_>,
-) -> Result<Verdict> {
+) -> Result<Exit> {
     let mut views = Views::new(head)?;
     let mut name = head.policy.name.clone();
     let mut state = unhex(&head.state).unwrap_or_default();
@@ -232,7 +231,7 @@ fn one(
         cost.words().for_each(|line| crate::run_dir::tell(&line));
         screen.tell(format_args!("{told}; {fuel} Wasm instructions, {memory} bytes"));
     }
-    Ok(if equal == Some(false) { Verdict::Bad } else { Verdict::Good })
+    Ok(if equal == Some(false) { Exit::Bad } else { Exit::Good })
 }
 
 /// What a run's folder keeps of a call that failed.
@@ -243,12 +242,12 @@ fn kept(record: &Path, at: At) -> Result<Kept> {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("the record has no step {}, round {}", at.step, at.round);
-            return Err(Trouble::new(what).hint("steps and rounds count from 0"));
+            return Err(Error::new(what).hint("steps and rounds count from 0"));
         }
-        Err(e) => return Err(Trouble::file("read", &path, &e)),
+        Err(e) => return Err(Error::file("read", &path, &e)),
     };
     serde_json::from_str(&text)
-        .map_err(|e| Trouble::new(format!("`{}` is no view that was kept: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is no view that was kept: {e}", path.display())))
 }
 
 /// The folder of a run that is told by itself or by its record.
@@ -263,7 +262,7 @@ fn of_config(record: &Path) -> Result<String> {
     let named = table.and_then(|table| Some(table.get("policy")?.get("use")?.as_str()?.to_owned()));
     named.ok_or_else(|| {
         let what = format!("there is no config beside `{}` that would name a policy", record.display());
-        Trouble::new(what).hint("say which to ask: allot replay RECORD POLICY")
+        Error::new(what).hint("say which to ask: allot replay RECORD POLICY")
     })
 }
 

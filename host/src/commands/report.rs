@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use allot_error::{Result, Trouble, did_you_mean};
+use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::{Axis, Report, number, tables};
 use clap::Args;
 
-use super::Verdict;
 use crate::gather::{self, Gathered};
 use crate::screen::Screen;
 
@@ -36,7 +35,7 @@ pub struct ReportRuns {
 }
 
 /// Runs it.
-pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut gathered = gather::gather(&command.runs)?;
     ask(command, &mut gathered)?;
     let first = &command.runs[0];
@@ -50,24 +49,24 @@ pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Verdict> {
     screen.draw("");
     if command.json {
         let json = serde_json::to_string(&report);
-        screen.say(json.map_err(|e| Trouble::new(format!("no JSON: {e}")))?);
+        screen.say(json.map_err(|e| Error::new(format!("no JSON: {e}")))?);
     } else {
         show(&report, screen);
     }
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }
 
 /// What was typed goes before what a comparison's config says.
 fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     let question = &mut gathered.question;
     if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
-        let trouble =
-            Trouble::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
+        let error =
+            Error::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
         return Err(if *target > 1.0 && *target <= 100.0 {
-            trouble.hint(format!("for {target} %: {}", target / 100.0))
+            error.hint(format!("for {target} %: {}", target / 100.0))
         } else {
-            trouble
+            error
         });
     }
     if !command.targets.is_empty() {
@@ -76,7 +75,7 @@ fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     if let Some(key) = &command.axis {
         let keys = Axis::ALL.into_iter().map(Axis::key);
         let unknown =
-            || Trouble::new(format!("there is no axis `{key}`")).hint(did_you_mean(key, keys.clone()));
+            || Error::new(format!("there is no axis `{key}`")).hint(did_you_mean(key, keys.clone()));
         question.axis = Some(Axis::of(key).ok_or_else(unknown)?);
     }
     question.baseline = command.baseline.clone().or(question.baseline.take());

@@ -5,13 +5,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Result, Trouble, count};
+use allot_error::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
 use clap::Args;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
-use super::Verdict;
 use crate::screen::Screen;
 
 /// Look at rollouts of a training run: question, answer, reward, and what became of each
@@ -40,7 +39,7 @@ const TEXT: usize = 64 << 10;
 type Row = BTreeMap<String, Field>;
 
 /// Shows them.
-pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Exit> {
     let place = command.run.join("problems.parquet");
     let mut problems = BTreeMap::new();
     each(&place, &mut |row| {
@@ -82,7 +81,7 @@ pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Verdict> {
     } else {
         screen.tell(count(all, "rollout"));
     }
-    Ok(if all == 0 { Verdict::Bad } else { Verdict::Good })
+    Ok(if all == 0 { Exit::Bad } else { Exit::Good })
 }
 
 fn wanted(command: &Rollouts, row: &Row) -> bool {
@@ -128,9 +127,9 @@ fn text(row: &Row, name: &str) -> String {
 
 /// Goes through the rows of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
-    let file = File::open(path).map_err(|e| Trouble::file("read", path, &e))?;
+    let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
     let odd = |e: parquet::errors::ParquetError| {
-        Trouble::new(format!("`{}` is no table that can be read: {e}", path.display()))
+        Error::new(format!("`{}` is no table that can be read: {e}", path.display()))
     };
     let reader = SerializedFileReader::new(file).map_err(odd)?;
     for row in reader.get_row_iter(None).map_err(odd)? {

@@ -6,13 +6,12 @@ use allot_allocation::{Plan, View};
 use allot_config::BudgetConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use allot_loop::Scores;
 use allot_record::StepEnd;
 use allot_sandbox::LogLine;
 use clap::Args;
 
-use super::Verdict;
 use crate::callbacks::{Callbacks, Go};
 use crate::progress::Clips;
 use crate::run::Rest;
@@ -59,7 +58,7 @@ pub struct Simulate {
 }
 
 /// Runs it.
-pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     if command.tied {
         interrupt::end_with_input();
     }
@@ -99,7 +98,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
         config.run.seed
     ));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
+    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let (steps, budget) = (config.run.steps, config.budget);
     let mut shown = Shown { totals, steps, budget, clips: Clips::default(), log, screen };
@@ -117,9 +116,9 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Verdict> {
             if let Some(folder) = &folder {
                 screen.tell(format_args!("record in {}", folder.join("record.jsonl").display()));
             }
-            Ok(Verdict::Good)
+            Ok(Exit::Good)
         }
-        Ok(Rest::Paused) => Err(Trouble::new("the run was paused")),
+        Ok(Rest::Paused) => Err(Error::new("the run was paused")),
         Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref())),
     }
 }

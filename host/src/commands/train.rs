@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use allot_config::train::TrainConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
-use allot_error::{Result, Trouble, count};
+use allot_error::{Error, Exit, Result, count};
 use allot_loop::At;
 use allot_outputs::rollouts;
 use allot_record::{Line, Record};
 use allot_sandbox::sha256;
 use clap::Args;
 
-use super::Verdict;
 use crate::checkpoint;
 use crate::memory::size;
 use crate::progress::{Done, Progress};
@@ -66,7 +65,7 @@ pub struct Train {
 }
 
 /// Runs it.
-pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     // Before anything is looked at, or another process might be at work in between.
     let held = match command.resume.as_deref().or(command.out.as_deref()) {
         Some(folder) if !command.dry_run => run_dir::lock(folder)?,
@@ -80,18 +79,16 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
         && let Some(over) = resume::over(run, &config)?
     {
         if change.is_some_and(|change| change.of_config(&text)) {
-            let trouble = Trouble::new("a run that is over has nothing left for another policy");
-            return Err(trouble.hint("begin a run with that policy, and report both: allot report RUN RUN"));
+            let error = Error::new("a run that is over has nothing left for another policy");
+            return Err(error.hint("begin a run with that policy, and report both: allot report RUN RUN"));
         }
         over.show(run, command.json, screen);
-        return Ok(Verdict::Good);
+        return Ok(Exit::Good);
     }
     if let Some(out) = command.out.as_deref().filter(|out| out.join("resolved.toml").exists()) {
         let out = out.display();
-        let trouble = Trouble::new(format!("there is a run in `{out}` already"));
-        return Err(
-            trouble.hint(format!("give another folder, or go on with it: allot train --resume {out}"))
-        );
+        let error = Error::new(format!("there is a run in `{out}` already"));
+        return Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")));
     }
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
     // A path that was named anew may hold another component by now, and shall.
@@ -123,10 +120,10 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Verdict> {
     let room = prepared.has_room();
     if command.dry_run {
         show(&prepared, screen);
-        if let Err(trouble) = room {
-            screen.tell(format_args!("note: {}", trouble.what));
+        if let Err(error) = room {
+            screen.tell(format_args!("note: {}", error.what));
         }
-        return Ok(Verdict::Good);
+        return Ok(Exit::Good);
     }
     room?;
     let stop = interrupt::listen("stopping: what is sampled is kept; again to stop at once, without");
@@ -170,17 +167,17 @@ fn go(
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
     (place, change): (&Place<'_>, Option<&Change>),
     screen: &mut Screen<'_>,
-) -> Result<Verdict> {
+) -> Result<Exit> {
     let config = &prepared.config;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Trouble::new(format!("no async runtime: {e}")))?;
+    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
     let found = match &command.resume {
         Some(run) => resume::last(run, config, place, prepared, change, screen)?,
         None => None,
     };
     if found.is_none() && change.is_some() {
-        let trouble = Trouble::new("the run has no checkpoint yet at which another policy could take over");
-        return Err(trouble.hint("go on with it without --policy and --set, or begin a run with that policy"));
+        let error = Error::new("the run has no checkpoint yet at which another policy could take over");
+        return Err(error.hint("go on with it without --policy and --set, or begin a run with that policy"));
     }
     let (steps, budget) = (config.run.steps, config.budget);
     let mut recorder = if let Some(checkpoint) = found {
@@ -226,7 +223,7 @@ fn go(
                 let shown = place.folder.display();
                 let words = format!("paused before the first step; to go on: allot train --resume {shown}");
                 recorder.progress.tell(words);
-                return Ok(Verdict::Bad);
+                return Ok(Exit::Bad);
             }
             Err(stop) => return Err(run_dir::stopped(&stop, Some(place.folder))),
         };
@@ -256,11 +253,11 @@ fn go(
             } else {
                 totals.show(&end, screen);
             }
-            Ok(Verdict::Good)
+            Ok(Exit::Good)
         }
         Ok(Rest::Paused) => {
             recorder.progress.tell(format_args!("paused {}; to go on: {again}", place_of(&world.run.state)));
-            Ok(Verdict::Bad)
+            Ok(Exit::Bad)
         }
         Err(stop) => {
             recorder.progress.screen.draw("");
@@ -294,7 +291,7 @@ struct Resolved {
 
 fn resolve(command: &Train) -> Result<Resolved> {
     let Some(run) = &command.resume else {
-        let path = command.config.as_deref().ok_or_else(|| Trouble::new("no config was given"))?;
+        let path = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
         let mut config = given(command, path)?;
         config.pin()?;
         return Ok(Resolved { text: run_dir::text(&config)?, config, change: None });
@@ -307,7 +304,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
         given.pin_as(&kept);
         if run_dir::text(&given)? != run_dir::text(&kept)? {
             let what = format!("the run in `{}` has another config than the one given", run.display());
-            return Err(Trouble::new(what).hint("leave the config out: a run goes on with its own"));
+            return Err(Error::new(what).hint("leave the config out: a run goes on with its own"));
         }
     } else if command.policy.is_some() || !command.set.is_empty() {
         let named = command.policy.as_deref();

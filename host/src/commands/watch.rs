@@ -4,12 +4,11 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Exit, Result};
 use allot_watch::live;
 use clap::Args;
 use ratatui::crossterm::terminal;
 
-use super::Verdict;
 use crate::screen::Screen;
 
 /// The picture's size where there is no terminal to ask.
@@ -30,10 +29,10 @@ pub struct Watch {
 }
 
 /// Shows them.
-pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Verdict> {
+pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Exit> {
     let every = command.every;
     if !(0.1..=3600.0).contains(&every) {
-        return Err(Trouble::new(format!("`--every` is {every}; it is from 0.1 to 3600 seconds")));
+        return Err(Error::new(format!("`--every` is {every}; it is from 0.1 to 3600 seconds")));
     }
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let on_terminal = std::io::stdout().is_terminal() && !dumb;
@@ -43,5 +42,5 @@ pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Verdict> {
     } else {
         live::show(&command.runs, Duration::from_secs_f64(every))?;
     }
-    Ok(Verdict::Good)
+    Ok(Exit::Good)
 }

@@ -1,6 +1,6 @@
 //! Gold answers that the run's grader can't read, found before the run starts.
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_judges::config::{RewardConfig, Unreadable};
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
@@ -38,7 +38,7 @@ pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut 
             Unreadable::Refuse => {
                 let hint = "mend these rows, take another grader, or leave them out by `reward.unreadable = \
                             \"leave-out\"`";
-                return Err(Trouble::new(format!("{what}: {which}")).hint(hint));
+                return Err(Error::new(format!("{what}: {which}")).hint(hint));
             }
             Unreadable::LeaveOut => notes.push(format!("{what}, left out: {which}")),
         }

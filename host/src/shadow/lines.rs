@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, Value};
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::PolicyStamp;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Trouble::file("read", folder, &e)),
+        Err(e) => return Err(Error::file("read", folder, &e)),
     };
     let all = entries.filter_map(|entry| Some(entry.ok()?.path()));
     Ok(all.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect())
@@ -63,7 +63,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Cuts off a shadow's file what comes from this step and round on; gives its head and the calls that stay.
 /// One whose head is not whole goes away.
 pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Call>)>> {
-    let failed = |e| Trouble::file("read", path, &e);
+    let failed = |e| Error::file("read", path, &e);
     let mut lines = BufReader::new(File::open(path).map_err(failed)?);
     let (mut head, mut calls, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
@@ -78,22 +78,22 @@ pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Cal
             Ok(Entry::Call(_)) if head.is_some() => break,
             _ => {
                 let what = format!("`{}` has a line that is none of a shadow", path.display());
-                return Err(Trouble::new(what).hint("put back what was changed, or remove the file"));
+                return Err(Error::new(what).hint("put back what was changed, or remove the file"));
             }
         }
         bytes += text.len() as u64;
         text.clear();
     }
     let Some(head) = head else {
-        std::fs::remove_file(path).map_err(|e| Trouble::file("remove", path, &e))?;
+        std::fs::remove_file(path).map_err(|e| Error::file("remove", path, &e))?;
         return Ok(None);
     };
     let file = File::options().write(true).open(path).and_then(|file| file.set_len(bytes));
-    file.map_err(|e| Trouble::file("write", path, &e))?;
+    file.map_err(|e| Error::file("write", path, &e))?;
     Ok(Some((head, calls)))
 }
 
 pub(super) fn line(entry: &Entry) -> Result<String> {
-    let text = serde_json::to_string(entry).map_err(|e| Trouble::new(format!("no line of a shadow: {e}")))?;
+    let text = serde_json::to_string(entry).map_err(|e| Error::new(format!("no line of a shadow: {e}")))?;
     Ok(text + "\n")
 }

@@ -19,7 +19,7 @@ pub mod view;
 
 use std::path::PathBuf;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use observer::Observer;
 use style::Style;
 use view::Size;
@@ -28,7 +28,7 @@ use view::Size;
 pub fn once(places: &[PathBuf], size: Size) -> Result<String> {
     let scene = Observer::at(places)?.scene();
     match scene.empty.first() {
-        Some(empty) if scene.runs.is_empty() => Err(Trouble::new(empty.words())
+        Some(empty) if scene.runs.is_empty() => Err(Error::new(empty.words())
             .hint("give a run's folder, or a folder with runs somewhere in it, four levels deep at most")),
         _ => Ok(view::plain(&scene, Style::here(), size)),
     }

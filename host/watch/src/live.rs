@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -31,7 +31,7 @@ pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
     let (sender, news) = channel();
     signals(sender.clone());
     let failed =
-        |error: std::io::Error| Trouble::new(format!("could not show the runs on this terminal: {error}"));
+        |error: std::io::Error| Error::new(format!("could not show the runs on this terminal: {error}"));
     // Panics, too, restore the terminal: `try_init` sees to it.
     let begun = ratatui::try_init();
     let shown = begun.and_then(|mut terminal| {

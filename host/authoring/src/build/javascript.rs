@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
@@ -10,7 +10,7 @@ use super::tool::{complaint, version};
 /// The component of a folder with a `policy.js`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let Some(node) = version(Command::new("node").arg("--version")) else {
-        return Err(Trouble::new("there is no `node`, which builds components of JavaScript")
+        return Err(Error::new("there is no `node`, which builds components of JavaScript")
             .hint("https://nodejs.org, or on Debian: apt-get install -y nodejs npm"));
     };
     tell(&format!("building {} with node {node}; this takes half a minute", bench.folder.display()));
@@ -20,7 +20,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     command.arg(bench.wit().join("allocation.wit")).arg(bench.out());
     if let Some(said) = complaint(&mut command)? {
         let what = format!("`{}` does not become a component", bench.folder.display());
-        return Err(Trouble::new(what).hint(said.trim()));
+        return Err(Error::new(what).hint(said.trim()));
     }
     Ok(Built { component: bench.built()?, toolchain: format!("componentize-js, node {node}") })
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
@@ -28,7 +28,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     }
     if let Some(said) = built? {
         let what = format!("`{}` does not become a component", bench.folder.display());
-        return Err(Trouble::new(what).hint(format!("componentize-py says:\n{}", of_policy(&said))));
+        return Err(Error::new(what).hint(format!("componentize-py says:\n{}", of_policy(&said))));
     }
     Ok(Built { component: bench.built()?, toolchain })
 }
@@ -48,7 +48,7 @@ fn tool(bench: &Bench) -> Result<(PathBuf, String)> {
         Some((tool, version))
     });
     found.ok_or_else(|| {
-        Trouble::new("there is no `componentize-py`, which makes components of Python")
+        Error::new("there is no `componentize-py`, which makes components of Python")
             .hint(format!("pip install {PACKAGE}"))
     })
 }

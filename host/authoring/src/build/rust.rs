@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use allot_record::hex;
 use sha2::{Digest, Sha256};
 
@@ -13,22 +13,25 @@ use crate::component::{self, CONTRACT};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// What to do where the compiler has no standard library for Wasm.
-const NO_LIBRARY: &str = "rustup target add wasm32-unknown-unknown\nhint: or, on Debian: apt-get install -y --no-install-recommends rustc-web rust-web-src";
+const NO_LIBRARY: [&str; 2] = [
+    "rustup target add wasm32-unknown-unknown",
+    "or, on Debian: apt-get install -y --no-install-recommends rustc-web rust-web-src",
+];
 
 /// The component of a Rust crate, built in release mode.
 pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
-        return Err(Trouble::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
+        return Err(Error::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
     }
     if version(Command::new("cargo").arg("--version")).is_none() {
-        return Err(Trouble::new("there is no `cargo`, which builds Rust").hint("https://rustup.rs"));
+        return Err(Error::new("there is no `cargo`, which builds Rust").hint("https://rustup.rs"));
     }
     let metadata = output(
         Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder),
     )?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)
-        .map_err(|e| Trouble::new(format!("cargo metadata gave no JSON: {e}")))?;
+        .map_err(|e| Error::new(format!("cargo metadata gave no JSON: {e}")))?;
     let text = |v: &serde_json::Value| v.as_str().map(PathBuf::from).unwrap_or_default();
     // Apart from the crate's own target folder: another compiler may be at work here.
     let target_dir = text(&metadata["target_directory"]).join("component");
@@ -54,7 +57,7 @@ pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     cargo.arg("--target-dir").arg(&target_dir).current_dir(folder);
     let messages = output(&mut cargo)?;
 
-    let manifest = std::fs::canonicalize(&manifest).map_err(|e| Trouble::file("read", &manifest, &e))?;
+    let manifest = std::fs::canonicalize(&manifest).map_err(|e| Error::file("read", &manifest, &e))?;
     let artifacts = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
     let module = artifacts
         .filter(|m| m["reason"] == "compiler-artifact" && text(&m["manifest_path"]) == manifest)
@@ -62,10 +65,10 @@ pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
         .map(|name| text(&name))
         .find(|name| name.extension().is_some_and(|e| e == "wasm"));
     let Some(module) = module else {
-        let trouble = Trouble::new(format!("`{}` builds no Wasm module", folder.display()));
-        return Err(trouble.hint("put `crate-type = [\"cdylib\", \"rlib\"]` under [lib] in its Cargo.toml"));
+        let error = Error::new(format!("`{}` builds no Wasm module", folder.display()));
+        return Err(error.hint("put `crate-type = [\"cdylib\", \"rlib\"]` under [lib] in its Cargo.toml"));
     };
-    let bytes = std::fs::read(&module).map_err(|e| Trouble::file("read", &module, &e))?;
+    let bytes = std::fs::read(&module).map_err(|e| Error::file("read", &module, &e))?;
     let component = component::of_module(&bytes, &module.display().to_string())?;
     Ok(Built { component, toolchain: toolchain.says })
 }
@@ -113,8 +116,8 @@ impl Toolchain {
             let remap = vec![(library, "/rust"), (newer, "/registry")];
             return Ok(Self { says, rustc: debian, build_std: true, linker, remap });
         }
-        let trouble = Trouble::new(format!("{version} has no standard library for {TARGET}"));
-        Err(trouble.hint(NO_LIBRARY))
+        let error = Error::new(format!("{version} has no standard library for {TARGET}"));
+        Err(error.hints(NO_LIBRARY))
     }
 
     /// cargo, set up for this compiler, with no path of this machine left in what it builds.
@@ -148,7 +151,7 @@ pub fn sources_hash(folder: &Path) -> Result<String> {
     gather(folder, &mut files, &mut crates)?;
     let mut hash = Sha256::new();
     for path in files {
-        let bytes = std::fs::read(&path).map_err(|e| Trouble::file("read", &path, &e))?;
+        let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
         hash.update(Sha256::digest(&bytes));
     }
     hash.update(Sha256::digest(CONTRACT.as_bytes()));
@@ -158,14 +161,14 @@ pub fn sources_hash(folder: &Path) -> Result<String> {
 /// The sources of a crate and then of its path dependencies, each in the order of their names.
 fn gather(folder: &Path, files: &mut Vec<PathBuf>, crates: &mut Vec<PathBuf>) -> Result<()> {
     let manifest = folder.join("Cargo.toml");
-    let known = std::fs::canonicalize(&manifest).map_err(|e| Trouble::file("read", &manifest, &e))?;
+    let known = std::fs::canonicalize(&manifest).map_err(|e| Error::file("read", &manifest, &e))?;
     if crates.contains(&known) {
         return Ok(());
     }
     crates.push(known);
-    let text = std::fs::read_to_string(&manifest).map_err(|e| Trouble::file("read", &manifest, &e))?;
+    let text = std::fs::read_to_string(&manifest).map_err(|e| Error::file("read", &manifest, &e))?;
     let table: toml::Table = toml::from_str(&text)
-        .map_err(|e| Trouble::new(format!("`{}`: {}", manifest.display(), e.message())))?;
+        .map_err(|e| Error::new(format!("`{}`: {}", manifest.display(), e.message())))?;
     files.push(manifest);
     tree(&folder.join("src"), files)?;
     let dependencies = table.get("dependencies").and_then(toml::Value::as_table);
@@ -178,7 +181,7 @@ fn gather(folder: &Path, files: &mut Vec<PathBuf>, crates: &mut Vec<PathBuf>) ->
 }
 
 fn tree(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = std::fs::read_dir(folder).map_err(|e| Trouble::file("read", folder, &e))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     paths.sort();
     for path in paths {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 
 /// Whether a program is there, by what it says of its version; its first line.
 pub(super) fn version(command: &mut Command) -> Option<String> {
@@ -15,7 +15,7 @@ pub(super) fn version(command: &mut Command) -> Option<String> {
 pub(super) fn complaint(command: &mut Command) -> Result<Option<String>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command.stdin(Stdio::null()).output();
-    let done = done.map_err(|e| Trouble::new(format!("could not run `{program}`: {e}")))?;
+    let done = done.map_err(|e| Error::new(format!("could not run `{program}`: {e}")))?;
     let said = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     Ok((!done.status.success()).then_some(said))
 }
@@ -25,9 +25,9 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let args: Vec<String> = command.get_args().take(2).map(|a| a.to_string_lossy().into_owned()).collect();
     let done = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let done = done.map_err(|e| Trouble::new(format!("could not run `{program}`: {e}")))?;
+    let done = done.map_err(|e| Error::new(format!("could not run `{program}`: {e}")))?;
     if !done.status.success() {
-        return Err(Trouble::new(format!("`{program} {}` failed ({})", args.join(" "), done.status)));
+        return Err(Error::new(format!("`{program} {}` failed ({})", args.join(" "), done.status)));
     }
-    String::from_utf8(done.stdout).map_err(|_| Trouble::new(format!("`{program}` printed no UTF-8")))
+    String::from_utf8(done.stdout).map_err(|_| Error::new(format!("`{program}` printed no UTF-8")))
 }

@@ -4,19 +4,19 @@
 //! among those that it does not know is SmolLM2's. Here each is written out, and what is unknown is refused.
 
 use allot_engine::model::Gguf;
-use allot_error::{Result, Trouble};
+use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// The `tokenizer.json` that a GGUF file was made from, as far as its metadata goes. `marked` are the
 /// tokens that it names as special.
 pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> Result<Value> {
     let place = gguf.path().display();
-    let none = |key: &str| Trouble::new(format!("`{place}` has no `{key}`, so it has no tokenizer"));
+    let none = |key: &str| Error::new(format!("`{place}` has no `{key}`, so it has no tokenizer"));
     match gguf.text("tokenizer.ggml.model") {
         Some("gpt2") => {}
         Some(other) => {
             let what = format!("the tokenizer in `{place}` is of the kind `{other}`; only gpt2 is known");
-            return Err(Trouble::new(what).hint("take the model's folder in Hugging Face layout instead"));
+            return Err(Error::new(what).hint("take the model's folder in Hugging Face layout instead"));
         }
         None => return Err(none("tokenizer.ggml.model")),
     }
@@ -26,7 +26,7 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
     let pre = gguf.text("tokenizer.ggml.pre").ok_or_else(|| none("tokenizer.ggml.pre"))?;
     let Some(split) = splitting(pre) else {
         let what = format!("the tokenizer in `{place}` splits text in the way `{pre}`");
-        return Err(Trouble::new(what).hint(
+        return Err(Error::new(what).hint(
             "known are smollm, qwen2, llama-bpe, gpt-2 and default; else take the model's folder in Hugging Face layout",
         ));
     };

@@ -3,7 +3,7 @@
 use allot_allocation::{GrantLine, Outcome, PromptId};
 use serde::Deserialize;
 
-use crate::trouble::{Result, Trouble};
+use crate::exception::{Exception, Result};
 
 /// A sampled rollout, as a trainer tells of it.
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ impl Told {
         if told.len() != positions.len() {
             let (n, granted) = (told.len(), positions.len());
             let what = format!("{n} rollouts were handed in, and {granted} were granted");
-            return Err(Trouble::new(what)
+            return Err(Exception::new(what)
                 .hint("give one for each, draw by draw; a reward of None is one that could not be scored"));
         }
         for ((prompt, _), one) in positions.iter().zip(&told) {
@@ -39,13 +39,13 @@ impl Told {
                 let what = format!(
                     "a rollout of prompt `{prompt}` has {tokens} tokens, and {longest} is the longest"
                 );
-                return Err(Trouble::new(what));
+                return Err(Exception::new(what));
             }
             if one.signals.len() != signals {
                 let n = one.signals.len();
                 let what =
                     format!("a rollout of prompt `{prompt}` has {n} signals, and the policy wants {signals}");
-                return Err(Trouble::new(what));
+                return Err(Exception::new(what));
             }
         }
         Ok(positions

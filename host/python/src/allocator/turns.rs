@@ -8,7 +8,7 @@ use allot_sandbox::LogLine;
 use super::Allocator;
 use super::order::{Draw, Order};
 use super::told::Told;
-use crate::trouble::{Result, Trouble};
+use crate::exception::{Exception, Result};
 
 /// A trainer limits no operations.
 fn free(_: PromptId, _: u32) -> Cost {
@@ -45,7 +45,7 @@ impl Allocator {
     fn begin(&mut self) -> Result<()> {
         let Some(head) = self.head.take() else { return Ok(()) };
         if let Some(folder) = &self.folder {
-            std::fs::create_dir_all(folder).map_err(|e| Trouble::file("make", folder, &e))?;
+            std::fs::create_dir_all(folder).map_err(|e| Exception::file("make", folder, &e))?;
             match Record::create(&folder.join("record.jsonl")) {
                 Ok(record) => self.record = record,
                 Err(error) => {
@@ -87,27 +87,27 @@ impl Allocator {
     }
 
     /// What the trainer was told to do, and did not say that it did.
-    fn awaited(&self) -> Trouble {
+    fn awaited(&self) -> Exception {
         if let At::Updating(_, update) = &self.run.state.at {
             let n = update.rollouts.len();
-            return Trouble::new(format!("a batch of {n} rollouts was given, and nothing was said of it"))
+            return Exception::new(format!("a batch of {n} rollouts was given, and nothing was said of it"))
                 .hint("say that it is done with trained(…), then ask again");
         }
         let n: u32 = self.run.state.ledger.open().iter().map(|line| line.count).sum();
-        Trouble::new(format!("{n} rollouts were granted, and nothing was said of them"))
+        Exception::new(format!("{n} rollouts were granted, and nothing was said of them"))
             .hint("hand them in with sampled(…), then ask again")
     }
 
     /// Puts rollouts in the buffer. Whatever is wrong with them is found before anything is charged.
     pub fn take(&mut self, told: Vec<Told>) -> Result<(u64, Vec<bool>)> {
         let At::Sampling(_) = self.run.state.at else {
-            return Err(Trouble::new("rollouts were handed in, and none were granted")
+            return Err(Exception::new("rollouts were handed in, and none were granted")
                 .hint("next() says when to sample, and how often"));
         };
         let signals = self.policy.policy.description().signals.len();
         let ledger = &self.run.state.ledger;
         let outcomes = Told::outcomes(told, ledger.open(), signals, ledger.limits().longest)?;
-        let took = self.run.sampled(&outcomes, &[]).map_err(|fault| Trouble::new(fault.to_string()))?;
+        let took = self.run.sampled(&outcomes, &[]).map_err(|fault| Exception::new(fault.to_string()))?;
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
         }
@@ -122,14 +122,14 @@ impl Allocator {
         accuracy: Option<f64>,
     ) -> Result<(Settled, StepEnd)> {
         let At::Updating(..) = self.run.state.at else {
-            return Err(Trouble::new("a batch is said to be done, and none was given")
+            return Err(Exception::new("a batch is said to be done, and none was given")
                 .hint("next() gives one when the policy is done sampling"));
         };
         if let Some((name, value)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
             let step = self.run.state.steps;
             let what = format!("the update of step {step} was refused: {name} is {value}");
             return Err(
-                Trouble::new(what).hint("go on from the last checkpoint, with a smaller learning rate")
+                Exception::new(what).hint("go on from the last checkpoint, with a smaller learning rate")
             );
         }
         let settled = self.run.updated(updated, metrics, &free);
@@ -145,11 +145,11 @@ impl Allocator {
     }
 
     /// The policy broke a rule or gave no answer: in mid-step, there is no way on but from a state.
-    pub fn stopped(&mut self, trouble: &Trouble) {
+    pub fn stopped(&mut self, exception: &Exception) {
         if matches!(self.run.state.at, At::Asking(_)) {
             // The reason for the stop matters more than a second failure of the record.
-            let _ = self.record.write(&Line::End(*self.run.end(trouble.what().to_owned(), false)));
-            self.failed = Some(trouble.what().to_owned());
+            let _ = self.record.write(&Line::End(*self.run.end(exception.what().to_owned(), false)));
+            self.failed = Some(exception.what().to_owned());
         }
     }
 }

@@ -1,36 +1,46 @@
-//! What went wrong, in words: one sentence that says what and where, and a hint on its own line
-//! where there is something to do. Notes below it say where things are.
+//! What went wrong, in words: one sentence that says what and where, and hints, a line each, where there is
+//! something to do. Notes below it say where things are.
 
 use std::fmt;
 use std::path::Path;
 
 use allot_allocation::shown;
 
+use serde::{Deserialize, Serialize};
+
+use crate::Exit;
 use crate::names::listed;
 
 /// The result of whatever can end a command.
-pub type Result<T> = std::result::Result<T, Trouble>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// Something that ends a command, told to whoever typed it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Error {
     /// The sentence.
     pub what: String,
-    /// What to do about it: one thing.
-    pub hint: Option<String>,
+    /// What to do about it: one thing each, the best first.
+    pub hints: Vec<String>,
     /// Where there is more to be seen.
     pub notes: Vec<String>,
 }
 
-impl Trouble {
+impl Error {
     /// Something without a hint.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None, notes: Vec::new() }
+        Self { what: what.into(), hints: Vec::new(), notes: Vec::new() }
     }
 
-    /// The same, with a hint.
-    pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+    /// The same, with one more hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The same, with more hints.
+    pub fn hints(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hints.extend(hints.into_iter().map(Into::into));
+        self
     }
 
     /// The same, with a note where there is one.
@@ -41,7 +51,7 @@ impl Trouble {
 
     /// Something whose hint, if it has one, comes from a library's own words.
     pub fn told(what: impl Into<String>, hint: Option<&str>) -> Self {
-        Self { hint: hint.map(str::to_owned), ..Self::new(what) }
+        Self::new(what).hints(hint)
     }
 
     /// A file that could not be read, written or made.
@@ -59,18 +69,33 @@ impl Trouble {
         Self::new(format!("could not {verb} `{}`: {reason}", shown::path(path)))
     }
 
+    /// The exit code of a command that it ends.
+    pub fn exit(&self) -> Exit {
+        Exit::Error
+    }
+
+    /// Writes it to a file, for another program: JSON with `what`, `hints` and `notes`.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, serde_json::to_vec_pretty(self)?)
+    }
+
+    /// Reads what [`write`](Self::write) wrote, if there is such a file and it is whole.
+    pub fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
     /// All of it, as it ends a command on the screen.
     pub fn report(&self) -> String {
-        let hint = self.hint.iter().map(|hint| format!("\nhint: {}", fit(hint)));
+        let hints = self.hints.iter().map(|hint| format!("\nhint: {}", fit(hint)));
         let notes = self.notes.iter().map(|note| format!("\nnote: {}", fit(note)));
-        let below: String = hint.chain(notes).collect();
+        let below: String = hints.chain(notes).collect();
         let gap = if below.is_empty() { "" } else { "\n" };
         format!("error: {}{gap}{below}", fit(&self.what))
     }
 }
 
 /// The sentence alone, as it goes into another one.
-impl fmt::Display for Trouble {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&fit(&self.what))
     }
@@ -87,7 +112,7 @@ fn fit(words: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for Error {}
 
 /// A number of things.
 pub fn count(n: u64, what: &str) -> String {

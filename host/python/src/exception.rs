@@ -1,0 +1,115 @@
+//! What went wrong, as an exception of Python: the host's sentence, and its hints on lines of their own. The
+//! classes are in `allot/errors.py`.
+
+use std::path::Path;
+
+use allot_allocation::rules::Broken;
+use allot_allocation::shown;
+use allot_error::Error;
+use allot_record::RecordError;
+use allot_sandbox::{Fault, LoadError};
+use pyo3::prelude::*;
+
+/// The result of whatever can go wrong here.
+pub type Result<T> = std::result::Result<T, Exception>;
+
+/// Something that is raised.
+#[derive(Clone, Debug)]
+pub struct Exception {
+    class: Class,
+    error: Error,
+    /// The name of the rule that was broken, where one was.
+    rule: Option<&'static str>,
+}
+
+/// Which class of exception it is.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    Error,
+    LoadError,
+    PolicyFault,
+    BrokenRule,
+}
+
+impl Exception {
+    fn of(class: Class, error: Error) -> Self {
+        Self { class, error, rule: None }
+    }
+
+    /// Something wrong with what was given, or with the order of calls.
+    pub fn new(what: impl Into<String>) -> Self {
+        Error::new(what).into()
+    }
+
+    /// The same, with one more hint.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { error: self.error.hint(hint), ..self }
+    }
+
+    /// A file that could not be read or made.
+    pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
+        Error::file(verb, path, error).into()
+    }
+
+    /// A component that is no policy of this contract.
+    pub fn load(source: &str, error: &LoadError) -> Self {
+        let what = format!("could not load policy `{source}`: {error}");
+        Self::of(Class::LoadError, Error::told(what, error.hint()))
+    }
+
+    /// A policy that gave no answer; `place` is what comes before its name.
+    pub fn fault(place: &str, policy: &str, fault: &Fault) -> Self {
+        let error = Error::new(format!("{place}policy `{policy}` {fault}"));
+        Self::of(Class::PolicyFault, error.hints(fault.hints()))
+    }
+
+    /// The sentence.
+    pub fn what(&self) -> &str {
+        &self.error.what
+    }
+}
+
+impl From<Error> for Exception {
+    fn from(error: Error) -> Self {
+        Self::of(Class::Error, error)
+    }
+}
+
+impl From<Broken> for Exception {
+    fn from(broken: Broken) -> Self {
+        let error = Error::new(broken.to_string()).hint(broken.rule.hint());
+        Self { rule: Some(broken.rule.name()), ..Self::of(Class::BrokenRule, error) }
+    }
+}
+
+impl From<RecordError> for Exception {
+    fn from(error: RecordError) -> Self {
+        let hint = match &error {
+            RecordError::There(_) => Some("give another folder, or go on with it: load_state_dict(…)"),
+            _ => error.hint(),
+        };
+        Error::told(error.to_string(), hint).into()
+    }
+}
+
+impl From<Exception> for PyErr {
+    fn from(Exception { class, error, rule }: Exception) -> Self {
+        let class = match class {
+            Class::Error => "Error",
+            Class::LoadError => "LoadError",
+            Class::PolicyFault => "PolicyFault",
+            Class::BrokenRule => "BrokenRule",
+        };
+        // Whoever prints an exception prints it to a terminal, most often.
+        let fit = |words: &str| shown::lines(words, 64 << 10);
+        let hint = (!error.hints.is_empty()).then(|| fit(&error.hints.join("\nhint: ")));
+        let what = fit(&error.what);
+        Python::attach(|py| {
+            let raised = py
+                .import("allot.errors")
+                .and_then(|module| module.getattr(class))
+                .and_then(|class| class.call1((what, hint, rule)));
+            raised.map_or_else(|error| error, Self::from_value)
+        })
+    }
+}
