@@ -616,7 +616,9 @@ fn an_update_is_the_same_on_both_cores() {
             .enumerate()
             .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1) })
             .collect();
-        let run = |kind: &Kind| {
+        let sequences: Vec<Sequence<'_>> =
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
+        let run = |kind: &Kind| -> (Vec<(&str, f64)>, Vec<f64>) {
             let config = NativeConfig {
                 seed: 1,
                 sampling: Sampling::default(),
@@ -641,7 +643,9 @@ fn an_update_is_the_same_on_both_cores() {
                 let mut told = engine.update(&batch, &Interrupt::new()).await.unwrap().metrics;
                 // Now they are stale.
                 told.extend(engine.update(&batch, &Interrupt::new()).await.unwrap().metrics);
-                (told, engine.score(&sampled.iter().collect::<Vec<_>>()).await.unwrap())
+                let (after, scorer) = (engine.core().checkpoint().unwrap(), cores()[0].make);
+                let thoughts = scorer(&after, setup(1)).score(&sequences, PLAIN, false).unwrap();
+                (told, thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
             })
         };
         let [one, other, _] = cores();

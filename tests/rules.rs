@@ -262,10 +262,6 @@ impl Engine for Metered {
         compute
     }
 
-    async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
-        self.coin.score(samples).await
-    }
-
     async fn update(
         &mut self,
         batch: &[Example<'_, bool>],

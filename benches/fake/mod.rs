@@ -52,10 +52,6 @@ impl Engine for Fake {
         Ok(samples.into_iter().map(Some).collect())
     }
 
-    async fn score(&mut self, samples: &[&Sample<()>]) -> Result<Vec<f64>, EngineError> {
-        Ok(vec![0.0; samples.len()])
-    }
-
     async fn update(&mut self, _: &[Example<'_, ()>], _: &Interrupt) -> Result<Report, EngineError> {
         self.version += 1;
         Ok(Report::default())

@@ -191,14 +191,6 @@ impl Engine for AnyEngine {
         }
     }
 
-    async fn score(&mut self, samples: &[&Sample<Answer>]) -> std::result::Result<Vec<f64>, EngineError> {
-        match self {
-            Self::Native(native) => native.score(samples).await,
-            Self::Split(split) => split.score(samples).await,
-            Self::Remote(remote) => remote.score(samples).await,
-        }
-    }
-
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],

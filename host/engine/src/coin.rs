@@ -200,10 +200,6 @@ impl Engine for Coin {
         Ok(places.enumerate().map(one).collect())
     }
 
-    async fn score(&mut self, samples: &[&Sample<bool>]) -> Result<Vec<f64>, EngineError> {
-        Ok(samples.iter().map(|s| log_prob(self.pass_rate(s.prompt), s.answer)).collect())
-    }
-
     async fn update(
         &mut self,
         batch: &[Example<'_, bool>],

@@ -1,4 +1,4 @@
-//! The engine's three verbs: sample, score, update.
+//! The engine's two verbs: sample and update.
 
 pub use allot_allocation::Cost;
 use allot_allocation::{Compute, Grant, GrantLine, PromptId};
@@ -42,13 +42,6 @@ pub trait Engine {
     fn sampled(&self, _lines: &[GrantLine], _samples: &[Sample<Self::Answer>]) -> Compute {
         Compute::default()
     }
-
-    /// Log-probabilities of rollouts under the weights of now: for each one the sum over its
-    /// tokens.
-    fn score(
-        &mut self,
-        samples: &[&Sample<Self::Answer>],
-    ) -> impl Future<Output = Result<Vec<f64>, EngineError>>;
 
     /// One model update on these examples, in this order. There is at least one. Where somebody asks to stop before
     /// the first step of the optimizer, the model stays as it is: [`EngineError::Interrupted`].

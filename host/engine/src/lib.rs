@@ -1,4 +1,4 @@
-//! What samples and learns: a model on some device, behind three verbs.
+//! What samples and learns: a model on some device, behind two verbs.
 //!
 //! [`Engine`] is all that the host knows of it. Weights may be local, on a GPU, on another machine
 //! or, in [`Coin`], a table of odds: nothing outside this crate may assume where they are. The

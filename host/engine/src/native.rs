@@ -214,18 +214,6 @@ impl Engine for Native {
         compute
     }
 
-    async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
-        let whole: Vec<Vec<u32>> = samples.iter().map(|s| self.tokens(s)).collect();
-        let sequences: Vec<Sequence<'_>> = whole
-            .iter()
-            .zip(samples)
-            .map(|(tokens, s)| Sequence { tokens, prompt: tokens.len() - s.answer.tokens.len() })
-            .collect();
-        let manner = Manner { temperature: self.config.sampling.divisor(), recompute: false };
-        let thoughts = self.core.score(&sequences, manner, false)?;
-        Ok(thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
-    }
-
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],

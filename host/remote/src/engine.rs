@@ -1,4 +1,4 @@
-//! The three verbs on a server.
+//! The two verbs on a server.
 
 use std::cell::Cell;
 
@@ -385,23 +385,6 @@ impl Engine for Remote {
             compute.flops.decode += self.shape.decode_flops(prompt, sample.answer.tokens.len());
         }
         compute
-    }
-
-    async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
-        let examples: Vec<Example<'_, Answer>> =
-            samples.iter().map(|sample| Example { sample, advantage: 0.0 }).collect();
-        let lessons = self.lessons(&examples);
-        let (lessons, mut losses): (Vec<&Lesson>, u32) = (lessons.iter().collect(), 0);
-        loop {
-            self.open().await?;
-            let Some(session) = &self.session else { continue };
-            match self.look(session, &lessons).await {
-                Ok(scored) => {
-                    return Ok(scored.iter().map(|l| l.iter().map(|l| f64::from(*l)).sum()).collect());
-                }
-                Err(failure) => self.forget("forward", failure, &mut losses)?,
-            }
-        }
     }
 
     async fn update(

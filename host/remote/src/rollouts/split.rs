@@ -204,10 +204,6 @@ impl Engine for Split {
         self.native.sampled(lines, samples)
     }
 
-    async fn score(&mut self, samples: &[&Sample<Answer>]) -> Result<Vec<f64>, EngineError> {
-        self.native.score(samples).await
-    }
-
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],
