@@ -7,9 +7,7 @@ mod checkpoint;
 mod decoder;
 pub mod file;
 mod gguf;
-mod loss;
 pub(crate) mod operations;
-mod optimizer;
 pub(crate) mod safetensors;
 mod shape;
 
@@ -21,10 +19,8 @@ use thiserror::Error;
 pub use checkpoint::{Checkpoint, Precision};
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use decoder::Projection;
-pub use decoder::{Decoder, Input, Output};
+pub use decoder::{Decoder, Input, Output, token_log_probs};
 pub use gguf::Gguf;
-pub use loss::{Clip, clipped, token_log_probs};
-pub use optimizer::{AdamW, AdamWConfig};
 pub use shape::{Family, Llama3, Rope, Shape, SpecialIds};
 
 /// Why a model can't be loaded or run.

@@ -1,5 +1,5 @@
 //! AdamW over one long run of numbers, in place (Loshchilov and Hutter 2019); the same arithmetic as
-//! PyTorch's, and as [`crate::model::AdamW`], its plain twin.
+//! PyTorch's, whose step `tests/core.rs` holds it against.
 
 use rayon::prelude::*;
 

@@ -6,7 +6,7 @@
 //!
 //! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor};
 
 use super::operations::{First, Rotations, Turn, attend, gated, linear, norm, project, side_by_side};
 use super::{Checkpoint, Family, ModelError};
@@ -211,6 +211,16 @@ impl<'a> Decoder<'a> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }
+}
+
+/// Log-probability of each token after the first, given those before it: `[B, T - 1]` of logits
+/// `[B, T, V]` and tokens `[B, T]`.
+pub fn token_log_probs(logits: &Tensor, tokens: &Tensor) -> Result<Tensor> {
+    let (_, t, _) = logits.dims3()?;
+    let ahead = logits.narrow(1, 0, t - 1)?;
+    let next = tokens.narrow(1, 1, t - 1)?.contiguous()?.unsqueeze(2)?;
+    let chosen = ahead.gather(&next, D::Minus1)?.squeeze(2)?;
+    chosen - ahead.log_sum_exp(D::Minus1)?
 }
 
 /// What is added to attention scores, `[B, 1, T, T]`: 0 where a token may look, far below where it
