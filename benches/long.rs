@@ -28,7 +28,7 @@ use allot::world::World;
 use allot_allocation::{RolloutId, Run, Settled};
 use allot_loop::{Learned, Scores};
 use allot_outputs::metrics::Metrics;
-use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::rollouts::{Fate, Purpose, RolloutRow, Table};
 use allot_outputs::tensorboard::Events;
 use allot_record::{Line, Record, StepEnd, Time, Times};
 use allot_sandbox::{Caps, Sandbox};
@@ -152,7 +152,7 @@ impl<R, P> Callbacks<fake::Fake, R, P> for RunRecorder {
         let CameIn { round, first, samples, outcomes, .. } = came;
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
-            let row = Row {
+            let row = RolloutRow {
                 step: round.step,
                 round: Some(round.round),
                 rollout: RolloutId(first.0 + i as u64),

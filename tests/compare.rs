@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use allot_report::compare::{self, Question};
 use allot_report::fold::Fold;
 use allot_report::history::{History, Score};
-use allot_report::report::Kind;
+use allot_report::report::Outcome;
 use allot_report::{Costs, Report};
 use scratch::Scratch;
 use serde_json::json;
@@ -240,7 +240,7 @@ fn report_of(costs: &[(Option<u64>, Option<u64>)], ends: impl Fn(u64) -> (f64, f
 }
 
 /// The finding on the cost: its word and its sentence.
-fn on_cost(report: &Report) -> (Kind, String) {
+fn on_cost(report: &Report) -> (Outcome, String) {
     let finding = report.verdicts[0].cost.as_ref().unwrap();
     (finding.kind, finding.words.replace('\u{a0}', " "))
 }
@@ -254,7 +254,7 @@ fn a_ratio_is_that_of_the_costs_beside_it() {
     assert_eq!(
         on_cost(&report),
         (
-            Kind::Inconclusive,
+            Outcome::Inconclusive,
             "`dapo` took 1.39× fewer rollouts than `uniform` to 60 %, with one seed".to_owned()
         )
     );
@@ -263,7 +263,7 @@ fn a_ratio_is_that_of_the_costs_beside_it() {
     // Ten seeds, each of them about half as cheap: number, interval, word and direction are those of one thing.
     let twice: Vec<_> = (1..=10).map(|i| (Some(20_000 + 500 * i), Some(40_000 + 1_100 * i))).collect();
     let (kind, words) = on_cost(&report_of(&twice, same));
-    assert_eq!(kind, Kind::Worse);
+    assert_eq!(kind, Outcome::Worse);
     assert_eq!(
         words,
         "`dapo` needs 2.02× as many rollouts as `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
@@ -283,7 +283,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
     assert_eq!(
         on_cost(&three),
         (
-            Kind::Inconclusive,
+            Outcome::Inconclusive,
             "`dapo` reached 60 % in 0 of 3 runs, `uniform` in 2 of 3: the difference in cost is not significant; of 3 \
              pairs 2 tell which was cheaper, and six is the least that can bound a ratio"
                 .to_owned()
@@ -298,7 +298,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
     assert_eq!(
         on_cost(&report_of(&some, same)),
         (
-            Kind::Better,
+            Outcome::Better,
             "`dapo` reached 60 % in 7 of 10 runs, `uniform` in 0 of 10: it needs at least 1.20× fewer rollouts than \
              `uniform` (95 %; p = 0.02 by Holm's correction)"
                 .to_owned()
@@ -306,7 +306,10 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
     );
     let back: Vec<_> = some.iter().map(|(a, b)| (*b, *a)).collect();
     let (kind, words) = on_cost(&report_of(&back, same));
-    assert!(kind == Kind::Worse && words.contains("at least 1.20× as many rollouts as `uniform`"), "{words}");
+    assert!(
+        kind == Outcome::Worse && words.contains("at least 1.20× as many rollouts as `uniform`"),
+        "{words}"
+    );
 }
 
 #[test]
@@ -314,8 +317,8 @@ fn cost_and_accuracy_are_two_questions() {
     let alike: Vec<_> = (1..=8).map(|i| (Some(30_000 + 7 * i), Some(30_000 + 9 * (8 - i)))).collect();
     let report = report_of(&alike, |seed| (0.65 + 0.001 * seed as f64, 0.67 + 0.0011 * seed as f64));
     let verdict = &report.verdicts[0];
-    assert_eq!(on_cost(&report).0, Kind::Inconclusive);
-    assert_eq!(verdict.end.kind, Kind::Better);
+    assert_eq!(on_cost(&report).0, Outcome::Inconclusive);
+    assert_eq!(verdict.end.kind, Outcome::Better);
     assert!(
         verdict
             .end

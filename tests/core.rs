@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::PromptId;
-use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
+use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Input, Precision, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
@@ -20,7 +20,7 @@ use allot_engine::{
 };
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
-const PLAIN: Manner = Manner { temperature: 1.0, recompute: false };
+const PLAIN: PassOptions = PassOptions { temperature: 1.0, recompute: false };
 
 fn folders() -> Vec<PathBuf> {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models");
@@ -122,20 +122,20 @@ impl Case {
     }
 
     /// The reference's clipped loss, as its gradient by each log-probability.
-    fn loss(&self) -> impl Fn(usize, &[Thought]) -> Vec<f32> + Sync {
+    fn loss(&self) -> impl Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync {
         let (old, advantages) =
             (numbers(&self.reference["old_logp"]), numbers(&self.reference["advantages"]));
         let mask = numbers(&self.reference["response_mask"]);
         let count: f32 = mask.iter().sum();
         let (low, high) = (self.number("/clip/low") as f32, self.number("/clip/high") as f32);
-        move |_, thoughts| {
-            let one = |(i, thought): (usize, &Thought)| {
-                let ratio = (thought.log_prob - old[i]).exp();
+        move |_, statistics| {
+            let one = |(i, statistics): (usize, &TokenStatistics)| {
+                let ratio = (statistics.log_prob - old[i]).exp();
                 let a = advantages[i % advantages.len()];
                 let free = ratio * a <= ratio.clamp(1.0 - low, 1.0 + high) * a;
                 if free { -ratio * a * mask[i] / count } else { 0.0 }
             };
-            thoughts.iter().enumerate().map(one).collect()
+            statistics.iter().enumerate().map(one).collect()
         }
     }
 }
@@ -147,21 +147,22 @@ fn the_cores_compute_and_learn_what_transformers_does() {
         for (kind, recompute) in cores().iter().flat_map(|k| [(k, false), (k, true)]) {
             let name = format!("{}, {}", name(&folder), kind.name);
             let mut core = (kind.make)(&case.checkpoint, setup(1));
-            let manner = Manner { recompute, ..PLAIN };
+            let options = PassOptions { recompute, ..PLAIN };
             let sequences = [Sequence { tokens: &case.ids, prompt: 1 }];
-            let thoughts = core.score(&sequences, manner, false).unwrap().swap_remove(0);
+            let statistics = core.score(&sequences, options, false).unwrap().swap_remove(0);
             let expected = numbers(&case.reference["token_logp"]);
             let worst =
-                thoughts.iter().zip(&expected).map(|(t, e)| (t.log_prob - e).abs()).fold(0.0, f32::max);
+                statistics.iter().zip(&expected).map(|(t, e)| (t.log_prob - e).abs()).fold(0.0, f32::max);
             assert!(worst < kind.log_prob, "{name}: log-probs differ by {worst:e}");
-            let entropy = thoughts.iter().map(|t| f64::from(t.entropy)).sum::<f64>() / thoughts.len() as f64;
+            let entropy =
+                statistics.iter().map(|t| f64::from(t.entropy)).sum::<f64>() / statistics.len() as f64;
             println!("{name:<44} log-probs {worst:.1e}, entropy {entropy:.4}");
             // In bfloat16 a ratio may fall on the other side of the clip, and has another gradient there.
             if !kind.exact {
                 continue;
             }
 
-            core.learn(&sequences, manner, &case.loss()).unwrap();
+            core.learn(&sequences, options, &case.loss()).unwrap();
             let gathered = core.gathered().unwrap();
             let norms = case.told["grad_norms"].as_object().unwrap();
             let (mut held, mut largest, mut furthest) = (0, 0.0_f32, 0.0_f64);
@@ -206,8 +207,8 @@ fn the_cores_compute_and_learn_what_transformers_does() {
                 let sum: f64 = row.iter().map(|l| f64::from(*l).exp()).sum();
                 f64::from(row[*id as usize]) - sum.ln()
             });
-            let thoughts = core.score(&sequences, manner, false).unwrap().swap_remove(0);
-            let worst = thoughts.iter().zip(expected).map(|(t, e)| (f64::from(t.log_prob) - e).abs());
+            let statistics = core.score(&sequences, options, false).unwrap().swap_remove(0);
+            let worst = statistics.iter().zip(expected).map(|(t, e)| (f64::from(t.log_prob) - e).abs());
             let worst = worst.fold(0.0, f64::max);
             println!("{name:<44} after a step {worst:.1e}");
             assert!(worst < kind.after, "{name}: after a step log-probs differ by {worst:e}");
@@ -372,14 +373,14 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
                 all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
             let sequences: Vec<Sequence<'_>> =
                 whole.iter().zip(&all).map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len() }).collect();
-            let scored = core.score(&sequences, Manner { temperature, ..PLAIN }, false).unwrap();
+            let scored = core.score(&sequences, PassOptions { temperature, ..PLAIN }, false).unwrap();
             let mut worst = 0.0_f32;
-            for (answer, thoughts) in answers.iter().zip(&scored) {
-                assert_eq!(answer.tokens.len(), thoughts.len());
-                for (log_prob, thought) in answer.log_probs.iter().zip(thoughts) {
-                    worst = worst.max((log_prob - thought.log_prob).abs());
+            for (answer, statistics) in answers.iter().zip(&scored) {
+                assert_eq!(answer.tokens.len(), statistics.len());
+                for (log_prob, statistics) in answer.log_probs.iter().zip(statistics) {
+                    worst = worst.max((log_prob - statistics.log_prob).abs());
                 }
-                let entropy = thoughts.iter().map(|t| t.entropy).sum::<f32>() / thoughts.len() as f32;
+                let entropy = statistics.iter().map(|t| t.entropy).sum::<f32>() / statistics.len() as f32;
                 assert!((answer.entropy - entropy).abs() < kind.sampled + 1e-6);
             }
             println!("{:<28} {:<16} {worst:.1e}", name(&folder), kind.name);
@@ -404,13 +405,13 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
         let whole = ragged(&prompts());
         let sequences: Vec<Sequence<'_>> =
             whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
-        let gradient = |kind: &Kind, manner: Manner| {
+        let gradient = |kind: &Kind, options: PassOptions| {
             let mut core = (kind.make)(&case.checkpoint, setup(3));
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
-                let loss = |i: usize, thoughts: &[Thought]| {
-                    (0..thoughts.len()).map(|t| coefficient(from + i, t)).collect()
+                let loss = |i: usize, statistics: &[TokenStatistics]| {
+                    (0..statistics.len()).map(|t| coefficient(from + i, t)).collect()
                 };
-                core.learn(part, manner, &loss).unwrap();
+                core.learn(part, options, &loss).unwrap();
             }
             core
         };
@@ -428,8 +429,8 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
         }
         let gradients = loss.backward().unwrap();
         for (kind, recompute) in cores().iter().flat_map(|k| [(k, false), (k, true)]) {
-            let manner = Manner { recompute, ..PLAIN };
-            let core = gradient(kind, manner);
+            let options = PassOptions { recompute, ..PLAIN };
+            let core = gradient(kind, options);
             let ours = core.gathered().unwrap();
             let mut largest = 0.0_f32;
             for (weight, _, ours) in core.arena().tensors(&ours) {
@@ -440,7 +441,7 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
                 largest = largest.max(worst);
             }
             println!("{:<28} {:<16} {largest:.1e}", name(&folder), kind.name);
-            assert!(gradient(kind, manner).gathered().unwrap() == ours, "the same again, to the bit");
+            assert!(gradient(kind, options).gathered().unwrap() == ours, "the same again, to the bit");
         }
     }
 }
@@ -452,14 +453,14 @@ fn a_run_goes_on_on_the_other_core() {
     for folder in folders() {
         let case = Case::read(&folder);
         let sequences = [Sequence { tokens: &case.ids, prompt: 4 }];
-        let up = |_: usize, thoughts: &[Thought]| vec![-0.1; thoughts.len()];
+        let up = |_: usize, statistics: &[TokenStatistics]| vec![-0.1; statistics.len()];
         let step = |core: &mut Box<dyn Core>| {
             core.learn(&sequences, PLAIN, &up).unwrap();
             assert!(core.step(&sgd, sgd.learning_rate).unwrap() > 0.0);
         };
         let said = |core: &mut Box<dyn Core>, reference: bool| -> Vec<f32> {
-            let thoughts = core.score(&sequences, PLAIN, reference).unwrap().swap_remove(0);
-            thoughts.iter().map(|t| t.log_prob).collect()
+            let statistics = core.score(&sequences, PLAIN, reference).unwrap().swap_remove(0);
+            statistics.iter().map(|t| t.log_prob).collect()
         };
         let off = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let cores = cores();
@@ -502,7 +503,7 @@ fn a_step_needs_gradients_that_are_finite() {
         let mut core = (kind.make)(&case.checkpoint, setup(1));
         let begun = core.weights().unwrap().into_owned();
         assert!(core.step(&config, 0.1).unwrap() == 0.0 && core.steps() == 0, "{}", kind.name);
-        core.learn(&sequences, PLAIN, &|_, thoughts| vec![f32::NAN; thoughts.len()]).unwrap();
+        core.learn(&sequences, PLAIN, &|_, statistics| vec![f32::NAN; statistics.len()]).unwrap();
         assert!(!core.step(&config, 0.1).unwrap().is_finite() && core.steps() == 0, "{}", kind.name);
         assert!(core.weights().unwrap() == begun, "{}", kind.name);
         core.learn(&[], PLAIN, &|_, _| Vec::new()).unwrap();
@@ -541,7 +542,7 @@ fn adapters_learn_and_merge() {
 
         // A few steps that make both matrices other than zero.
         let up = OptimizerConfig { weight_decay: 0.0, max_norm: 0.0, ..OptimizerConfig::default() };
-        let all_up = |_: usize, thoughts: &[Thought]| vec![-1.0; thoughts.len()];
+        let all_up = |_: usize, statistics: &[TokenStatistics]| vec![-1.0; statistics.len()];
         for _ in 0..3 {
             core.learn(&sequences, PLAIN, all_up);
             core.step(&up, 1e-2);
@@ -644,8 +645,8 @@ fn an_update_is_the_same_on_both_cores() {
                 // Now they are stale.
                 told.extend(engine.update(&batch, &Interrupt::new()).await.unwrap().metrics);
                 let (after, scorer) = (engine.core().checkpoint().unwrap(), cores()[0].make);
-                let thoughts = scorer(&after, setup(1)).score(&sequences, PLAIN, false).unwrap();
-                (told, thoughts.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
+                let statistics = scorer(&after, setup(1)).score(&sequences, PLAIN, false).unwrap();
+                (told, statistics.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
             })
         };
         let [one, other, _] = cores();

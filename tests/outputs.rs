@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{PromptId, RolloutId};
 use allot_outputs::metrics::Metrics;
-use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::rollouts::{Fate, Purpose, RolloutRow, Table};
 use allot_outputs::tensorboard::Events;
 use allot_record::{Appended, Kept, Mark};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -277,9 +277,9 @@ fn events_go_on_where_the_checkpoint_was() {
 
 // ---- the table of rollouts
 
-fn row(rollout: u64, purpose: Purpose) -> Row {
+fn row(rollout: u64, purpose: Purpose) -> RolloutRow {
     let evaluation = matches!(purpose, Purpose::Evaluation(_));
-    Row {
+    RolloutRow {
         step: 4,
         round: (!evaluation).then_some(1),
         rollout: RolloutId(rollout),
@@ -326,7 +326,7 @@ fn a_row_comes_back_as_it_was() {
     let folder = folder.path().join("rollouts");
     let mut table = Table::create(&folder, "first").unwrap();
     let far = 1_u64 << 40;
-    let trained = Row {
+    let trained = RolloutRow {
         step: u32::MAX,
         prompt: PromptId(u32::MAX),
         log_prob: Some(-1.0 / 3.0),
@@ -395,13 +395,15 @@ fn every_rollout_has_a_fate_and_parts_are_in_order() {
         table.add(row(rollout, Purpose::Pilot)).unwrap();
     }
     // An unscorable one has its fate at once, and so has a reward that is no number.
-    table.add(Row { reward: None, ..row(2, Purpose::Pilot) }).unwrap();
-    table.add(Row { reward: Some(f32::NAN), log_prob: Some(f64::NAN), ..row(6, Purpose::Pilot) }).unwrap();
+    table.add(RolloutRow { reward: None, ..row(2, Purpose::Pilot) }).unwrap();
+    table
+        .add(RolloutRow { reward: Some(f32::NAN), log_prob: Some(f64::NAN), ..row(6, Purpose::Pilot) })
+        .unwrap();
     let evaluation = |set: &str| Purpose::Evaluation(set.to_owned());
     for (set, rollout) in [("b", 1), ("b", 0), ("a", 0)] {
         table.add(row(rollout, evaluation(set))).unwrap();
     }
-    table.add(Row { step: 2, reward: None, ..row(7, evaluation("b")) }).unwrap();
+    table.add(RolloutRow { step: 2, reward: None, ..row(7, evaluation("b")) }).unwrap();
     table.settle(RolloutId(4), Fate::Stale).unwrap();
     table.settle(RolloutId(0), Fate::Trained { age: 0, advantage: 0.0 }).unwrap();
     table.settle(RolloutId(3), Fate::Released).unwrap();
@@ -429,7 +431,7 @@ fn go(table: &mut Table, step: u64) {
     for i in 0..5 {
         let rollout = step * 5 + i;
         let text = (i != 2).then(|| format!("answer {rollout}"));
-        table.add(Row { step: step as u32, text, ..row(rollout, Purpose::Pilot) }).unwrap();
+        table.add(RolloutRow { step: step as u32, text, ..row(rollout, Purpose::Pilot) }).unwrap();
     }
     for i in 0..3 {
         let advantage = (i as f32).sin();
@@ -482,7 +484,7 @@ fn a_row_group_is_written_once_it_is_full() {
     let (text, n) = ("0123456789abcdef".repeat(1 << 12), 1000);
     let mut seen = Vec::new();
     for rollout in 0..n {
-        table.add(Row { text: Some(text.clone()), ..row(rollout, Purpose::Pilot) }).unwrap();
+        table.add(RolloutRow { text: Some(text.clone()), ..row(rollout, Purpose::Pilot) }).unwrap();
         // Every tenth waits until the end; it is no part of what fills.
         if rollout % 10 > 0 {
             table.settle(RolloutId(rollout), Fate::Released).unwrap();

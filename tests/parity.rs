@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use allot_engine::loss::{Over, Told, part};
+use allot_engine::loss::{LossInputs, LossNormalization, part};
 use allot_engine::model::{Checkpoint, Decoder, Input, Shape, token_log_probs};
 use allot_engine::{LossConfig, LossKind};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
@@ -132,12 +132,12 @@ fn the_decoder_learns_what_transformers_does() {
             ..LossConfig::of(LossKind::Dapo)
         };
         let tokens = mask.iter().filter(|m| **m > 0.0).count();
-        let over = Over { answers: 1, tokens, longest: tokens, correction: 1.0 };
+        let over = LossNormalization { answers: 1, tokens, longest: tokens, correction: 1.0 };
         // Here each token has an advantage of its own.
         let (mut value, mut slopes) = (0.0, vec![0.0; new.len()]);
         for i in (0..new.len()).filter(|i| mask[*i] > 0.0) {
             let (new, old) = (&new[i..=i], &old[i..=i]);
-            let told = Told { advantage: advantages[i].into(), new, old, sampled: old, reference: &[] };
+            let told = LossInputs { advantage: advantages[i].into(), new, old, sampled: old, reference: &[] };
             let one = part(&config, told, over);
             value += one.value;
             slopes[i] = one.gradient[0];

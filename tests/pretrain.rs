@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use allot_allocation::seed::Stream;
 use allot_config::train::TrainConfig;
-use allot_engine::cpu::{Manner, Sequence};
+use allot_engine::cpu::{PassOptions, Sequence};
 use allot_engine::model::{Checkpoint, Decoder, Input, token_log_probs};
 use allot_models::tokens::Tokens;
 use allot_pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
@@ -239,8 +239,8 @@ fn the_core_s_model_is_the_decoder_s() {
     let theirs = token_log_probs(&logits, &input.tokens).unwrap();
     let theirs: Vec<f32> = theirs.flatten_all().unwrap().to_vec1().unwrap();
     let mut core = folder::read(&path, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
-    let manner = Manner { temperature: 1.0, recompute: false };
-    let ours = core.score(&[Sequence { tokens: &ids, prompt: 1 }], manner, false).unwrap().swap_remove(0);
+    let options = PassOptions { temperature: 1.0, recompute: false };
+    let ours = core.score(&[Sequence { tokens: &ids, prompt: 1 }], options, false).unwrap().swap_remove(0);
     assert!(ours.iter().zip(&theirs).all(|(o, t)| (o.log_prob - t).abs() < 1e-4), "{ours:?} {theirs:?}");
 }
 

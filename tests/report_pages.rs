@@ -10,8 +10,8 @@ use allot_report::axis::{Axis, Costs};
 use allot_report::figure::{self, Figure};
 use allot_report::history::Fates;
 use allot_report::report::{
-    Arm, Curve, Difference, Differing, Estimate, Final, Finding, Kind, Measured, Part, Reached, Report, Row,
-    State, Target, Told, Trend, Use, Verdict,
+    Arm, Curve, Difference, Differing, Estimate, Final, Finding, Measured, Outcome, Part, Reached, Report,
+    RunRow, State, Target, Told, Trend, Use, Verdict,
 };
 use allot_report::statistics::Bound;
 use allot_report::{colour, number, page, scores, tables};
@@ -91,7 +91,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
             costs.compute.trained_tokens = dice.about(spans[3], 2e5) as u64;
             costs.compute.optimizer_steps = 412;
             costs.compute.flops.decode = dice.about(spans[2], 4e14);
-            Row {
+            RunRow {
                 run: format!("runs/{name}-{seed}"),
                 seed: seed as u64,
                 state: State::Finished,
@@ -163,13 +163,13 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
                 needed: (mean.abs() > 0.01).then_some(34),
             });
             let (kind, words) = match mean {
-                m if m > 0.03 => (Kind::Better, "better by the end, at every cost that was looked at"),
-                m if m < -0.03 => (Kind::Worse, "worse by the end"),
-                _ => (Kind::Inconclusive, "the seeds do not tell; some 34 would"),
+                m if m > 0.03 => (Outcome::Better, "better by the end, at every cost that was looked at"),
+                m if m < -0.03 => (Outcome::Worse, "worse by the end"),
+                _ => (Outcome::Inconclusive, "the seeds do not tell; some 34 would"),
             };
             let words = format!("{name} against {}: {words}", names[0]);
             let cost = (!targets.is_empty()).then(|| Finding {
-                kind: Kind::Inconclusive,
+                kind: Outcome::Inconclusive,
                 words: format!("{name} reached it in as many runs as {}", names[0]),
             });
             report.verdicts.push(Verdict { arm, cost, end: Finding { kind, words } });

@@ -15,7 +15,7 @@ use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::world::Paid;
 use allot_error::{Error, Result};
-use allot_outputs::rollouts::Row;
+use allot_outputs::rollouts::RolloutRow;
 use allot_record::{Mark, hex};
 
 /// The version of this layout.
@@ -58,7 +58,7 @@ pub struct State<R = allot_loop::State> {
     /// Parts of the table of rollouts, each finished.
     pub parts: Vec<Mark>,
     /// Rollouts whose fate the table waits for.
-    pub pending: Vec<Row>,
+    pub pending: Vec<RolloutRow>,
 }
 
 /// What a checkpoint is of, and the hashes of its files.

@@ -21,7 +21,7 @@ use crate::{policy_loader, run_dir};
 
 /// What kind of runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RunKind {
     /// A model is trained. A run that is stopped goes on from its last checkpoint.
     Train,
     /// In the coin-flip world. A run that is stopped is run anew, which takes seconds.
@@ -55,7 +55,7 @@ pub struct Comparison {
     /// Its folder.
     pub folder: PathBuf,
     /// What kind of runs it has.
-    pub kind: Kind,
+    pub kind: RunKind,
     /// Its section of the config.
     pub section: CompareConfig,
     /// What its arms are called.
@@ -87,15 +87,15 @@ impl Comparison {
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
         let tree = allot_config::open(path, overrides)?;
         let (name, whole) = (tree.name().to_owned(), tree.table()?);
-        let kind = if whole.contains_key("world") { Kind::Simulate } else { Kind::Train };
+        let kind = if whole.contains_key("world") { RunKind::Simulate } else { RunKind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
         let (section, first, steps, budget, gpu) = match kind {
-            Kind::Train => {
+            RunKind::Train => {
                 let config = TrainConfig::of(&tree)?;
                 let gpu = config.model.device != DeviceName::Cpu;
                 (config.compare, config.run.seed, config.run.steps, config.budget, gpu)
             }
-            Kind::Simulate => {
+            RunKind::Simulate => {
                 let config = SimulateConfig::of(&tree)?;
                 (config.compare, config.run.seed, config.run.steps, config.budget, false)
             }
@@ -104,16 +104,16 @@ impl Comparison {
             let error = Error::new(format!("`{name}` has no section [compare]"));
             return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
         };
-        let unknown = kind == Kind::Simulate && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
+        let unknown = kind == RunKind::Simulate && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
         if let Some(axis) = section.axis.filter(|_| unknown) {
             let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
             return Err(Error::new(what));
         }
         let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
         let threads = match kind {
-            Kind::Simulate => 1,
+            RunKind::Simulate => 1,
             // As it was decided when the comparison began: weights depend on it, to the last bit.
-            Kind::Train => {
+            RunKind::Train => {
                 let first = arms.first().zip(seeds.first());
                 let kept = first.and_then(|(arm, seed)| threads_of(&config_of(folder, &arm.name, *seed)));
                 let given =
@@ -183,12 +183,12 @@ impl Comparison {
                 policy_loader::load(&sandbox, &policy.source, policy.sha256.as_deref(), screen)
             };
             let checked = match self.kind {
-                Kind::Train => {
+                RunKind::Train => {
                     let config = TrainConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
                     Prepared::new(config, &policy).map(|prepared| prepared.run)
                 }
-                Kind::Simulate => {
+                RunKind::Simulate => {
                     let config = SimulateConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
                     Simulation::new(&config, &policy, |_| {})
@@ -313,10 +313,10 @@ impl Before {
 }
 
 /// A run's config as this version of the program would write it: keys that came since are in it.
-fn anew(kind: Kind, text: &str, name: &str) -> Result<String> {
+fn anew(kind: RunKind, text: &str, name: &str) -> Result<String> {
     match kind {
-        Kind::Train => run_dir::text(&TrainConfig::parse(text, name)?),
-        Kind::Simulate => run_dir::text(&SimulateConfig::parse(text, name)?),
+        RunKind::Train => run_dir::text(&TrainConfig::parse(text, name)?),
+        RunKind::Simulate => run_dir::text(&SimulateConfig::parse(text, name)?),
     }
 }
 
@@ -347,17 +347,17 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
 }
 
 /// A run's config as it is written down: paths whole, threads decided.
-fn settled(kind: Kind, table: &Table, name: &str, threads: usize) -> Result<String> {
+fn settled(kind: RunKind, table: &Table, name: &str, threads: usize) -> Result<String> {
     let text = toml::to_string(table).map_err(|e| Error::new(format!("could not write a config: {e}")))?;
     match kind {
-        Kind::Train => {
+        RunKind::Train => {
             let mut config = TrainConfig::parse(&text, name)?;
             config.model.threads.get_or_insert(threads);
             config.settle()?;
             config.policy.pin();
             run_dir::text(&config)
         }
-        Kind::Simulate => {
+        RunKind::Simulate => {
             let mut config = SimulateConfig::parse(&text, name)?;
             config.policy.settle()?;
             config.policy.pin();

@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use allot_config::train::Unjudged;
 use allot_judges::Reward;
 use allot_judges::protocol::Part;
-use allot_outputs::rollouts::{Purpose, Row};
+use allot_outputs::rollouts::{Purpose, RolloutRow};
 
 /// A held-out set: a run of the engine's prompts.
 #[derive(Clone, Debug, PartialEq)]
@@ -184,9 +184,9 @@ impl Evaluation {
     }
 
     /// A held-out rollout's row of the table.
-    pub fn row<A>(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<A>) -> Row {
+    pub fn row<A>(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<A>) -> RolloutRow {
         let problem = &self.problems[of.sample.prompt.0 as usize];
-        Row {
+        RolloutRow {
             step: steps,
             round: None,
             rollout: RolloutId(number),

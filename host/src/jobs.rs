@@ -12,7 +12,7 @@ use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::Follower;
 
-use crate::comparison::{Comparison, Kind, Planned};
+use crate::comparison::{Comparison, Planned, RunKind};
 use crate::resume;
 use crate::run_dir::{self, free};
 
@@ -181,11 +181,11 @@ impl<'c> Jobs<'c> {
         let (config, folder): (OsString, OsString) = ((&planned.config).into(), (&planned.folder).into());
         let word = |word: &str| OsString::from(word);
         let mut arguments = match self.comparison.kind {
-            Kind::Train if planned.folder.join("resolved.toml").exists() => {
+            RunKind::Train if planned.folder.join("resolved.toml").exists() => {
                 vec![word("train"), word("--resume"), folder]
             }
-            Kind::Train => vec![word("train"), config, word("--out"), folder],
-            Kind::Simulate => vec![word("simulate"), config, word("--out"), folder],
+            RunKind::Train => vec![word("train"), config, word("--out"), folder],
+            RunKind::Simulate => vec![word("simulate"), config, word("--out"), folder],
         };
         arguments.extend([word("--error-file"), planned.error_file().into()]);
         Task { run, arguments, log: planned.log.clone() }
@@ -193,8 +193,8 @@ impl<'c> Jobs<'c> {
 }
 
 /// Makes room for a run that begins or goes on.
-fn cleared(kind: Kind, planned: &Planned) -> Result<()> {
-    let old = ["record.jsonl", "resolved.toml"].into_iter().filter(|_| kind == Kind::Simulate);
+fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
+    let old = ["record.jsonl", "resolved.toml"].into_iter().filter(|_| kind == RunKind::Simulate);
     let old = old.map(|name| planned.folder.join(name)).chain([planned.error_file()]);
     for path in old.filter(|path| path.exists()) {
         std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
@@ -228,10 +228,10 @@ fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -
 
 /// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
 /// process is still saving nothing is touched.
-fn over(kind: Kind, planned: &Planned) -> Option<f64> {
+fn over(kind: RunKind, planned: &Planned) -> Option<f64> {
     let _held = run_dir::lock(&planned.folder).ok()?;
     let end = end(&planned.folder).filter(|end| end.normal)?;
-    if kind == Kind::Train {
+    if kind == RunKind::Train {
         let text = std::fs::read_to_string(planned.folder.join("resolved.toml")).ok()?;
         let config = TrainConfig::parse(&text, "resolved.toml").ok()?;
         resume::over(&planned.folder, &config).ok().flatten()?;

@@ -11,7 +11,7 @@ use allot_loop::{At, Learned, Scores};
 use allot_outputs::log::Log;
 use allot_outputs::metrics::Metrics;
 use allot_outputs::problems;
-use allot_outputs::rollouts::{Fate, Purpose, Row, Table};
+use allot_outputs::rollouts::{Fate, Purpose, RolloutRow, Table};
 use allot_outputs::tensorboard::Events;
 
 use crate::callbacks::{Callbacks, CameIn, Go};
@@ -66,7 +66,7 @@ struct Files {
 }
 
 /// Where a run is kept, and by what name.
-pub struct Place<'p> {
+pub struct RunIdentity<'p> {
     /// Its folder.
     pub folder: &'p Path,
     /// The hash of its config.
@@ -88,7 +88,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
     pub fn fresh(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
-        place: &Place<'_>,
+        place: &RunIdentity<'_>,
         progress: Progress<'a, 's>,
     ) -> Result<Self> {
         let folder = place.folder;
@@ -108,7 +108,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
     pub fn resumed(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
-        place: &Place<'_>,
+        place: &RunIdentity<'_>,
         progress: Progress<'a, 's>,
         (checkpoint, state): (PathBuf, &mut State),
     ) -> Result<(Self, Record)> {
@@ -140,7 +140,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
     fn of(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
-        place: &Place<'_>,
+        place: &RunIdentity<'_>,
         progress: Progress<'a, 's>,
         (files, totals): (Files, Totals),
     ) -> Self {
@@ -300,7 +300,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
             let problem = &self.prepared.problems.all[sample.prompt.0 as usize];
             let purpose =
                 if round.buffered.contains(&sample.prompt) { Purpose::Commit } else { Purpose::Pilot };
-            let row = Row {
+            let row = RolloutRow {
                 step: round.step,
                 round: Some(round.round),
                 rollout: RolloutId(first.0 + i as u64),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
-use crate::recorder::{self, Place};
+use crate::recorder::{self, RunIdentity};
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
@@ -81,7 +81,7 @@ fn ended(run: &Path) -> Option<Over> {
 pub fn last(
     run: &Path,
     config: &TrainConfig,
-    place: &Place<'_>,
+    place: &RunIdentity<'_>,
     prepared: &Prepared<'_>,
     change: Option<&Change>,
     screen: &mut Screen<'_>,
@@ -109,7 +109,7 @@ pub fn last(
 /// Refuses a checkpoint of a run with other constants, another model or other data.
 fn of_this_run(
     run: &Path,
-    place: &Place<'_>,
+    place: &RunIdentity<'_>,
     prepared: &Prepared<'_>,
     change: Option<&Change>,
     (checkpoint, manifest): (&Path, &Manifest),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
+use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::Checkpoint;
 use allot_engine::{OptimizerConfig, Sampling};
@@ -24,7 +24,7 @@ mod protobuf;
 
 pub const KEY: &str = "tml-secretsecretsecret";
 pub const MODEL: &str = "allot/tiny-sums";
-const MANNER: Manner = Manner { temperature: 1.0, recompute: false };
+const MANNER: PassOptions = PassOptions { temperature: 1.0, recompute: false };
 
 /// What the losses of tokens come to.
 #[derive(Clone, Copy, PartialEq)]
@@ -495,14 +495,14 @@ impl World {
                 let data = data(&body[key]);
                 let sequences: Vec<Sequence<'_>> =
                     data.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt }).collect();
-                let thoughts = model.core.score(&sequences, MANNER, false).unwrap();
-                let one = |(thoughts, datum): (&Vec<Thought>, &Datum)| {
+                let statistics = model.core.score(&sequences, MANNER, false).unwrap();
+                let one = |(statistics, datum): (&Vec<TokenStatistics>, &Datum)| {
                     // Those of the prompt are nobody's.
                     let prompt = std::iter::repeat_n(-7.0, datum.prompt - 1);
-                    let all: Vec<f32> = prompt.chain(thoughts.iter().map(|t| t.log_prob)).collect();
+                    let all: Vec<f32> = prompt.chain(statistics.iter().map(|t| t.log_prob)).collect();
                     json!({ "logprobs": { "data": all, "dtype": "float32", "shape": [all.len()] } })
                 };
-                let outputs: Vec<Value> = thoughts.iter().zip(&data).map(one).collect();
+                let outputs: Vec<Value> = statistics.iter().zip(&data).map(one).collect();
                 if verb == "forward_backward" {
                     model.gathered.extend(data);
                 }
@@ -525,14 +525,14 @@ fn step(core: &mut dyn Core, gathered: &[Datum], mean: Mean, adam: &Value) -> f6
     let sequences: Vec<Sequence<'_>> =
         gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt }).collect();
     let all = gathered.len() as f64;
-    core.learn(&sequences, MANNER, &|i, thoughts| {
+    core.learn(&sequences, MANNER, &|i, statistics| {
         let d = &gathered[i];
         let share = match mean {
             Mean::Sum => 1.0,
-            Mean::SequenceMean => 1.0 / (thoughts.len() as f64 * all),
+            Mean::SequenceMean => 1.0 / (statistics.len() as f64 * all),
         };
-        let one = |(t, thought): (usize, &Thought)| {
-            let (a, ratio) = (d.advantages[t], (f64::from(thought.log_prob) - d.old[t]).exp());
+        let one = |(t, statistics): (usize, &TokenStatistics)| {
+            let (a, ratio) = (d.advantages[t], (f64::from(statistics.log_prob) - d.old[t]).exp());
             let clipped = ratio.clamp(d.low, d.high);
             let slope = match d.kind.as_str() {
                 "cispo" => -clipped * a,
@@ -541,7 +541,7 @@ fn step(core: &mut dyn Core, gathered: &[Datum], mean: Mean, adam: &Value) -> f6
             };
             (slope * share) as f32
         };
-        thoughts.iter().enumerate().map(one).collect()
+        statistics.iter().enumerate().map(one).collect()
     })
     .unwrap();
     let number = |key: &str| adam[key].as_f64().unwrap();

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::core::{Core, Manner, Request, Sequence, Thought};
+use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::Setup;
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
@@ -80,7 +80,7 @@ pub struct Outcome {
 
 /// Where work is done, and in what kind of number.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Target {
     /// The device.
     pub device: DeviceName,
     /// What a GPU computes in.
@@ -106,7 +106,7 @@ pub struct Bench {
 
 impl Bench {
     /// A model somewhere, for sequences of at most so many tokens.
-    pub fn load(weights: Weights<'_>, place: Place, longest: usize) -> Result<Self> {
+    pub fn load(weights: Weights<'_>, place: Target, longest: usize) -> Result<Self> {
         let checkpoint = match weights {
             Weights::Of(path) => Checkpoint::load(path, &Device::Cpu)?,
             Weights::Random(shape) => random(shape)?,
@@ -173,10 +173,12 @@ impl Bench {
         let batch: Vec<Sequence<'_>> =
             sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
         let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
-        let manner = Manner { temperature: 1.0, recompute };
+        let options = PassOptions { temperature: 1.0, recompute };
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
         let start = Instant::now();
-        self.model.learn(&batch, manner, &|_, thoughts: &[Thought]| vec![-1.0 / all; thoughts.len()])?;
+        self.model.learn(&batch, options, &|_, statistics: &[TokenStatistics]| {
+            vec![-1.0 / all; statistics.len()]
+        })?;
         self.model.step(&optimizer, 1e-6)?;
         // A GPU may still be writing weights.
         self.model.wait()?;

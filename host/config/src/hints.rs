@@ -83,13 +83,13 @@ const ALIASES: &[(&str, &[&str])] = &[
 
 /// A kind of config: the command that it is for, the sections that no other kind has, and the smallest one that is
 /// whole, but for its policy.
-struct Kind {
+struct ConfigKind {
     command: &'static str,
     own: &'static [&'static str],
     smallest: &'static str,
 }
 
-const TRAIN: Kind = Kind {
+const TRAIN: ConfigKind = ConfigKind {
     command: "allot train",
     own: &[
         "engine",
@@ -136,7 +136,7 @@ levels = [{ digits = 2 }]
 "#,
 };
 
-const SIMULATE: Kind = Kind {
+const SIMULATE: ConfigKind = ConfigKind {
     command: "allot simulate",
     own: &["world"],
     smallest: r#"[run]
@@ -153,10 +153,13 @@ use = "POLICY"
 "#,
 };
 
-const PRETRAIN: Kind =
-    Kind { command: "allot pretrain", own: &["tokenizer", "lessons", "training", "spread"], smallest: "" };
+const PRETRAIN: ConfigKind = ConfigKind {
+    command: "allot pretrain",
+    own: &["tokenizer", "lessons", "training", "spread"],
+    smallest: "",
+};
 
-const KINDS: [Kind; 3] = [TRAIN, SIMULATE, PRETRAIN];
+const KINDS: [ConfigKind; 3] = [TRAIN, SIMULATE, PRETRAIN];
 
 /// What to do about a fault of a config that is called `name` and has these sections.
 pub(super) fn of(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
@@ -205,7 +208,7 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     if !fault.path.is_empty() {
         return None;
     }
-    let count = |kind: &Kind| kind.own.iter().filter(|section| sections.contains(section)).count();
+    let count = |kind: &ConfigKind| kind.own.iter().filter(|section| sections.contains(section)).count();
     let asked_for = match (&fault.unknown, fault.missing) {
         // A section is unknown, be it another kind's own or one that some kinds share; or this one's is missing.
         (Some((_, known)), _) => {
@@ -232,7 +235,7 @@ fn whole(sections: &[&str]) -> String {
     format!("a whole config for {}, to begin with:\n\n{}", kind.command, kind.whole().trim_end())
 }
 
-impl Kind {
+impl ConfigKind {
     /// Its smallest config. Any policy that ships will do.
     fn whole(&self) -> String {
         self.smallest.replace("POLICY", allot_sandbox::shipped::names().last().unwrap_or(&"POLICY"))

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub value: Value,
-    pub place: Place,
+    pub place: Location,
 }
 
 /// A value, as TOML has them. Dates are left out: no key takes one.
@@ -22,12 +22,12 @@ pub(crate) enum Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub name: String,
-    pub place: Place,
+    pub place: Location,
 }
 
 /// Where something was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// In the file, from this byte on.
     File(usize),
     /// In an option of the command line.

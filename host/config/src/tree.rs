@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::hints;
-use crate::node::{Key, Node, Place, Value};
+use crate::node::{Key, Location, Node, Value};
 use crate::typed::{Fault, Strict};
 
 /// A config before it is one of a run, a comparison or a model.
@@ -37,11 +37,11 @@ impl Tree {
             name: name.to_owned(),
             text: text.to_owned(),
             overrides: overrides.to_vec(),
-            root: Node { value: Value::Table(Vec::new()), place: Place::File(0) },
+            root: Node { value: Value::Table(Vec::new()), place: Location::File(0) },
         };
-        let table = DeTable::parse(text).map_err(|e| tree.told(&Fault::of_toml(&e, Place::File)))?;
-        let place = Place::File(table.span().start);
-        let value = entries(table.into_inner(), &Place::File).map_err(|fault| tree.told(&fault))?;
+        let table = DeTable::parse(text).map_err(|e| tree.told(&Fault::of_toml(&e, Location::File)))?;
+        let place = Location::File(table.span().start);
+        let value = entries(table.into_inner(), &Location::File).map_err(|fault| tree.told(&fault))?;
         tree.root = Node { value, place };
         for (i, typed) in overrides.iter().enumerate() {
             let over = option(typed, i)?.map_err(|fault| tree.told(&fault))?;
@@ -93,8 +93,8 @@ impl Tree {
         let name = &self.name;
         let place = match fault.place {
             None => format!("`{name}`"),
-            Some(Place::Option(i)) => format!("`-o {}`", cut(&self.overrides[i])),
-            Some(Place::File(at)) => {
+            Some(Location::Option(i)) => format!("`-o {}`", cut(&self.overrides[i])),
+            Some(Location::File(at)) => {
                 let before = self.text.get(..at).unwrap_or(&self.text);
                 let line = before.matches('\n').count();
                 let source = self.text.lines().nth(line).unwrap_or_default().trim();
@@ -115,7 +115,7 @@ fn cut(line: &str) -> String {
 }
 
 /// A table's entries. `place` makes a place of a byte.
-fn entries(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> std::result::Result<Value, Fault> {
+fn entries(table: DeTable<'_>, place: &dyn Fn(usize) -> Location) -> std::result::Result<Value, Fault> {
     let mut entries = Vec::with_capacity(table.len());
     for (key, value) in table {
         let at = place(key.span().start);
@@ -128,7 +128,7 @@ fn entries(table: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> std::result::R
 
 fn value(
     value: toml::Spanned<DeValue<'_>>,
-    place: &dyn Fn(usize) -> Place,
+    place: &dyn Fn(usize) -> Location,
 ) -> std::result::Result<Value, Fault> {
     let at = place(value.span().start);
     let number = |value| ValueDeserializer::from(value);
@@ -161,10 +161,10 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
         Error::new(what).hint("as in -o optimizer.learning_rate=3e-5")
     };
     let (key, text) = typed.split_once('=').ok_or_else(form)?;
-    let place = |_| Place::Option(index);
+    let place = |_| Location::Option(index);
     let read = |line: &str| {
         let table = DeTable::parse(line).ok().filter(|table| table.as_ref().len() == 1)?;
-        Some(entries(table.into_inner(), &place).map(|value| Node { value, place: Place::Option(index) }))
+        Some(entries(table.into_inner(), &place).map(|value| Node { value, place: Location::Option(index) }))
     };
     // Several lines would be several keys.
     let one_line = !typed.contains(['\n', '\r']);
@@ -206,7 +206,7 @@ fn merge(under: &mut Node, over: Node, path: &str) -> std::result::Result<(), Fa
             }
         }
         (_, value) => {
-            if matches!(under.place, Place::Option(_)) {
+            if matches!(under.place, Location::Option(_)) {
                 let what = format!("`{}` is given twice", path.trim_end_matches('.'));
                 return Err(Fault::new(what, Some(place)));
             }

@@ -12,7 +12,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use crate::node::{Key, Node, Place, Value};
+use crate::node::{Key, Location, Node, Value};
 
 /// Why a tree is not what was asked for.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Fault {
     /// What is wrong.
     pub what: String,
     /// Where, if that is known yet.
-    pub place: Option<Place>,
+    pub place: Option<Location>,
     /// The sections around it, the innermost first.
     pub path: Vec<String>,
     /// A name that nobody knows, and those that are known.
@@ -30,18 +30,18 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub fn new(what: impl Into<String>, place: Option<Place>) -> Self {
+    pub fn new(what: impl Into<String>, place: Option<Location>) -> Self {
         Self { what: what.into(), place, path: Vec::new(), unknown: None, missing: None }
     }
 
     /// What TOML's parser says. `place` makes a place of a byte.
-    pub fn of_toml(error: &toml::de::Error, place: impl Fn(usize) -> Place) -> Self {
+    pub fn of_toml(error: &toml::de::Error, place: impl Fn(usize) -> Location) -> Self {
         let what = shown::line(error.message(), shown::LINE);
         Self::new(what, error.span().map(|span| place(span.start)))
     }
 
     /// The same, at a place, if it has none yet.
-    fn at(mut self, place: Place) -> Self {
+    fn at(mut self, place: Location) -> Self {
         self.place.get_or_insert(place);
         self
     }

@@ -10,7 +10,7 @@ use crate::{Interrupt, OptimizerConfig, Sampling};
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by each
 /// log-probability. It may be called from several threads, and in any order.
-pub type Loss<'a> = dyn Fn(usize, &[Thought]) -> Vec<f32> + Sync + 'a;
+pub type Loss<'a> = dyn Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync + 'a;
 
 /// A model that samples, scores and learns.
 pub trait Core {
@@ -55,16 +55,16 @@ pub trait Core {
     fn score(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         reference: bool,
-    ) -> Result<Vec<Vec<Thought>>, ModelError>;
+    ) -> Result<Vec<Vec<TokenStatistics>>, ModelError>;
 
     /// Adds a micro-batch to the gradients. Without sequences there is nothing to add, and a step that
     /// follows is made all the same.
     fn learn(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError>;
 
@@ -156,16 +156,16 @@ impl Sequence<'_> {
 
 /// How a batch is learned from or scored.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct PassOptions {
     /// What logits are divided by.
     pub temperature: f32,
     /// Whether activations are made again in the backward pass.
     pub recompute: bool,
 }
 
-/// What the model thought of a token that came.
+/// What the model statistics of a token that came.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Thought {
+pub struct TokenStatistics {
     /// Its log-probability.
     pub log_prob: f32,
     /// The entropy of the distribution that it was drawn from, in nats.

@@ -9,13 +9,13 @@ mod attention_back;
 mod attention_one;
 mod block;
 mod decode;
+mod gemm;
 pub(crate) mod head;
 pub(crate) mod kernels;
 mod lora;
 mod memory;
-mod panels;
+mod packed;
 mod pass;
-mod product;
 mod saved;
 mod softmax;
 mod tile;
@@ -36,12 +36,12 @@ pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
 
-pub use crate::core::{Answered, Manner, Request, Sequence, Thought};
+pub use crate::core::{Answered, PassOptions, Request, Sequence, TokenStatistics};
 use crate::core::{Core, Loss};
 use crate::optimizer::OptimizerConfig;
-use block::{Gradients, Rotations, Weights};
+use block::{Gradients, RopeTable, Weights};
 use decode::Decode;
-use panels::Laid;
+use packed::PackedWeights;
 use pass::{How, Pass};
 
 /// Bytes that the gradients of all threads together may take; past that, threads share one.
@@ -54,11 +54,11 @@ pub struct Cpu {
     adapters: Option<(Adapters, Vec<f32>)>,
     /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
     reference: Option<Vec<f32>>,
-    rotations: Rotations,
+    rope: RopeTable,
     /// The weights as products read them, until they change.
-    laid: OnceLock<Laid>,
+    laid: OnceLock<PackedWeights>,
     /// Room for the next ones.
-    spare: Mutex<Option<Laid>>,
+    spare: Mutex<Option<PackedWeights>>,
     moments: Moments,
     /// One for each slice of a batch.
     gradients: Vec<Vec<f32>>,
@@ -106,7 +106,7 @@ impl Cpu {
         let pool = ThreadPoolBuilder::new().num_threads(setup.threads).build();
         let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
         Ok(Self {
-            rotations: Rotations::new(&arena, setup.longest),
+            rope: RopeTable::new(&arena, setup.longest),
             arena,
             base,
             adapters,
@@ -140,13 +140,13 @@ impl Cpu {
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,
     ) {
-        let (weights, rotations, threads) = (self.view(), &self.rotations, self.threads);
+        let (weights, rope, threads) = (self.view(), &self.rope, self.threads);
         let (tell, told) = mpsc::channel();
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let laid = self.laid.get_or_init(|| weights.lay(spare(&self.spare)));
+                let laid = self.laid.get_or_init(|| weights.pack(spare(&self.spare)));
                 let weights = Weights { laid: Some(laid), ..weights };
-                Decode { weights, laid, rotations, stops, rows, threads, tell, interrupt }.run(requests);
+                Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(requests);
             });
             for (number, answer) in told.into_iter().flatten() {
                 whole(number, answer);
@@ -158,9 +158,9 @@ impl Cpu {
     pub fn score(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         reference: bool,
-    ) -> Vec<Vec<Thought>> {
+    ) -> Vec<Vec<TokenStatistics>> {
         let slices = self.slices();
         self.passes.resize_with(slices, Pass::default);
         let Self {
@@ -168,7 +168,7 @@ impl Cpu {
             base,
             adapters,
             reference: frozen,
-            rotations,
+            rope,
             laid,
             spare: old,
             passes,
@@ -182,8 +182,8 @@ impl Cpu {
         let threads = inner(*threads, slices);
         pool.install(|| {
             // Those of a reference are used too seldom to be kept.
-            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.lay(spare(old))));
-            let how = How { weights, rotations, temperature: manner.temperature, recompute: false, threads };
+            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.pack(spare(old))));
+            let how = How { weights, rope, temperature: options.temperature, recompute: false, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut());
             work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
@@ -195,8 +195,8 @@ impl Cpu {
     pub fn learn(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
-        loss: impl Fn(usize, &[Thought]) -> Vec<f32> + Sync,
+        options: PassOptions,
+        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync,
     ) {
         let slices = self.slices();
         let trained = self.trained().len();
@@ -205,16 +205,15 @@ impl Cpu {
         if sequences.is_empty() {
             return;
         }
-        let Self {
-            arena, base, adapters, rotations, laid, spare: old, gradients, passes, pool, threads, ..
-        } = self;
+        let Self { arena, base, adapters, rope, laid, spare: old, gradients, passes, pool, threads, .. } =
+            self;
         let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
         let mut weights = Weights { arena, base, adapters, laid: None };
-        let (temperature, recompute) = (manner.temperature, manner.recompute);
+        let (temperature, recompute) = (options.temperature, options.recompute);
         let (threads, loss) = (inner(*threads, slices), &loss);
         pool.install(|| {
-            weights.laid = Some(laid.get_or_init(|| weights.lay(spare(old))));
-            let how = How { weights, rotations, temperature, recompute, threads };
+            weights.laid = Some(laid.get_or_init(|| weights.pack(spare(old))));
+            let how = How { weights, rope, temperature, recompute, threads };
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
             work.for_each(|((part, pass), gradients)| {
@@ -223,7 +222,7 @@ impl Cpu {
                     Some(_) => Gradients::Adapters(gradients),
                     None => Gradients::Full(gradients),
                 };
-                let own = |i: usize, thoughts: &[Thought]| loss(first + i, thoughts);
+                let own = |i: usize, statistics: &[TokenStatistics]| loss(first + i, statistics);
                 pass.learn(how, &sequences[part], own, &mut gradients);
             });
         });
@@ -331,19 +330,19 @@ impl Core for Cpu {
     fn score(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         reference: bool,
-    ) -> Result<Vec<Vec<Thought>>, ModelError> {
-        Ok(self.score(sequences, manner, reference))
+    ) -> Result<Vec<Vec<TokenStatistics>>, ModelError> {
+        Ok(self.score(sequences, options, reference))
     }
 
     fn learn(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError> {
-        self.learn(sequences, manner, loss);
+        self.learn(sequences, options, loss);
         Ok(())
     }
 
@@ -385,7 +384,7 @@ impl Core for Cpu {
 }
 
 /// The room that is spare, if any.
-fn spare(old: &Mutex<Option<Laid>>) -> Option<Laid> {
+fn spare(old: &Mutex<Option<PackedWeights>>) -> Option<PackedWeights> {
     old.lock().ok().and_then(|mut old| old.take())
 }
 

@@ -3,8 +3,8 @@
 
 use allot_allocation::seed::Stream;
 
-use crate::core::{Answered, Request, Thought};
-use crate::cpu::head::thought;
+use crate::core::{Answered, Request, TokenStatistics};
+use crate::cpu::head::statistics;
 use crate::sampler::Sampling;
 
 /// An answer so far.
@@ -52,7 +52,7 @@ impl Draft {
     /// Draws a token from logits that are divided by the temperature.
     pub fn take(&mut self, logits: &[f32], stops: &[u32]) {
         let token = self.sampling.draw(logits, self.stream.unit());
-        self.push(token, thought(logits, token as usize), stops);
+        self.push(token, statistics(logits, token as usize), stops);
     }
 
     /// The numbers of chance that its next tokens are drawn with, as long as there are places for them.
@@ -64,15 +64,15 @@ impl Draft {
 
     /// A token that a device drew with the next of them, from logits divided by the temperature.
     #[cfg(any(feature = "cuda", test))]
-    pub fn told(&mut self, token: u32, thought: Thought, stops: &[u32]) {
+    pub fn told(&mut self, token: u32, statistics: TokenStatistics, stops: &[u32]) {
         self.stream.unit();
-        self.push(token, thought, stops);
+        self.push(token, statistics, stops);
     }
 
-    fn push(&mut self, token: u32, thought: Thought, stops: &[u32]) {
-        self.entropy += f64::from(thought.entropy);
+    fn push(&mut self, token: u32, statistics: TokenStatistics, stops: &[u32]) {
+        self.entropy += f64::from(statistics.entropy);
         self.answer.tokens.push(token);
-        self.answer.log_probs.push(thought.log_prob);
+        self.answer.log_probs.push(statistics.log_prob);
         let stopped = stops.contains(&token);
         let full = self.answer.tokens.len() >= self.sampling.max_tokens as usize;
         self.answer.truncated = full && !stopped;

@@ -2,7 +2,7 @@
 //!
 //! What the passes need is counted, and not what one core or another does twice to save memory; nor are the
 //! small products of adapters. A multiplication and an addition are two. Counted are the matrix products and attention, which is by
-//! position; norms, rotations and activations are left out, as everybody leaves them out: less than a
+//! position; norms, rope and activations are left out, as everybody leaves them out: less than a
 //! hundredth of the rest. The rule of thumb "2ND for a pass, 6ND for training" (Kaplan et al. 2020,
 //! arXiv 2001.08361) is this without attention and with the embedding's rows for the head's.
 

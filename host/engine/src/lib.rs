@@ -37,7 +37,7 @@ mod update;
 pub use coin::{Coin, CoinConfig};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Sampled, Whole};
 pub use interrupt::Interrupt;
-pub use loss::{Kind as LossKind, LossConfig};
+pub use loss::{LossConfig, LossKind};
 pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Which loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum LossKind {
     /// Clipped ratios, the mean over an answer's tokens, then over answers (Shao et al. 2024).
     Grpo,
     /// Clipped ratios, the sum over an answer's tokens over the length limit (Liu et al. 2025).
@@ -30,7 +30,7 @@ pub enum Kind {
 #[serde(deny_unknown_fields)]
 pub struct LossConfig {
     /// Which loss.
-    pub kind: Kind,
+    pub kind: LossKind,
     /// How far below 1 a ratio may go.
     pub clip_low: Option<f64>,
     /// How far above 1.
@@ -57,7 +57,7 @@ pub struct Bounds {
 
 impl LossConfig {
     /// A loss with its own numbers.
-    pub fn of(kind: Kind) -> Self {
+    pub fn of(kind: LossKind) -> Self {
         Self { kind, clip_low: None, clip_high: None, dual_clip: None, kl: 0.0 }
     }
 
@@ -65,10 +65,10 @@ impl LossConfig {
     /// clip of 3; GSPO's 3e-4 and 4e-4; for CISPO no bound below.
     pub fn bounds(&self) -> Bounds {
         let (low, high, dual) = match self.kind {
-            Kind::Grpo | Kind::DrGrpo | Kind::Rloo => (0.2, 0.2, 0.0),
-            Kind::Dapo => (0.2, 0.28, 3.0),
-            Kind::Gspo => (3e-4, 4e-4, 0.0),
-            Kind::Cispo => (1.0, 0.28, 0.0),
+            LossKind::Grpo | LossKind::DrGrpo | LossKind::Rloo => (0.2, 0.2, 0.0),
+            LossKind::Dapo => (0.2, 0.28, 3.0),
+            LossKind::Gspo => (3e-4, 4e-4, 0.0),
+            LossKind::Cispo => (1.0, 0.28, 0.0),
         };
         Bounds {
             low: self.clip_low.unwrap_or(low),
@@ -95,7 +95,7 @@ impl LossConfig {
 
 /// An answer to learn from. The lists run over its tokens.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct LossInputs<'a> {
     /// How much better it was than its baseline, scaled.
     pub advantage: f64,
     /// Log-probabilities under the weights of now.
@@ -110,7 +110,7 @@ pub struct Told<'a> {
 
 /// What a batch's losses are measured over.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Over {
+pub struct LossNormalization {
     /// Its answers.
     pub answers: usize,
     /// Their tokens.
@@ -139,22 +139,22 @@ pub struct Part {
 }
 
 /// An answer's part of its batch's loss.
-pub fn part(config: &LossConfig, told: Told<'_>, over: Over) -> Part {
+pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) -> Part {
     let n = told.new.len();
     let (bounds, a) = (config.bounds(), told.advantage);
     let difference = |x: &[f32], y: &[f32], t: usize| f64::from(x[t]) - f64::from(y[t]);
     let mut part = Part { gradient: vec![0.0; n], ..Part::default() };
     // What one token's term is multiplied with.
     let each = match config.kind {
-        Kind::Grpo | Kind::Gspo | Kind::Rloo => 1.0 / (over.answers * n.max(1)) as f64,
-        Kind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
-        Kind::Dapo | Kind::Cispo => 1.0 / over.tokens as f64,
+        LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (over.answers * n.max(1)) as f64,
+        LossKind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
+        LossKind::Dapo | LossKind::Cispo => 1.0 / over.tokens as f64,
     };
     let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
     match config.kind {
-        Kind::Gspo | Kind::Rloo => {
+        LossKind::Gspo | LossKind::Rloo => {
             // The root that is taken of the product of all ratios.
-            let root = if config.kind == Kind::Gspo { n.max(1) as f64 } else { 1.0 };
+            let root = if config.kind == LossKind::Gspo { n.max(1) as f64 } else { 1.0 };
             let weight = (total(told.old, told.sampled) / root).exp();
             let term = term(bounds, a, (total(told.new, told.old) / root).exp());
             let scale = weight.min(over.correction) / over.answers as f64;
@@ -164,11 +164,11 @@ pub fn part(config: &LossConfig, told: Told<'_>, over: Over) -> Part {
             part.clipped_high = if term.side > 0 { n as u64 } else { 0 };
             part.weights = weight * n as f64;
         }
-        Kind::Grpo | Kind::DrGrpo | Kind::Dapo | Kind::Cispo => {
+        LossKind::Grpo | LossKind::DrGrpo | LossKind::Dapo | LossKind::Cispo => {
             for t in 0..n {
                 let weight = difference(told.old, told.sampled, t).exp();
                 let ratio = difference(told.new, told.old, t).exp();
-                let term = if config.kind == Kind::Cispo {
+                let term = if config.kind == LossKind::Cispo {
                     // The weight is a constant: it is not learned through.
                     let cut = ratio.clamp(1.0 - bounds.low, 1.0 + bounds.high);
                     let side = i8::from(ratio > cut) - i8::from(ratio < cut);
@@ -226,15 +226,16 @@ fn term(bounds: Bounds, a: f64, ratio: f64) -> Term {
 mod tests {
     use super::*;
 
-    const OVER: Over = Over { answers: 3, tokens: 11, longest: 7, correction: 2.0 };
+    const OVER: LossNormalization = LossNormalization { answers: 3, tokens: 11, longest: 7, correction: 2.0 };
     const NEW: [f32; 4] = [-1.0, -0.3, -2.0, -0.7];
     const OLD: [f32; 4] = [-1.1, -0.9, -1.5, -0.72];
     const SAMPLED: [f32; 4] = [-1.2, -0.8, -3.5, -0.7];
     const REFERENCE: [f32; 4] = [-1.3, -0.5, -1.0, -0.9];
-    const KINDS: [Kind; 6] = [Kind::Grpo, Kind::DrGrpo, Kind::Dapo, Kind::Gspo, Kind::Cispo, Kind::Rloo];
+    const KINDS: [LossKind; 6] =
+        [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Gspo, LossKind::Cispo, LossKind::Rloo];
 
-    fn told(new: &[f32], advantage: f64) -> Told<'_> {
-        Told { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE }
+    fn told(new: &[f32], advantage: f64) -> LossInputs<'_> {
+        LossInputs { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE }
     }
 
     #[test]
@@ -249,7 +250,7 @@ mod tests {
                         let mut new = NEW;
                         new[t] += by;
                         let value = part(&config, told(&new, advantage), OVER).value;
-                        if kind != Kind::Cispo {
+                        if kind != LossKind::Cispo {
                             return value;
                         }
                         // The weight is held where it was.
@@ -271,13 +272,13 @@ mod tests {
     #[test]
     fn on_policy_every_loss_is_the_policy_gradient() {
         for kind in KINDS {
-            let same = Told { advantage: 2.0, new: &NEW, old: &NEW, sampled: &NEW, reference: &[] };
+            let same = LossInputs { advantage: 2.0, new: &NEW, old: &NEW, sampled: &NEW, reference: &[] };
             let part = part(&LossConfig::of(kind), same, OVER);
             let each = match kind {
-                Kind::Grpo | Kind::Gspo => 1.0 / 12.0,
-                Kind::DrGrpo => 1.0 / 21.0,
-                Kind::Dapo | Kind::Cispo => 1.0 / 11.0,
-                Kind::Rloo => 1.0 / 3.0,
+                LossKind::Grpo | LossKind::Gspo => 1.0 / 12.0,
+                LossKind::DrGrpo => 1.0 / 21.0,
+                LossKind::Dapo | LossKind::Cispo => 1.0 / 11.0,
+                LossKind::Rloo => 1.0 / 3.0,
             };
             assert!(part.gradient.iter().all(|g| (f64::from(*g) + 2.0 * each).abs() < 1e-6), "{kind:?}");
             assert_eq!((part.clipped_low, part.clipped_high), (0, 0));
@@ -286,11 +287,12 @@ mod tests {
 
     #[test]
     fn bounds_hold_on_the_side_that_they_are_for() {
-        let grpo = LossConfig::of(Kind::Dapo);
+        let grpo = LossConfig::of(LossKind::Dapo);
         let at = |ratio: f64, a: f64| {
             let new = [ratio.ln() as f32];
-            let told = Told { advantage: a, new: &new, old: &[0.0], sampled: &[0.0], reference: &[] };
-            let part = part(&grpo, told, Over { answers: 1, tokens: 1, longest: 1, correction: 2.0 });
+            let told = LossInputs { advantage: a, new: &new, old: &[0.0], sampled: &[0.0], reference: &[] };
+            let part =
+                part(&grpo, told, LossNormalization { answers: 1, tokens: 1, longest: 1, correction: 2.0 });
             (part.gradient[0] != 0.0, part.clipped_low, part.clipped_high)
         };
         assert_eq!(at(1.27, 1.0), (true, 0, 0));
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn importance_weights_are_cut_and_counted() {
         let told = told(&OLD, 1.0);
-        let part = part(&LossConfig::of(Kind::Dapo), told, OVER);
+        let part = part(&LossConfig::of(LossKind::Dapo), told, OVER);
         let weights: Vec<f64> = (0..4).map(|t| (f64::from(OLD[t]) - f64::from(SAMPLED[t])).exp()).collect();
         assert!(weights[2] > 2.0, "one of them is cut");
         for (g, w) in part.gradient.iter().zip(&weights) {

@@ -5,9 +5,9 @@ use std::path::Path;
 use allot_allocation::{Compute, Grant, GrantLine, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{Answered, Core, Manner, Request, Sequence};
+use crate::core::{Answered, Core, Request, Sequence};
 use crate::model::ModelError;
-use crate::update::{Lesson, Terms, UpdateConfig, learning_flops, update};
+use crate::update::{TrainingSample, UpdateConfig, UpdateContext, learning_flops, update};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Report, Sample, Sampled,
     Sampling, Whole,
@@ -220,12 +220,12 @@ impl Engine for Native {
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
         let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.tokens(e.sample)).collect();
-        let lessons: Vec<Lesson<'_>> = whole
+        let lessons: Vec<TrainingSample<'_>> = whole
             .iter()
             .zip(batch)
             .map(|(tokens, example)| {
                 let answer = &example.sample.answer;
-                Lesson {
+                TrainingSample {
                     sequence: Sequence { tokens, prompt: tokens.len() - answer.tokens.len() },
                     sampled: &answer.log_probs,
                     stale: example.sample.version != self.version,
@@ -233,7 +233,7 @@ impl Engine for Native {
                 }
             })
             .collect();
-        let terms = Terms {
+        let context = UpdateContext {
             update: &self.config.update,
             optimizer: &self.config.optimizer,
             temperature: self.config.sampling.divisor(),
@@ -242,7 +242,7 @@ impl Engine for Native {
             foreign: self.foreign,
             interrupt,
         };
-        let (report, computed) = update(self.core.as_mut(), &lessons, terms)?;
+        let (report, computed) = update(self.core.as_mut(), &lessons, context)?;
         self.computed += computed;
         self.version += 1;
         Ok(report)

@@ -39,7 +39,7 @@ use candle_core::{DType, Device, Tensor, Var};
 pub use device::DeviceName;
 pub use memory::memory;
 
-use crate::core::{Answered, Core, Loss, Manner, Request, Sequence, Thought};
+use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
@@ -57,7 +57,7 @@ use gradients::Gradients;
 use kernels::Kernels;
 use learning::{Candle, Learning};
 #[cfg(feature = "cuda")]
-use machine::Kind;
+use machine::KernelConfig;
 use pass::Pass;
 use plain::Plain;
 
@@ -78,7 +78,7 @@ pub struct Tensors {
     learning: Box<dyn Learning>,
     /// The GPU that the model is on, with kernels for it: without one, candle's operations sample.
     #[cfg(feature = "cuda")]
-    cuda: Option<(Arc<Cuda>, Kind)>,
+    cuda: Option<(Arc<Cuda>, KernelConfig)>,
 }
 
 impl Tensors {
@@ -183,17 +183,17 @@ impl Core for Tensors {
     fn score(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         reference: bool,
-    ) -> Result<Vec<Vec<Thought>>, ModelError> {
+    ) -> Result<Vec<Vec<TokenStatistics>>, ModelError> {
         let frozen = self.reference.as_ref().filter(|_| reference);
         let weights = frozen.unwrap_or(self.computed());
         let mut all = vec![Vec::new(); sequences.len()];
         for numbers in batches(sequences) {
             let batch = self.batch(sequences, numbers)?;
-            let mut thoughts = Pass::new(&*self.learning, weights, &batch, manner)?.score()?.into_iter();
+            let mut statistics = Pass::new(&*self.learning, weights, &batch, options)?.score()?.into_iter();
             for i in &batch.numbers {
-                all[*i] = thoughts.by_ref().take(sequences[*i].answer()).collect();
+                all[*i] = statistics.by_ref().take(sequences[*i].answer()).collect();
             }
         }
         Ok(all)
@@ -202,14 +202,14 @@ impl Core for Tensors {
     fn learn(
         &mut self,
         sequences: &[Sequence<'_>],
-        manner: Manner,
+        options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError> {
         let mut gradients = self.gradients.take().unwrap_or_default();
         for numbers in batches(sequences) {
             let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
             let batch = self.batch(sequences, numbers)?;
-            let pass = Pass::new(&*self.learning, self.computed(), &batch, manner)?;
+            let pass = Pass::new(&*self.learning, self.computed(), &batch, options)?;
             pass.learn(&answers, loss, &mut gradients)?;
         }
         self.gradients = Some(gradients);
@@ -292,7 +292,11 @@ impl Core for Tensors {
 /// down as a CUDA graph, which is the default; `launches`, without that; `plain`, with candle's operations
 /// alone, which then score and learn, too.
 #[cfg(feature = "cuda")]
-fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(Arc<Cuda>, Kind)>, ModelError> {
+fn cuda(
+    shape: &Shape,
+    device: &Device,
+    numbers: DType,
+) -> Result<Option<(Arc<Cuda>, KernelConfig)>, ModelError> {
     let how = std::env::var("ALLOT_CUDA").unwrap_or_else(|_| "graphs".to_owned());
     let refused = |reason, hint| ModelError::Device { device: "cuda".to_owned(), reason, hint };
     let graphs = match how.as_str() {
@@ -308,7 +312,7 @@ fn cuda(shape: &Shape, device: &Device, numbers: DType) -> Result<Option<(Arc<Cu
         return Ok(None);
     }
     let hint = "set the device to \"cpu\"";
-    let kind = Kind::of(shape, numbers).map_err(|reason| refused(reason, hint))?;
+    let kind = KernelConfig::of(shape, numbers).map_err(|reason| refused(reason, hint))?;
     let cuda = device::quietly(|| Cuda::new(device, kind, graphs));
     let cuda = cuda.map_err(|(reason, hint)| refused(reason, hint))?;
     Ok(Some((Arc::new(cuda), kind)))

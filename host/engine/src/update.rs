@@ -4,8 +4,8 @@
 use allot_allocation::{Compute, Flops};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{Core, Manner, Sequence, Thought};
-use crate::loss::{LossConfig, Over, Part, Told, part};
+use crate::core::{Core, PassOptions, Sequence, TokenStatistics};
+use crate::loss::{LossConfig, LossInputs, LossNormalization, Part, part};
 use crate::model::Shape;
 use crate::{EngineError, Interrupt, LossKind, OptimizerConfig, Report};
 
@@ -60,7 +60,7 @@ impl Default for UpdateConfig {
 
 /// A rollout to learn from.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson<'a> {
+pub struct TrainingSample<'a> {
     /// Prompt and answer.
     pub sequence: Sequence<'a>,
     /// Log-probabilities when it was sampled.
@@ -73,7 +73,7 @@ pub struct Lesson<'a> {
 
 /// What an update needs beside the batch.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct UpdateContext<'a> {
     /// How it is made.
     pub update: &'a UpdateConfig,
     /// The optimizer.
@@ -94,38 +94,38 @@ pub struct Terms<'a> {
 /// Makes one update. Also gives what it computed.
 pub fn update(
     core: &mut dyn Core,
-    lessons: &[Lesson<'_>],
-    terms: Terms<'_>,
+    lessons: &[TrainingSample<'_>],
+    context: UpdateContext<'_>,
 ) -> Result<(Report, Compute), EngineError> {
-    let config = terms.update;
-    let manner = Manner { temperature: terms.temperature, recompute: config.recompute };
+    let config = context.update;
+    let options = PassOptions { temperature: context.temperature, recompute: config.recompute };
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
     // it counts in the means, and is not computed.
-    let counts = |l: &&Lesson<'_>| l.advantage != 0.0 || config.loss.kl > 0.0;
+    let counts = |l: &&TrainingSample<'_>| l.advantage != 0.0 || config.loss.kl > 0.0;
     let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
-    let batches: Vec<(Over, Vec<Lesson<'_>>)> = lessons
+    let batches: Vec<(LossNormalization, Vec<TrainingSample<'_>>)> = lessons
         .chunks(size.max(1))
         .map(|batch| {
-            let over = Over {
+            let over = LossNormalization {
                 answers: batch.len(),
                 tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
-                longest: terms.longest,
+                longest: context.longest,
                 correction: if config.old_log_probs == Old::Sampling { config.correction } else { 1.0 },
             };
             (over, batch.iter().filter(counts).copied().collect())
         })
         .collect();
-    let lessons: Vec<Lesson<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
-    let old = old(core, &lessons, terms, manner)?;
-    let apart = terms.foreign.and_then(|_| apart(&lessons, &old));
-    if let (Some(apart), Some(most)) = (apart, terms.foreign)
+    let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
+    let old = old(core, &lessons, context, options)?;
+    let apart = context.foreign.and_then(|_| apart(&lessons, &old));
+    if let (Some(apart), Some(most)) = (apart, context.foreign)
         && apart > most
     {
         return Err(EngineError::Apart { apart, most });
     }
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
-        let all: Vec<&Lesson<'_>> = lessons.iter().collect();
-        log_probs(core, &all, terms, manner, true)?
+        let all: Vec<&TrainingSample<'_>> = lessons.iter().collect();
+        log_probs(core, &all, context, options, true)?
     } else {
         vec![Vec::new(); lessons.len()]
     };
@@ -137,21 +137,21 @@ pub fn update(
             let first = next;
             next += batch.len();
             // With nothing to learn from the optimizer still makes its step.
-            core.learn(&[], manner, &|_, _| Vec::new())?;
+            core.learn(&[], options, &|_, _| Vec::new())?;
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
-                if core.steps() == untouched && terms.interrupt.is_asked() {
+                if core.steps() == untouched && context.interrupt.is_asked() {
                     core.forget();
                     return Err(EngineError::Interrupted);
                 }
                 let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
                 let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
-                core.learn(&sequences, manner, &|j, thoughts| {
+                core.learn(&sequences, options, &|j, statistics| {
                     let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
-                    let new: Vec<f32> = thoughts.iter().map(|t| t.log_prob).collect();
+                    let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
                     let sampled =
                         if config.old_log_probs == Old::Sampling { lesson.sampled } else { &old[n] };
-                    let told = Told {
+                    let told = LossInputs {
                         advantage: f64::from(lesson.advantage),
                         new: &new,
                         old: &old[n],
@@ -160,7 +160,7 @@ pub fn update(
                     };
                     let mut part = part(&config.loss, told, *over);
                     let gradient = std::mem::take(&mut part.gradient);
-                    let entropy = thoughts.iter().map(|t: &Thought| f64::from(t.entropy)).sum();
+                    let entropy = statistics.iter().map(|t: &TokenStatistics| f64::from(t.entropy)).sum();
                     if let Ok(mut parts) = parts.lock() {
                         parts[j] = (part, entropy);
                     }
@@ -175,8 +175,8 @@ pub fn update(
             if !value.is_finite() {
                 return Err(EngineError::NotFinite("the loss"));
             }
-            let rate = terms.optimizer.rate(core.steps(), terms.progress);
-            let norm = core.step(terms.optimizer, rate)?;
+            let rate = context.optimizer.rate(core.steps(), context.progress);
+            let norm = core.step(context.optimizer, rate)?;
             if !norm.is_finite() {
                 return Err(EngineError::NotFinite("the gradient"));
             }
@@ -185,18 +185,23 @@ pub fn update(
     }
     let mut report = sums.report(config.loss.kl > 0.0);
     report.metrics.extend(apart.map(|apart| ("sampling/sampling_logp_difference/mean", apart)));
-    Ok((report, computed(core, &lessons, terms, sums.steps as u64)))
+    Ok((report, computed(core, &lessons, context, sums.steps as u64)))
 }
 
 /// What an update over these lessons computed.
-fn computed(core: &dyn Core, lessons: &[Lesson<'_>], terms: Terms<'_>, optimizer_steps: u64) -> Compute {
-    let one = |lesson: &Lesson<'_>| {
+fn computed(
+    core: &dyn Core,
+    lessons: &[TrainingSample<'_>],
+    context: UpdateContext<'_>,
+    optimizer_steps: u64,
+) -> Compute {
+    let one = |lesson: &TrainingSample<'_>| {
         let lengths = (lesson.sequence.prompt, lesson.sequence.answer());
-        learning_flops(core.shape(), core.adapted(), terms.update, lengths, anew(lesson, terms))
+        learning_flops(core.shape(), core.adapted(), context.update, lengths, anew(lesson, context))
     };
     let tokens: u64 = lessons.iter().map(|l| l.sequence.answer() as u64).sum();
     Compute {
-        trained_tokens: tokens * u64::from(terms.update.epochs),
+        trained_tokens: tokens * u64::from(context.update.epochs),
         optimizer_steps,
         flops: Flops { training: lessons.iter().map(one).sum(), ..Flops::default() },
         ..Compute::default()
@@ -223,13 +228,13 @@ pub(crate) fn learning_flops(
 }
 
 /// Whether a rollout's old log-probabilities are computed, and not those of its sampling.
-fn anew(lesson: &Lesson<'_>, terms: Terms<'_>) -> bool {
-    lesson.stale || terms.foreign.is_some() || terms.update.old_log_probs == Old::Recomputed
+fn anew(lesson: &TrainingSample<'_>, context: UpdateContext<'_>) -> bool {
+    lesson.stale || context.foreign.is_some() || context.update.old_log_probs == Old::Recomputed
 }
 
 /// How far the sampler's log-probabilities lie from the trainer's own, on average, for rollouts of the weights of
 /// now. None where there are no such rollouts.
-fn apart(lessons: &[Lesson<'_>], old: &[Vec<f32>]) -> Option<f64> {
+fn apart(lessons: &[TrainingSample<'_>], old: &[Vec<f32>]) -> Option<f64> {
     let (mut sum, mut tokens) = (0.0, 0);
     for (lesson, old) in lessons.iter().zip(old).filter(|(lesson, _)| !lesson.stale) {
         sum += old.iter().zip(lesson.sampled).map(|(a, b)| f64::from(a - b).abs()).sum::<f64>();
@@ -241,39 +246,41 @@ fn apart(lessons: &[Lesson<'_>], old: &[Vec<f32>]) -> Option<f64> {
 /// The log-probabilities that each lesson's ratios are measured from.
 fn old(
     core: &mut dyn Core,
-    lessons: &[Lesson<'_>],
-    terms: Terms<'_>,
-    manner: Manner,
+    lessons: &[TrainingSample<'_>],
+    context: UpdateContext<'_>,
+    options: PassOptions,
 ) -> Result<Vec<Vec<f32>>, EngineError> {
-    let anew = |l: &Lesson<'_>| anew(l, terms);
-    let wanted: Vec<&Lesson<'_>> = lessons.iter().filter(|l| anew(l)).collect();
-    let mut computed = log_probs(core, &wanted, terms, manner, false)?.into_iter();
-    let one = |l: &Lesson<'_>| if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() };
+    let anew = |l: &TrainingSample<'_>| anew(l, context);
+    let wanted: Vec<&TrainingSample<'_>> = lessons.iter().filter(|l| anew(l)).collect();
+    let mut computed = log_probs(core, &wanted, context, options, false)?.into_iter();
+    let one = |l: &TrainingSample<'_>| {
+        if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() }
+    };
     Ok(lessons.iter().map(one).collect())
 }
 
 fn log_probs(
     core: &mut dyn Core,
-    lessons: &[&Lesson<'_>],
-    terms: Terms<'_>,
-    manner: Manner,
+    lessons: &[&TrainingSample<'_>],
+    context: UpdateContext<'_>,
+    options: PassOptions,
     reference: bool,
 ) -> Result<Vec<Vec<f32>>, EngineError> {
-    let all: Vec<Lesson<'_>> = lessons.iter().map(|l| **l).collect();
+    let all: Vec<TrainingSample<'_>> = lessons.iter().map(|l| **l).collect();
     let mut scored = Vec::with_capacity(all.len());
-    for micro in micro_batches(&all, terms.update.micro_batch_tokens) {
-        if terms.interrupt.is_asked() {
+    for micro in micro_batches(&all, context.update.micro_batch_tokens) {
+        if context.interrupt.is_asked() {
             return Err(EngineError::Interrupted);
         }
         let sequences: Vec<Sequence<'_>> = all[micro].iter().map(|l| l.sequence).collect();
-        let thoughts = core.score(&sequences, manner, reference)?;
-        scored.extend(thoughts.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));
+        let statistics = core.score(&sequences, options, reference)?;
+        scored.extend(statistics.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));
     }
     Ok(scored)
 }
 
 /// Runs of lessons of at most this many tokens, or of one that is longer.
-fn micro_batches(lessons: &[Lesson<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
+fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
     let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
     for (i, lesson) in lessons.iter().enumerate() {
         let more = lesson.sequence.read();

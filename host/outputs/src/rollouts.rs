@@ -19,7 +19,7 @@ use allot_record::Mark;
 
 use super::part::{self, Part};
 use super::row::Settled;
-pub use super::row::{Purpose, Row};
+pub use super::row::{Purpose, RolloutRow};
 
 /// What became of a rollout that was buffered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub struct Table {
     /// Parts closed.
     parts: Vec<Mark>,
     /// Rows without a fate.
-    pending: BTreeMap<RolloutId, Row>,
+    pending: BTreeMap<RolloutId, RolloutRow>,
     /// Rows for the next row group.
     settled: Vec<Settled>,
     /// Bytes of these.
@@ -81,7 +81,7 @@ impl Table {
     /// The table of a run that goes on from a checkpoint, which tells the parts closed by then and the rows
     /// that were [`pending`](Table::pending). Later parts are deleted. Fails where an earlier one is missing, or
     /// is not what it was.
-    pub fn resume(folder: &Path, run: &str, parts: Vec<Mark>, pending: Vec<Row>) -> Result<Self> {
+    pub fn resume(folder: &Path, run: &str, parts: Vec<Mark>, pending: Vec<RolloutRow>) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         let there = part::numbers(folder)?;
         for (number, mark) in (1..).zip(&parts) {
@@ -101,7 +101,7 @@ impl Table {
         Ok(Self::of(folder, run, parts, pending))
     }
 
-    fn of(folder: &Path, run: &str, parts: Vec<Mark>, pending: BTreeMap<RolloutId, Row>) -> Self {
+    fn of(folder: &Path, run: &str, parts: Vec<Mark>, pending: BTreeMap<RolloutId, RolloutRow>) -> Self {
         Self {
             folder: folder.to_owned(),
             run: run.into(),
@@ -117,10 +117,10 @@ impl Table {
     /// Takes a fresh rollout. It waits for [`settle`](Table::settle), unless its fate is known at once: one
     /// of an evaluation was `evaluated`, and one without a reward is `unscorable`. Fails where its number was
     /// given to another one that waits.
-    pub fn add(&mut self, row: Row) -> Result<()> {
+    pub fn add(&mut self, row: RolloutRow) -> Result<()> {
         // Waiting rows lie in checkpoints, and JSON has no word for a number that is not finite.
         let log_prob = row.log_prob.filter(|l| l.is_finite());
-        let row = Row { log_prob, reward: row.reward.filter(|r| r.is_finite()), ..row };
+        let row = RolloutRow { log_prob, reward: row.reward.filter(|r| r.is_finite()), ..row };
         if matches!(row.purpose, Purpose::Evaluation(_)) {
             self.end(row, "evaluated")?;
         } else if row.reward.is_none() {
@@ -151,11 +151,17 @@ impl Table {
         }
     }
 
-    fn end(&mut self, row: Row, fate: &'static str) -> Result<()> {
+    fn end(&mut self, row: RolloutRow, fate: &'static str) -> Result<()> {
         self.push(row, fate, None, None)
     }
 
-    fn push(&mut self, row: Row, fate: &'static str, age: Option<u32>, advantage: Option<f32>) -> Result<()> {
+    fn push(
+        &mut self,
+        row: RolloutRow,
+        fate: &'static str,
+        age: Option<u32>,
+        advantage: Option<f32>,
+    ) -> Result<()> {
         let texts = row.text.as_ref().map_or(0, String::len) + row.problem.len() + row.source.len();
         self.bytes += size_of::<Settled>() + texts;
         self.settled.push(Settled { run: Arc::clone(&self.run), row, fate, age, advantage });
@@ -214,7 +220,7 @@ impl Table {
     }
 
     /// Rollouts that wait for their fate, by number: what a checkpoint keeps for [`Table::resume`].
-    pub fn pending(&self) -> impl Iterator<Item = &Row> {
+    pub fn pending(&self) -> impl Iterator<Item = &RolloutRow> {
         self.pending.values()
     }
 }
@@ -225,7 +231,7 @@ pub fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// By what rows are ordered in a row group.
-fn key(row: &Row) -> (Option<(u32, &str)>, RolloutId) {
+fn key(row: &RolloutRow) -> (Option<(u32, &str)>, RolloutId) {
     let evaluation = match &row.purpose {
         Purpose::Evaluation(set) => Some((row.step, set.as_str())),
         Purpose::Pilot | Purpose::Commit => None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A rollout as it was sampled and judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct RolloutRow {
     /// The step: of an evaluation, the steps done before it.
     pub step: u32,
     /// The round; none in an evaluation.
@@ -61,7 +61,7 @@ pub enum Purpose {
 pub(super) struct Settled {
     /// What the run is called.
     pub run: Arc<str>,
-    pub row: Row,
+    pub row: RolloutRow,
     /// The fate's name in the table.
     pub fate: &'static str,
     /// Of a rollout trained on.

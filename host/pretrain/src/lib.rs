@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub use alphabet::Alphabet;
 pub use lessons::{Care, Example, Lessons, Level};
 pub use slip::Mistake;
-pub use spread::{Row, Spread, measure};
+pub use spread::{LevelRow, Spread, measure};
 pub use training::{Progress, train};
 
 /// What a model is made by: a TOML file.

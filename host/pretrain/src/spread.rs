@@ -16,14 +16,14 @@ pub(super) const ROWS: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// A row for each level.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LevelRow>,
     /// Answers sampled for each problem.
     pub samples: u32,
 }
 
 /// What a model does at a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct LevelRow {
     /// The level.
     pub level: String,
     /// Problems right when the likeliest token is taken.
@@ -69,15 +69,15 @@ pub fn measure(
             right.push(of_sampling.iter().filter(is_right).count() as u32);
             greedy += of_likeliest.iter().filter(is_right).count();
         }
-        rows.push(Row { level: level.source.clone(), greedy, right });
+        rows.push(LevelRow { level: level.source.clone(), greedy, right });
     }
     Ok(Spread { rows, samples: config.samples })
 }
 
 impl Spread {
     /// All levels as one, each problem counting once.
-    pub fn total(&self) -> Row {
-        Row {
+    pub fn total(&self) -> LevelRow {
+        LevelRow {
             level: "all".to_owned(),
             greedy: self.rows.iter().map(|row| row.greedy).sum(),
             right: self.rows.iter().flat_map(|row| &row.right).copied().collect(),

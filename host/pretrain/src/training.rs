@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
-use allot_engine::core::{Core, Manner, Sequence, Thought};
+use allot_engine::core::{Core, PassOptions, Sequence, TokenStatistics};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
 use allot_engine::place;
 use allot_error::{Error, Result};
@@ -42,7 +42,7 @@ pub fn train(
     let weights = fresh(shape, config.seed).map_err(|e| told(&e))?;
     let mut core = place::core(device, config.dtype, &weights, config.setup(shape)).map_err(|e| told(&e))?;
     drop(weights);
-    let manner = Manner { temperature: 1.0, recompute: false };
+    let options = PassOptions { temperature: 1.0, recompute: false };
 
     let (mut since, mut loss, mut steps, mut tokens) = (Instant::now(), 0.0, 0, 0);
     for step in 0..config.steps {
@@ -57,14 +57,14 @@ pub fn train(
         // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
         let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
         let losses = Mutex::new(vec![0.0; sequences.len()]);
-        let loss_of = |i: usize, thoughts: &[Thought]| {
-            let sum: f64 = thoughts.iter().map(|t| f64::from(t.log_prob)).sum();
+        let loss_of = |i: usize, statistics: &[TokenStatistics]| {
+            let sum: f64 = statistics.iter().map(|t| f64::from(t.log_prob)).sum();
             if let Ok(mut losses) = losses.lock() {
                 losses[i] = -sum * scale;
             }
-            vec![-scale as f32; thoughts.len()]
+            vec![-scale as f32; statistics.len()]
         };
-        core.learn(&sequences, manner, &loss_of).map_err(|e| told(&e))?;
+        core.learn(&sequences, options, &loss_of).map_err(|e| told(&e))?;
         let rate = config.optimizer.rate(step, progress);
         if !core.step(&config.optimizer, rate).map_err(|e| told(&e))?.is_finite() {
             let error =

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Failure, told};
 use crate::config::RemoteConfig;
-use crate::learn::{self, Lesson, Passed, Stepped, batches};
+use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
@@ -208,11 +208,11 @@ impl Remote {
     }
 
     /// Rollouts as lessons, their old log-probabilities those of sampling.
-    fn lessons(&self, batch: &[Example<'_, Answer>]) -> Vec<Lesson> {
+    fn lessons(&self, batch: &[Example<'_, Answer>]) -> Vec<TrainingSample> {
         let recomputed = self.config.update.old_log_probs == Old::Recomputed;
         let one = |example: &Example<'_, Answer>| {
             let (sample, prompt) = (example.sample, self.prompt(example.sample.prompt));
-            Lesson {
+            TrainingSample {
                 tokens: [prompt, &sample.answer.tokens].concat(),
                 prompt: prompt.len(),
                 sampled: sample.answer.log_probs.clone(),
@@ -225,7 +225,7 @@ impl Remote {
     }
 
     /// Log-probabilities under the weights of now.
-    async fn look(&self, session: &Session, lessons: &[&Lesson]) -> Result<Vec<Vec<f32>>, Failure> {
+    async fn look(&self, session: &Session, lessons: &[&TrainingSample]) -> Result<Vec<Vec<f32>>, Failure> {
         let mut all = Vec::with_capacity(lessons.len());
         for part in self.parts(lessons) {
             let data: Vec<Value> = part.iter().map(|l| learn::bare(l, true)).collect();
@@ -237,7 +237,7 @@ impl Remote {
     }
 
     /// Lessons in requests of so many tokens, or of one lesson that is longer.
-    fn parts<'a, 'l>(&self, lessons: &'a [&'l Lesson]) -> Vec<&'a [&'l Lesson]> {
+    fn parts<'a, 'l>(&self, lessons: &'a [&'l TrainingSample]) -> Vec<&'a [&'l TrainingSample]> {
         let most = self.config.update.micro_batch_tokens;
         let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
         for (i, lesson) in lessons.iter().enumerate() {
@@ -257,14 +257,14 @@ impl Remote {
     async fn learn(
         &self,
         session: &Session,
-        mut lessons: Vec<Lesson>,
+        mut lessons: Vec<TrainingSample>,
     ) -> Result<(Report, Compute, State), Failure> {
         let (update, optimizer) = (&self.config.update, &self.config.optimizer);
         let (can, client) = (self.server.server.can(), &self.client);
         let anew: Vec<usize> =
             (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
         if !anew.is_empty() {
-            let wanted: Vec<&Lesson> = anew.iter().map(|i| &lessons[*i]).collect();
+            let wanted: Vec<&TrainingSample> = anew.iter().map(|i| &lessons[*i]).collect();
             let scored = self.look(session, &wanted).await?;
             for (i, old) in anew.into_iter().zip(scored) {
                 lessons[i].old = old;
@@ -276,7 +276,7 @@ impl Remote {
         let mut metrics = Metrics::default();
         for _ in 0..update.epochs {
             for batch in &batches {
-                let all: Vec<&Lesson> = batch.lessons.iter().collect();
+                let all: Vec<&TrainingSample> = batch.lessons.iter().collect();
                 let mut value = 0.0;
                 for part in self.parts(&all) {
                     let data: Vec<Value> = part.iter().map(|l| batch.datum(update, can, l)).collect();
@@ -309,15 +309,15 @@ impl Remote {
         let path = session.save(client, &format!("update-{version:06}")).await?;
         let state =
             State { version, optimizer_steps: self.state.optimizer_steps + metrics.steps, path: Some(path) };
-        let lessons: Vec<&Lesson> = batches.iter().flat_map(|b| &b.lessons).collect();
+        let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
         let computed = self.counted(&lessons, metrics.steps);
         Ok((metrics.report(), computed, state))
     }
 
     /// What an update over these lessons computed, adapters' own products left out as everywhere.
-    fn counted(&self, lessons: &[&Lesson], steps: u32) -> Compute {
+    fn counted(&self, lessons: &[&TrainingSample], steps: u32) -> Compute {
         let epochs = self.config.update.epochs;
-        let one = |lesson: &&Lesson| {
+        let one = |lesson: &&TrainingSample| {
             self.learning_flops(lesson.prompt, lesson.tokens.len() - lesson.prompt, lesson.anew)
         };
         let counting = lessons.iter().filter(|l| l.advantage != 0.0);

@@ -5,7 +5,7 @@
 //! advantage times the right number undoes it. Importance weights of rollouts of earlier versions are such
 //! numbers too, one for each token.
 
-use allot_engine::loss::{Over, Part, Told, part};
+use allot_engine::loss::{LossInputs, LossNormalization, Part, part};
 use allot_engine::{LossKind, Old, OptimizerConfig, UpdateConfig};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use crate::server::{Can, Cuts, Mean};
 
 /// A rollout to learn from.
 #[derive(Clone)]
-pub(crate) struct Lesson {
+pub(crate) struct TrainingSample {
     /// Prompt and answer.
     pub(crate) tokens: Vec<u32>,
     /// How many of them are the prompt.
@@ -52,31 +52,35 @@ impl Stepped {
 
 /// An optimizer step's lessons, and what their losses are measured over.
 pub(crate) struct Batch {
-    pub(crate) over: Over,
-    pub(crate) lessons: Vec<Lesson>,
+    pub(crate) over: LossNormalization,
+    pub(crate) lessons: Vec<TrainingSample>,
 }
 
 /// The batches of one pass. Those without an advantage count in the means, and are not sent; where a batch has
 /// nothing else, one is, for the step to be made.
-pub(crate) fn batches(lessons: Vec<Lesson>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
+pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
     let size = if update.mini_batch == 0 { lessons.len() } else { update.mini_batch };
     let correction = if update.old_log_probs == Old::Sampling { update.correction } else { 1.0 };
     lessons
         .chunks(size.max(1))
         .map(|batch| {
             let tokens = batch.iter().map(|l| l.sampled.len()).sum();
-            let mut counting: Vec<Lesson> = batch.iter().filter(|l| l.advantage != 0.0).cloned().collect();
+            let mut counting: Vec<TrainingSample> =
+                batch.iter().filter(|l| l.advantage != 0.0).cloned().collect();
             if counting.is_empty() {
                 counting.extend(batch.first().cloned());
             }
-            Batch { over: Over { answers: batch.len(), tokens, longest, correction }, lessons: counting }
+            Batch {
+                over: LossNormalization { answers: batch.len(), tokens, longest, correction },
+                lessons: counting,
+            }
         })
         .collect()
 }
 
 impl Batch {
     /// What each token's advantage is multiplied with, so that the server's mean comes to ours.
-    fn scale(&self, kind: LossKind, can: Can, lesson: &Lesson) -> f64 {
+    fn scale(&self, kind: LossKind, can: Can, lesson: &TrainingSample) -> f64 {
         let (tokens, over) = (lesson.sampled.len().max(1), self.over);
         let each = match kind {
             LossKind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
@@ -90,9 +94,9 @@ impl Batch {
     }
 
     /// A lesson as a datum.
-    pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &Lesson) -> Value {
+    pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &TrainingSample) -> Value {
         let scale = self.scale(update.loss.kind, can, lesson) * f64::from(lesson.advantage);
-        let from = |lesson: &Lesson, t: usize| {
+        let from = |lesson: &TrainingSample, t: usize| {
             if update.old_log_probs == Old::Sampling { lesson.sampled[t] } else { lesson.old[t] }
         };
         let advantages: Vec<f32> = (0..lesson.old.len())
@@ -108,15 +112,19 @@ impl Batch {
     }
 
     /// What the server's log-probabilities make of our own loss.
-    pub(crate) fn part(&self, update: &UpdateConfig, lesson: &Lesson, new: &[f32]) -> Part {
+    pub(crate) fn part(&self, update: &UpdateConfig, lesson: &TrainingSample, new: &[f32]) -> Part {
         let sampled = if update.old_log_probs == Old::Sampling { &lesson.sampled } else { &lesson.old };
         let advantage = f64::from(lesson.advantage);
-        part(&update.loss, Told { advantage, new, old: &lesson.old, sampled, reference: &[] }, self.over)
+        part(
+            &update.loss,
+            LossInputs { advantage, new, old: &lesson.old, sampled, reference: &[] },
+            self.over,
+        )
     }
 }
 
 /// A lesson without what it teaches, to be looked at.
-pub(crate) fn bare(lesson: &Lesson, weights: bool) -> Value {
+pub(crate) fn bare(lesson: &TrainingSample, weights: bool) -> Value {
     let read = lesson.tokens.len() - 1;
     let mut inputs = json!({
         "target_tokens": { "data": &lesson.tokens[1..], "dtype": "int64", "shape": [read] },
@@ -158,13 +166,13 @@ pub(crate) fn log_probs(
     client: &Client,
     verb: &str,
     passed: &Passed,
-    lessons: &[&Lesson],
+    lessons: &[&TrainingSample],
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let (came, asked) = (passed.loss_fn_outputs.len(), lessons.len());
     if came != asked {
         return Err(client.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
     }
-    let one = |(output, lesson): (&Map<String, Value>, &&Lesson)| {
+    let one = |(output, lesson): (&Map<String, Value>, &&TrainingSample)| {
         let read = lesson.tokens.len() - 1;
         let data = output.get("logprobs").and_then(|l| l["data"].as_array());
         let Some(data) = data.filter(|data| data.len() == read) else {
@@ -180,7 +188,7 @@ pub(crate) fn log_probs(
 }
 
 /// Numbers of an answer's tokens, with zeros for the prompt's.
-fn padded(lesson: &Lesson, numbers: &[f32]) -> Vec<f32> {
+fn padded(lesson: &TrainingSample, numbers: &[f32]) -> Vec<f32> {
     let mut all = vec![0.0; lesson.prompt - 1];
     all.extend_from_slice(numbers);
     all

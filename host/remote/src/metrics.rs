@@ -3,7 +3,7 @@
 use allot_engine::Report;
 use allot_engine::loss::Part;
 
-use crate::learn::Lesson;
+use crate::learn::TrainingSample;
 
 /// What an update's steps add up to.
 #[derive(Default)]
@@ -24,8 +24,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// A rollout's part of a loss, and what the trainer thought of its tokens.
-    pub(crate) fn add(&mut self, part: &Part, lesson: &Lesson, new: &[f32]) {
+    /// A rollout's part of a loss, and what the trainer statistics of its tokens.
+    pub(crate) fn add(&mut self, part: &Part, lesson: &TrainingSample, new: &[f32]) {
         self.tokens += new.len() as f64;
         self.low += part.clipped_low as f64;
         self.high += part.clipped_high as f64;

@@ -23,7 +23,7 @@ mod sglang;
 mod split;
 mod vllm;
 
-pub use config::{Kind, RolloutsConfig};
+pub use config::{RolloutsConfig, ServerKind};
 pub use handover::{Handover, Write};
 pub use preflight::{Preflight, preflight};
 pub use split::Split;

@@ -88,7 +88,7 @@ pub(crate) fn rollouts(
             tokens: sequence.tokens,
             log_probs: sequence.logprobs,
         };
-        let place = Place { prompt: wanted.prompt, position, version };
+        let place = RolloutKey { prompt: wanted.prompt, position, version };
         let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
         let sample = claim.looked_at(place, limits).map_err(|what| client.wrong("asample", &what))?;
         all.push(sample);
@@ -107,7 +107,7 @@ pub(crate) struct Claim {
 
 /// Which rollout it is.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct RolloutKey {
     pub(crate) prompt: PromptId,
     pub(crate) position: u32,
     pub(crate) version: u32,
@@ -126,7 +126,7 @@ pub(crate) struct Limits {
 
 impl Claim {
     /// The rollout, if it can be one; else what it is instead.
-    pub(crate) fn looked_at(self, place: Place, limits: Limits) -> Result<Sample<Answer>, String> {
+    pub(crate) fn looked_at(self, place: RolloutKey, limits: Limits) -> Result<Sample<Answer>, String> {
         let (prompt, tokens, most) = (place.prompt.0, self.tokens.len(), limits.longest);
         if tokens == 0 {
             return Err(format!("a rollout of prompt {prompt} without tokens"));

@@ -92,12 +92,12 @@ pub struct Arm {
     /// Its settings in force.
     pub settings: Vec<(String, String)>,
     /// Its runs, by seed.
-    pub runs: Vec<Row>,
+    pub runs: Vec<RunRow>,
 }
 
 /// A run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct RunRow {
     /// Its folder.
     pub run: String,
     /// Its seed.
@@ -274,7 +274,7 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// In a word.
-    pub kind: Kind,
+    pub kind: Outcome,
     /// In a sentence, which names the arm.
     pub words: String,
 }
@@ -282,7 +282,7 @@ pub struct Finding {
 /// A verdict in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum Outcome {
     /// Better than the baseline: cheaper, or more accurate.
     Better,
     /// Worse.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use allot_bench::{Outcome, Peer, Place, Weights, Work};
+use allot_bench::{Outcome, Peer, Target, Weights, Work};
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result};
@@ -95,7 +95,7 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
         return Err(Error::new("the CPU computes in f32 alone").hint("leave out `--dtype`"));
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
-    let place = Place { device: common.device, precision, threads };
+    let place = Target { device: common.device, precision, threads };
     let mut model = allot_bench::Bench::load(weights, place, longest)?;
     let folder = tempfile::tempdir().map_err(|e| Error::file("make", &std::env::temp_dir(), &e))?;
     let mut peer = match &common.peer {

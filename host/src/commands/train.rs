@@ -15,7 +15,7 @@ use clap::Args;
 use crate::checkpoint;
 use crate::memory::size;
 use crate::progress::{Done, Progress};
-use crate::recorder::{Place, RunRecorder};
+use crate::recorder::{RunIdentity, RunRecorder};
 use crate::run::{self, Rest};
 use crate::screen::Screen;
 use crate::stop::Stop;
@@ -156,7 +156,8 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         folder
     };
     let _held = if held.is_some() { held } else { run_dir::lock(&folder)? };
-    let place = Place { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
+    let place =
+        RunIdentity { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
     go(command, &prepared, (world, evaluation), (&place, change.as_ref()), screen)
 }
 
@@ -165,7 +166,7 @@ fn go(
     command: &Train,
     prepared: &Prepared<'_>,
     (mut world, mut evaluation): (Trained<'_>, crate::evaluation::Evaluation),
-    (place, change): (&Place<'_>, Option<&Change>),
+    (place, change): (&RunIdentity<'_>, Option<&Change>),
     screen: &mut Screen<'_>,
 ) -> Result<Exit> {
     let config = &prepared.config;

@@ -37,7 +37,7 @@ const MOST: u64 = 1_000_000;
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
     /// What is asked.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// What the problems' source is called, before the level's number; by default the kind.
     pub name: Option<String>,
     /// How it is put.
@@ -67,7 +67,7 @@ pub struct TaskConfig {
 /// A kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum TaskKind {
     /// Whole numbers to add. Gold: the sum.
     Sums,
     /// Whole numbers to multiply; reasoning-gym's `products`. Gold: the product.
@@ -84,7 +84,7 @@ pub enum Kind {
     Sorting,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sums => "sums",
@@ -259,7 +259,7 @@ fn exercises(
         // The same numbers and target in another order are the same countdown; the same numbers to
         // add in another order are another question.
         let is_new = made.as_ref().is_some_and(|made| {
-            let name = if task.kind == Kind::Countdown { &made.essence } else { &made.terse };
+            let name = if task.kind == TaskKind::Countdown { &made.essence } else { &made.terse };
             seen.insert(name.clone())
         });
         match made {

@@ -25,7 +25,7 @@ pub use latex_text::{Untextable, latex_to_text};
 pub use prm800k::{prm800k, split_tuple};
 
 use countdown::Puzzle;
-use number::Kind;
+use number::NumberKind;
 
 /// How answers are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,12 +128,12 @@ impl Grader {
             Self::DapoLine => dapo::grade_line(gold, answer),
             Self::DapoBox => borrowed(dapo::grade_box(gold, answer)),
             Self::Integer => {
-                let number = number::gold(gold, Kind::Integer);
+                let number = number::gold(gold, NumberKind::Integer);
                 let number = number.ok_or_else(|| Ungradable::gold(self, gold, "an integer"))?;
                 borrowed(number::grade(&number, answer))
             }
             Self::Number => {
-                let number = number::gold(gold, Kind::Decimal);
+                let number = number::gold(gold, NumberKind::Decimal);
                 let number = number.ok_or_else(|| Ungradable::gold(self, gold, "a number"))?;
                 borrowed(number::grade(&number, answer))
             }

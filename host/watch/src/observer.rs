@@ -12,7 +12,7 @@ use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
 
 use super::pace;
-use super::scene::{Empty, Facts, Row, Scene, State, plain};
+use super::scene::{Empty, Facts, RunRow, Scene, State, plain};
 
 /// How long folders are not searched again.
 const SEARCH: Duration = Duration::from_secs(2);
@@ -80,7 +80,7 @@ impl Observer {
         self.runs.iter_mut().for_each(Watched::look);
         let paths: Vec<(&Path, &Path)> = self.runs.iter().map(|run| (&*run.place, &*run.path)).collect();
         let now = SystemTime::now();
-        let row = |(run, name): (&Watched, String)| Row {
+        let row = |(run, name): (&Watched, String)| RunRow {
             path: run.path.clone(),
             name: plain(&name),
             arm: None,

@@ -17,7 +17,7 @@ const WINDOWS: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     /// The runs, in the order of their places.
-    pub runs: Vec<Row>,
+    pub runs: Vec<RunRow>,
     /// The arms' names; a row names its arm by its place here.
     pub arms: Vec<String>,
     /// Places without a run.
@@ -26,7 +26,7 @@ pub struct Scene {
 
 /// A run.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct RunRow {
     /// Its folder.
     pub path: PathBuf,
     /// What it is called among the others.
@@ -201,7 +201,7 @@ impl Empty {
 
 impl Scene {
     /// Sorts the runs into arms, as a report does: those of one name that differ in nothing but their seed.
-    pub fn of(mut runs: Vec<Row>, empty: Vec<Empty>) -> Self {
+    pub fn of(mut runs: Vec<RunRow>, empty: Vec<Empty>) -> Self {
         let mut kinds: Vec<(&str, &BTreeMap<String, String>)> = Vec::new();
         let mut places = Vec::new();
         for row in &runs {
@@ -220,7 +220,7 @@ impl Scene {
 
     /// Whether nothing more is to come.
     pub fn is_over(&self) -> bool {
-        let over = |row: &Row| !row.state.goes_on() && !matches!(row.state, State::Stalled { .. });
+        let over = |row: &RunRow| !row.state.goes_on() && !matches!(row.state, State::Stalled { .. });
         self.empty.is_empty() && !self.runs.is_empty() && self.runs.iter().all(over)
     }
 }

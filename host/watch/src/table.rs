@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style as Ink};
 use ratatui::text::Span;
 
-use super::scene::{self, Row, Scene};
+use super::scene::{self, RunRow, Scene};
 use super::style::{Style, letter};
 
 /// What a number that is not known looks like.
@@ -63,7 +63,7 @@ impl Column {
         matches!(self, Letter | Name | Arm | Gauge | State)
     }
 
-    fn text(self, row: &Row, scene: &Scene) -> String {
+    fn text(self, row: &RunRow, scene: &Scene) -> String {
         let unknown = || UNKNOWN.to_owned();
         match (self, row.arm) {
             (Name, _) => return row.name.clone(),
@@ -99,7 +99,7 @@ impl Column {
 }
 
 /// The state, with its reason where it is not as it should be.
-fn state(row: &Row) -> String {
+fn state(row: &RunRow) -> String {
     match row.state.reason().filter(|_| !row.state.is_well()) {
         Some(reason) => format!("{}: {reason}", row.state.word()),
         None => row.state.word(),

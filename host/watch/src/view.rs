@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style as Ink};
 use ratatui::text::{Line, Span};
 
 use super::chart::{Chart, Curve, Unit};
-use super::scene::{Row, Scene};
+use super::scene::{RunRow, Scene};
 use super::style::{Style, letter};
 use super::table;
 
@@ -216,7 +216,7 @@ fn chart(
     unit: Unit,
 ) -> Chart {
     let several = scene.arms.len() > 1;
-    let curve = |(i, row): (usize, &Row)| {
+    let curve = |(i, row): (usize, &RunRow)| {
         let (arm, facts) = (row.arm?, row.facts.as_ref()?);
         let points = if unit == Unit::Share { facts.scores.clone() } else { facts.wastes.clone() };
         let thick = chosen == Some(i) && scene.runs.len() > 1;

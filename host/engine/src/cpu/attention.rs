@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
+use super::gemm::INNER;
 use super::kernels::{copy, wide_op};
-use super::product::INNER;
 use super::softmax::softmaxes;
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 
@@ -61,28 +61,28 @@ pub struct Span {
 /// How keys and values of so many tokens lie where they are looked back at.
 ///
 /// As columns a head has panels of [`WIDEST`] tokens side by side, `[E, WIDEST]` each, the last one as wide as there
-/// is room. As lines it is `[room, E]`, E made whole lines of the cache.
+/// is scratch. As lines it is `[scratch, E]`, E made whole lines of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
     heads: Heads,
     /// Tokens that there is room for: whole lines.
-    room: usize,
+    scratch: usize,
 }
 
 impl Cache {
     /// For so many tokens.
     pub fn new(heads: Heads, tokens: usize) -> Self {
-        Self { heads, room: tokens.next_multiple_of(LINE) }
+        Self { heads, scratch: tokens.next_multiple_of(LINE) }
     }
 
     /// Numbers of all heads as columns.
     pub fn columns(self) -> usize {
-        self.heads.kv * self.heads.width * self.room
+        self.heads.kv * self.heads.width * self.scratch
     }
 
     /// Numbers of all heads as lines.
     pub fn lines(self) -> usize {
-        self.heads.kv * self.room * self.line()
+        self.heads.kv * self.scratch * self.line()
     }
 
     /// Numbers of a line.
@@ -93,14 +93,14 @@ impl Cache {
     /// A head's panel of columns that begins with this token, `[E, wide]`, and how wide it is.
     #[inline(always)]
     pub fn panel(self, head: usize, first: usize, columns: &[f32]) -> (&[f32], usize) {
-        let (width, wide) = (self.heads.width, WIDEST.min(self.room - first));
-        (&columns[(head * self.room + first) * width..][..width * wide], wide)
+        let (width, wide) = (self.heads.width, WIDEST.min(self.scratch - first));
+        (&columns[(head * self.scratch + first) * width..][..width * wide], wide)
     }
 
     /// A head's lines.
     #[inline(always)]
     pub fn head_lines(self, head: usize, lines: &[f32]) -> &[f32] {
-        let size = self.room * self.line();
+        let size = self.scratch * self.line();
         &lines[head * size..][..size]
     }
 
@@ -109,9 +109,9 @@ impl Cache {
     pub fn put_column(self, token: usize, numbers: &[f32], columns: &mut [f32]) {
         let width = self.heads.width;
         let first = token / WIDEST * WIDEST;
-        let wide = WIDEST.min(self.room - first);
+        let wide = WIDEST.min(self.scratch - first);
         for (head, numbers) in numbers.chunks_exact(width).enumerate() {
-            let panel = &mut columns[(head * self.room + first) * width..][..width * wide];
+            let panel = &mut columns[(head * self.scratch + first) * width..][..width * wide];
             for (place, number) in panel[token - first..].iter_mut().step_by(wide).zip(numbers) {
                 *place = *number;
             }
@@ -122,7 +122,7 @@ impl Cache {
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
-            copy(numbers, &mut lines[(head * self.room + token) * self.line()..][..numbers.len()]);
+            copy(numbers, &mut lines[(head * self.scratch + token) * self.line()..][..numbers.len()]);
         }
     }
 
@@ -183,7 +183,7 @@ pub struct Past<'a> {
 
 /// Room for what a pass lays out.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct AttentionScratch {
     prompt: [Vec<f32>; 2],
     own: [Vec<f32>; 2],
     scores: Vec<f32>,
@@ -197,9 +197,9 @@ pub fn attend(
     spans: &[Span],
     mixed: &mut [f32],
     log_sums: &mut [f32],
-    room: &mut Room,
+    scratch: &mut AttentionScratch,
 ) {
-    wide_op(Attend { heads, rows, spans, mixed, log_sums, room });
+    wide_op(Attend { heads, rows, spans, mixed, log_sums, scratch });
 }
 
 struct Attend<'a> {
@@ -208,7 +208,7 @@ struct Attend<'a> {
     spans: &'a [Span],
     mixed: &'a mut [f32],
     log_sums: &'a mut [f32],
-    room: &'a mut Room,
+    scratch: &'a mut AttentionScratch,
 }
 
 impl WithSimd for Attend<'_> {
@@ -216,9 +216,9 @@ impl WithSimd for Attend<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { heads, rows, spans, mixed, log_sums, room } = self;
+        let Self { heads, rows, spans, mixed, log_sums, scratch } = self;
         let (row, width, group) = (heads.row(), heads.width, heads.group());
-        let Room { prompt, own, scores } = room;
+        let AttentionScratch { prompt, own, scores } = scratch;
         let mut laid = 0..0;
         for span in spans {
             if span.prompt != laid {

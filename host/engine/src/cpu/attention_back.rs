@@ -9,8 +9,8 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::attention::{Cache, Heads, Span};
+use super::gemm::INNER;
 use super::kernels::{copy, dot, exp, wide_op};
-use super::product::INNER;
 use super::tile::{ROWS, Side, Tile};
 
 /// Queries of a block: with a run of tokens their weights and gradients stay in a core's cache.
@@ -29,7 +29,7 @@ pub struct Mixed<'a> {
 
 /// Room for what the pass lays out.
 #[derive(Clone, Debug, Default)]
-pub struct BackRoom {
+pub struct BackScratch {
     prompt: Laid,
     own: Laid,
     /// A block's queries, and the gradients of what it mixed: `[BLOCK, E]`, E made whole lines of the cache.
@@ -56,9 +56,9 @@ pub fn attend_back(
     spans: &[Span],
     mixed: Mixed<'_>,
     drows: &mut [f32],
-    room: &mut BackRoom,
+    scratch: &mut BackScratch,
 ) {
-    wide_op(Back { heads, rows, spans, mixed, drows, room });
+    wide_op(Back { heads, rows, spans, mixed, drows, scratch });
 }
 
 struct Back<'a> {
@@ -67,7 +67,7 @@ struct Back<'a> {
     spans: &'a [Span],
     mixed: Mixed<'a>,
     drows: &'a mut [f32],
-    room: &'a mut BackRoom,
+    scratch: &'a mut BackScratch,
 }
 
 impl WithSimd for Back<'_> {
@@ -75,8 +75,8 @@ impl WithSimd for Back<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { heads, rows, spans, mixed, drows, room } = self;
-        let BackRoom { prompt, own, queries, gradients, weights, slopes } = room;
+        let Self { heads, rows, spans, mixed, drows, scratch } = self;
+        let BackScratch { prompt, own, queries, gradients, weights, slopes } = scratch;
         let mut laid = 0..0;
         for span in spans {
             if span.prompt != laid {

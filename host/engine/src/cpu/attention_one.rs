@@ -5,8 +5,8 @@
 use pulp::{Simd, WithSimd};
 
 use super::attention::{Heads, Past};
+use super::gemm::INNER;
 use super::kernels::wide_op;
-use super::product::INNER;
 use super::softmax::softmax;
 use super::tile::{LINE, WIDEST};
 

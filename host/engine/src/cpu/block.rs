@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use super::arena::{Arena, Linear};
-use super::attention::{Heads, Room, Span, attend};
-use super::attention_back::{BackRoom, Mixed, attend_back};
+use super::attention::{AttentionScratch, Heads, Span, attend};
+use super::attention_back::{BackScratch, Mixed, attend_back};
+use super::gemm::{Mat, product};
 use super::kernels::{norm, norm_back, rotate, rotate_back, swiglu, swiglu_back, wide};
-use super::lora::{Adapters, Place};
-use super::panels::Laid;
-use super::product::{Mat, product};
+use super::lora::{Adapters, Projection};
+use super::packed::PackedWeights;
 
 /// The numbers that a model computes with.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Weights<'a> {
     /// Adapters beside them, if any.
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
     /// The same numbers laid out for products, adapters merged, where somebody has them.
-    pub laid: Option<&'a Laid>,
+    pub laid: Option<&'a PackedWeights>,
 }
 
 /// Gradients of what is trained: of all weights, or of the adapters alone.
@@ -37,13 +37,13 @@ pub enum Gradients<'a> {
 
 /// Cosines and sines for each position, `[positions, E / 2]` each.
 #[derive(Clone, Debug)]
-pub struct Rotations {
+pub struct RopeTable {
     half: usize,
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
-impl Rotations {
+impl RopeTable {
     /// For this many positions.
     pub fn new(arena: &Arena, positions: usize) -> Self {
         let frequencies = arena.shape.rope.frequencies(arena.shape.head);
@@ -68,14 +68,14 @@ impl<'a> Weights<'a> {
     }
 
     /// The same numbers laid out for products, in the room of some that are not needed any more.
-    pub fn lay(self, old: Option<Laid>) -> Laid {
-        Laid::of(self.arena, self.base, self.adapters, old)
+    pub fn pack(self, old: Option<PackedWeights>) -> PackedWeights {
+        PackedWeights::of(self.arena, self.base, self.adapters, old)
     }
 
     /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
     pub fn linear(
         &self,
-        (layer, place, linear): (usize, Place, &Linear),
+        (layer, place, linear): (usize, Projection, &Linear),
         x: &[f32],
         y: &mut [f32],
         add: bool,
@@ -102,7 +102,7 @@ impl<'a> Weights<'a> {
     fn linear_back(
         &self,
         gradients: &mut Gradients<'_>,
-        (layer, place, linear): (usize, Place, &Linear),
+        (layer, place, linear): (usize, Projection, &Linear),
         (x, dy, dx): (&[f32], &[f32], &mut [f32]),
         add: bool,
         threads: usize,
@@ -158,8 +158,8 @@ pub struct Kept {
 /// Room for what a pass needs between two lines.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    attention: Room,
-    attention_back: BackRoom,
+    attention: AttentionScratch,
+    attention_back: BackScratch,
     d_width: Vec<f32>,
     q_width: Vec<f32>,
     w_width: Vec<f32>,
@@ -173,8 +173,8 @@ pub struct Block<'a> {
     pub weights: Weights<'a>,
     /// Which block.
     pub layer: usize,
-    /// Rotations for every position.
-    pub rotations: &'a Rotations,
+    /// RopeTable for every position.
+    pub rope: &'a RopeTable,
     /// Prompts, and answers to them.
     pub spans: &'a [Span],
     /// Threads of each matrix product.
@@ -194,7 +194,7 @@ impl Block<'_> {
         let normed = sized(&mut kept.normed1, x.len());
         norm(x, w.part(&block.norm1), epsilon, normed, sized(&mut kept.scales1, n));
         let qkv = sized(&mut kept.qkv, n * heads.row());
-        w.linear((self.layer, Place::Qkv, &block.qkv), normed, qkv, false, self.threads);
+        w.linear((self.layer, Projection::Qkv, &block.qkv), normed, qkv, false, self.threads);
         if let Some((query, key)) = &block.head_norms {
             kept.raw.clear();
             kept.raw.extend_from_slice(qkv);
@@ -214,17 +214,17 @@ impl Block<'_> {
         let mixed = sized(&mut kept.mixed, n * q_width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
         attend(heads, qkv, self.spans, mixed, log_sums, &mut scratch.attention);
-        w.linear((self.layer, Place::Out, &block.out), mixed, x, true, self.threads);
+        w.linear((self.layer, Projection::Out, &block.out), mixed, x, true, self.threads);
 
         kept.middle.clear();
         kept.middle.extend_from_slice(x);
         let normed = sized(&mut kept.normed2, x.len());
         norm(x, w.part(&block.norm2), epsilon, normed, sized(&mut kept.scales2, n));
         let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
-        w.linear((self.layer, Place::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
+        w.linear((self.layer, Projection::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
         let activated = sized(&mut kept.activated, n * shape.intermediate);
         swiglu(gate_up, shape.intermediate, activated);
-        w.linear((self.layer, Place::Down, &block.down), activated, x, true, self.threads);
+        w.linear((self.layer, Projection::Down, &block.down), activated, x, true, self.threads);
     }
 
     /// The backward pass: turns the gradient of what came out into that of what came in, in place,
@@ -241,18 +241,18 @@ impl Block<'_> {
         let (n, f) = (dx.len() / shape.hidden, shape.intermediate);
 
         let dactivated = sized(&mut scratch.f_width, n * f);
-        let down = (self.layer, Place::Down, &block.down);
+        let down = (self.layer, Projection::Down, &block.down);
         w.linear_back(gradients, down, (&kept.activated, dx, dactivated), false, threads);
         let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
         swiglu_back(&kept.gate_up, f, dactivated, dgate_up);
         let dnormed = sized(&mut scratch.d_width, dx.len());
-        let gate_up = (self.layer, Place::GateUp, &block.gate_up);
+        let gate_up = (self.layer, Projection::GateUp, &block.gate_up);
         w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
         let dweight = gradients.of(&block.norm2);
         norm_back(&kept.middle, w.part(&block.norm2), &kept.scales2, dnormed, dx, dweight);
 
         let dmixed = sized(&mut scratch.q_width, n * heads.query * heads.width);
-        let out = (self.layer, Place::Out, &block.out);
+        let out = (self.layer, Projection::Out, &block.out);
         w.linear_back(gradients, out, (&kept.mixed, dx, dmixed), false, threads);
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
@@ -276,7 +276,7 @@ impl Block<'_> {
             }
         }
         let dnormed = sized(&mut scratch.d_width, dx.len());
-        let qkv = (self.layer, Place::Qkv, &block.qkv);
+        let qkv = (self.layer, Projection::Qkv, &block.qkv);
         w.linear_back(gradients, qkv, (&kept.normed1, dqkv, dnormed), false, threads);
         let dweight = gradients.of(&block.norm1);
         norm_back(&kept.x, w.part(&block.norm1), &kept.scales1, dnormed, dx, dweight);
@@ -291,7 +291,7 @@ impl Block<'_> {
             || {
                 for span in self.spans {
                     for (position, token) in (span.prompt.len()..).zip(span.own.clone()) {
-                        let (cos, sin) = self.rotations.at(position);
+                        let (cos, sin) = self.rope.at(position);
                         turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
                     }
                 }

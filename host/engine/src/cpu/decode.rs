@@ -2,7 +2,7 @@
 //!
 //! A prompt is read once, and all its answers share what was read, the first token's logits included. Answers
 //! are made a token at a time; a finished answer leaves its row to the next. A row's numbers depend on its own
-//! tokens alone, to the last bit: products with [`Panels`] are the same for any number of rows and threads, so
+//! tokens alone, to the last bit: products with [`PackedMatrix`] are the same for any number of rows and threads, so
 //! batch size and order change nothing.
 //!
 //! Where the weights stay in the cache each thread samples answers of its own. Else threads share the rows of a
@@ -16,10 +16,10 @@ use rayon::prelude::*;
 
 use super::attention::{Cache, Past, Span};
 use super::attention_one::attend_one;
-use super::block::{Block, Kept, Rotations, Scratch, Weights, sized};
+use super::block::{Block, Kept, RopeTable, Scratch, Weights, sized};
 use super::kernels::{norm, rotate, swiglu, wide};
-use super::lora::Place;
-use super::panels::{Laid, Panels};
+use super::lora::Projection;
+use super::packed::{PackedMatrix, PackedWeights};
 use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
@@ -44,7 +44,7 @@ struct Prefix {
 type Caches = (Vec<f32>, Vec<f32>);
 
 /// A row of a tile: an answer on its way.
-struct Row {
+struct Active {
     number: usize,
     prefix: Arc<Prefix>,
     /// Keys and values of the answer so far.
@@ -55,9 +55,9 @@ struct Row {
     draft: Draft,
 }
 
-/// Room for a tile's numbers.
+/// StepScratch for a tile's numbers.
 #[derive(Default)]
-struct Room {
+struct StepScratch {
     x: Vec<f32>,
     normed: Vec<f32>,
     scales: Vec<f32>,
@@ -76,9 +76,9 @@ pub struct Decode<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
     /// Those that are multiplied with, laid out for it.
-    pub laid: &'a Laid,
-    /// Rotations for every position.
-    pub rotations: &'a Rotations,
+    pub laid: &'a PackedWeights,
+    /// RopeTable for every position.
+    pub rope: &'a RopeTable,
     /// Tokens that end an answer.
     pub stops: &'a [u32],
     /// Answers at a time.
@@ -116,10 +116,10 @@ impl Decode<'_> {
 
     /// Takes requests as long as there are any, so many at a time.
     fn work(&self, requests: &[Request<'_>], next: &AtomicUsize, most: usize) {
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<Active> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
-        let mut rooms: Vec<Room> = Vec::new();
+        let mut rooms: Vec<StepScratch> = Vec::new();
         loop {
             let wanted = most - rows.len();
             let first = next.fetch_add(wanted, Ordering::Relaxed).min(requests.len());
@@ -135,7 +135,7 @@ impl Decode<'_> {
         }
     }
 
-    fn retire(&self, rows: &mut Vec<Row>, free: &mut Vec<Caches>) {
+    fn retire(&self, rows: &mut Vec<Active>, free: &mut Vec<Caches>) {
         let (mut whole, mut at) = (Vec::new(), 0);
         while at < rows.len() {
             if rows[at].draft.done() {
@@ -159,7 +159,7 @@ impl Decode<'_> {
         first: usize,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
         free: &mut Vec<Caches>,
-    ) -> Vec<Row> {
+    ) -> Vec<Active> {
         // One read for each run of one prompt; the last prompt may go on from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
         let mut which = Vec::with_capacity(requests.len());
@@ -194,7 +194,8 @@ impl Decode<'_> {
             sized(&mut keys, layers * cache.columns());
             sized(&mut values, layers * cache.lines());
             let prefix = Arc::clone(&read[which[i]]);
-            let mut row = Row { number: first + i, prefix, keys, values, cache, draft: Draft::new(request) };
+            let mut row =
+                Active { number: first + i, prefix, keys, values, cache, draft: Draft::new(request) };
             let mut logits = row.prefix.logits.clone();
             row.draft.cool(&mut logits);
             row.draft.take(&logits, self.stops);
@@ -220,7 +221,7 @@ impl Decode<'_> {
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
             let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
-            let block = Block { weights: self.weights, layer, rotations: self.rotations, spans, threads };
+            let block = Block { weights: self.weights, layer, rope: self.rope, spans, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
             let (mut keys, mut values) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
             for (token, row) in kept.qkv().chunks_exact(heads.row()).enumerate() {
@@ -238,26 +239,26 @@ impl Decode<'_> {
     }
 
     /// One more token for every row.
-    fn advance(&self, rows: &mut [Row], rooms: &mut Vec<Room>) {
+    fn advance(&self, rows: &mut [Active], rooms: &mut Vec<StepScratch>) {
         let alone = self.threads == 1 || rows.len() >= self.threads * TILE;
         let size = if alone { rows.len().div_ceil(self.threads).clamp(1, TILE) } else { SHARED };
         let tiles = rows.len().div_ceil(size);
-        rooms.resize_with(tiles.max(rooms.len()), Room::default);
+        rooms.resize_with(tiles.max(rooms.len()), StepScratch::default);
         if self.threads == 1 {
-            rows.chunks_mut(size).zip(rooms).for_each(|(tile, room)| self.tile(tile, room, 1));
+            rows.chunks_mut(size).zip(rooms).for_each(|(tile, scratch)| self.tile(tile, scratch, 1));
         } else if alone {
-            rows.par_chunks_mut(size).zip(rooms.par_iter_mut()).for_each(|(tile, room)| {
-                self.tile(tile, room, 1);
+            rows.par_chunks_mut(size).zip(rooms.par_iter_mut()).for_each(|(tile, scratch)| {
+                self.tile(tile, scratch, 1);
             });
         } else {
-            for (tile, room) in rows.chunks_mut(size).zip(rooms) {
-                self.tile(tile, room, self.threads);
+            for (tile, scratch) in rows.chunks_mut(size).zip(rooms) {
+                self.tile(tile, scratch, self.threads);
             }
         }
     }
 
     /// One more token for some rows, whose products so many threads share.
-    fn tile(&self, tile: &mut [Row], room: &mut Room, threads: usize) {
+    fn tile(&self, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
         let w = self.weights;
         let (arena, heads, n) = (w.arena, w.heads(), tile.len());
         let shape = &arena.shape;
@@ -265,8 +266,9 @@ impl Decode<'_> {
         let q = heads.query * heads.width;
         let embedding = &w.base[arena.embedding.clone()];
         let part = |place: &std::ops::Range<usize>| &w.base[place.clone()];
-        let Room { x, normed, scales, qkv, mixed, gate_up, activated, logits, scores, parts } = room;
-        let mut product = |panels: &Panels, x: &[f32], y: &mut [f32], add: bool| {
+        let StepScratch { x, normed, scales, qkv, mixed, gate_up, activated, logits, scores, parts } =
+            scratch;
+        let mut product = |panels: &PackedMatrix, x: &[f32], y: &mut [f32], add: bool| {
             if threads == 1 { panels.product(x, y, add) } else { panels.shared(x, y, add, threads, parts) }
         };
 
@@ -279,13 +281,14 @@ impl Decode<'_> {
             let (normed, scales) = (sized(normed, n * d), sized(scales, n));
             norm(x, part(&block.norm1), epsilon, normed, scales);
             let qkv = sized(qkv, n * heads.row());
-            product(laid(Place::Qkv), normed, qkv, false);
+            product(laid(Projection::Qkv), normed, qkv, false);
             if let Some(bias) = &block.qkv.bias {
                 let rows = qkv.chunks_exact_mut(heads.row());
                 rows.for_each(|row| row.iter_mut().zip(part(bias)).for_each(|(y, b)| *y += b));
             }
             let mixed = sized(mixed, n * q);
-            let one = |scores: &mut Vec<f32>, ((row, qkv), mixed): ((&mut Row, &mut [f32]), &mut [f32])| {
+            let one = |scores: &mut Vec<f32>,
+                       ((row, qkv), mixed): ((&mut Active, &mut [f32]), &mut [f32])| {
                 self.mix(layer, row, qkv, mixed, scores);
             };
             if threads == 1 {
@@ -295,19 +298,19 @@ impl Decode<'_> {
                 let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
                 rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
             }
-            product(laid(Place::Out), mixed, x, true);
+            product(laid(Projection::Out), mixed, x, true);
             norm(x, part(&block.norm2), epsilon, normed, scales);
             let gate_up = sized(gate_up, n * 2 * shape.intermediate);
-            product(laid(Place::GateUp), normed, gate_up, false);
+            product(laid(Projection::GateUp), normed, gate_up, false);
             let activated = sized(activated, n * shape.intermediate);
             swiglu(gate_up, shape.intermediate, activated);
-            product(laid(Place::Down), activated, x, true);
+            product(laid(Projection::Down), activated, x, true);
         }
         let normed = sized(normed, n * d);
         norm(x, part(&arena.norm), epsilon, normed, sized(scales, n));
         let logits = sized(logits, n * shape.vocabulary);
         product(&self.laid.head, normed, logits, false);
-        let draw = |(row, logits): (&mut Row, &mut [f32])| {
+        let draw = |(row, logits): (&mut Active, &mut [f32])| {
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
         };
@@ -319,7 +322,7 @@ impl Decode<'_> {
     }
 
     /// A row's attention in a block: its newest token's query, over the prompt and the answer so far.
-    fn mix(&self, layer: usize, row: &mut Row, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
+    fn mix(&self, layer: usize, row: &mut Active, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
         let w = self.weights;
         let (heads, epsilon) = (w.heads(), w.arena.shape.epsilon as f32);
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
@@ -330,7 +333,7 @@ impl Decode<'_> {
             norm(&raw[q..], &w.base[key.clone()], epsilon, &mut qkv[q..q + kv], scales);
         }
         let before = row.draft.len() - 1;
-        let (cos, sin) = self.rotations.at(row.prefix.tokens + before);
+        let (cos, sin) = self.rope.at(row.prefix.tokens + before);
         let cache = row.cache;
         let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];
         let values = &mut row.values[layer * cache.lines()..][..cache.lines()];

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::block::{Gradients, Weights, sized};
+use super::gemm::{Mat, product};
 use super::kernels::{exp, largest, sum, wide};
-use super::product::{Mat, product};
-use crate::core::Thought;
+use crate::core::TokenStatistics;
 
 /// Logits at a time: rows times vocabulary.
 pub const AT_ONCE: usize = 1 << 24;
@@ -24,13 +24,18 @@ pub struct Head<'a> {
 
 impl Head<'_> {
     /// What the model thinks of each target, after the final norm: `x` is `[R, D]`.
-    pub fn think(&self, x: &[f32], targets: &[u32], room: &mut Vec<f32>) -> Vec<Thought> {
-        let mut thoughts = Vec::with_capacity(targets.len());
+    pub fn logprob_entropy(
+        &self,
+        x: &[f32],
+        targets: &[u32],
+        scratch: &mut Vec<f32>,
+    ) -> Vec<TokenStatistics> {
+        let mut statistics = Vec::with_capacity(targets.len());
         for rows in pieces(0..targets.len(), self.most()) {
-            let logits = self.logits(x, rows.clone(), room);
-            thoughts.extend(self.thoughts(logits, &targets[rows]));
+            let logits = self.logits(x, rows.clone(), scratch);
+            statistics.extend(self.statistics(logits, &targets[rows]));
         }
-        thoughts
+        statistics
     }
 
     /// The same for answers with so many targets each, and the backward pass: `loss` is given an answer's number
@@ -39,10 +44,10 @@ impl Head<'_> {
     pub fn learn(
         &self,
         (x, targets, answers): (&[f32], &[u32], &[usize]),
-        loss: impl Fn(usize, &[Thought]) -> Vec<f32>,
+        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32>,
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
-        room: &mut Vec<f32>,
+        scratch: &mut Vec<f32>,
     ) {
         let (mut first, mut start) = (0, 0);
         while first < answers.len() {
@@ -53,44 +58,44 @@ impl Head<'_> {
                 last += 1;
             }
             let whole = end - start <= self.most();
-            let thoughts = if whole {
-                self.thoughts(self.logits(x, start..end, room), &targets[start..end])
+            let statistics = if whole {
+                self.statistics(self.logits(x, start..end, scratch), &targets[start..end])
             } else {
                 let d = self.weights.arena.shape.hidden;
-                self.think(&x[start * d..end * d], &targets[start..end], room)
+                self.logprob_entropy(&x[start * d..end * d], &targets[start..end], scratch)
             };
             let mut dlog_probs = Vec::with_capacity(end - start);
             for answer in first..last {
                 let from = dlog_probs.len();
-                dlog_probs.extend(loss(answer, &thoughts[from..from + answers[answer]]));
+                dlog_probs.extend(loss(answer, &statistics[from..from + answers[answer]]));
             }
             for rows in pieces(start..end, self.most()) {
                 if !whole {
-                    self.logits(x, rows.clone(), room);
+                    self.logits(x, rows.clone(), scratch);
                 }
                 let own = rows.start - start..rows.end - start;
-                let of = (&targets[rows.clone()], &thoughts[own.clone()], &dlog_probs[own]);
-                self.back(x, rows, of, dx, gradients, room);
+                let of = (&targets[rows.clone()], &statistics[own.clone()], &dlog_probs[own]);
+                self.back(x, rows, of, dx, gradients, scratch);
             }
             (first, start) = (last, end);
         }
     }
 
-    /// The backward pass of some rows, whose logits are in `room`: gradients take their place.
+    /// The backward pass of some rows, whose logits are in `scratch`: gradients take their place.
     fn back(
         &self,
         x: &[f32],
         rows: Range<usize>,
-        (targets, thoughts, dlog_probs): (&[u32], &[Thought], &[f32]),
+        (targets, statistics, dlog_probs): (&[u32], &[TokenStatistics], &[f32]),
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
-        room: &mut [f32],
+        scratch: &mut [f32],
     ) {
         let (v, d, n) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden, rows.len());
-        let of = targets.iter().zip(thoughts).zip(dlog_probs);
-        for (logits, ((target, thought), dlog_prob)) in room.chunks_exact_mut(v).zip(of) {
+        let of = targets.iter().zip(statistics).zip(dlog_probs);
+        for (logits, ((target, statistics), dlog_prob)) in scratch.chunks_exact_mut(v).zip(of) {
             let target = *target as usize;
-            let log_sum = logits[target] - thought.log_prob;
+            let log_sum = logits[target] - statistics.log_prob;
             let scale = dlog_prob / self.temperature;
             wide(
                 #[inline(always)]
@@ -99,7 +104,7 @@ impl Head<'_> {
             logits[target] += scale;
         }
         let place = &self.weights.arena.head;
-        let dlogits = Mat::of(&room[..n * v], n, v);
+        let dlogits = Mat::of(&scratch[..n * v], n, v);
         let head = Mat::of(&self.weights.base[place.clone()], v, d);
         let own = rows.start * d..rows.end * d;
         product(&mut dx[own.clone()], d, false, dlogits, head, self.threads);
@@ -109,9 +114,9 @@ impl Head<'_> {
     }
 
     /// Logits of some rows, divided by the temperature.
-    fn logits<'r>(&self, x: &[f32], rows: Range<usize>, room: &'r mut Vec<f32>) -> &'r mut [f32] {
+    fn logits<'r>(&self, x: &[f32], rows: Range<usize>, scratch: &'r mut Vec<f32>) -> &'r mut [f32] {
         let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
-        let (x, logits) = (&x[rows.start * d..rows.end * d], sized(room, rows.len() * v));
+        let (x, logits) = (&x[rows.start * d..rows.end * d], sized(scratch, rows.len() * v));
         if let Some(laid) = self.weights.laid {
             laid.head.spread(x, logits, false, self.threads);
         } else {
@@ -128,9 +133,9 @@ impl Head<'_> {
         logits
     }
 
-    fn thoughts(&self, logits: &[f32], targets: &[u32]) -> Vec<Thought> {
+    fn statistics(&self, logits: &[f32], targets: &[u32]) -> Vec<TokenStatistics> {
         let rows = logits.chunks_exact(self.weights.arena.shape.vocabulary).zip(targets);
-        rows.map(|(logits, target)| thought(logits, *target as usize)).collect()
+        rows.map(|(logits, target)| statistics(logits, *target as usize)).collect()
     }
 
     /// Rows whose logits there is room for.
@@ -145,7 +150,7 @@ fn pieces(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>>
 }
 
 /// A token's log-probability under these logits, and their entropy.
-pub fn thought(logits: &[f32], token: usize) -> Thought {
+pub fn statistics(logits: &[f32], token: usize) -> TokenStatistics {
     let (top, total, mean) = wide(
         #[inline(always)]
         || {
@@ -165,7 +170,7 @@ pub fn thought(logits: &[f32], token: usize) -> Thought {
         },
     );
     let log_total = libm::log(total);
-    Thought {
+    TokenStatistics {
         log_prob: (f64::from(logits[token] - top) - log_total) as f32,
         entropy: (log_total - mean / total) as f32,
     }

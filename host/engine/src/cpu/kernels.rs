@@ -1,4 +1,4 @@
-//! The loops that take the time beside the products: norms, rotations, the exponential.
+//! The loops that take the time beside the products: norms, rope, the exponential.
 //!
 //! Loops are written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones
 //! that the machine has.

@@ -9,7 +9,7 @@ use allot_allocation::seed;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, Linear};
-use super::product::{Mat, product};
+use super::gemm::{Mat, product};
 
 /// The adapters' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct LoraConfig {
 pub struct Adapters {
     rank: usize,
     scale: f32,
-    /// For each block, for each of its four matrices, in the order of [`Place`].
+    /// For each block, for each of its four matrices, in the order of [`Projection`].
     blocks: Vec<[Vec<Pair>; 4]>,
     len: usize,
     tensors: Vec<(String, Range<usize>, [usize; 2])>,
@@ -34,7 +34,7 @@ pub struct Adapters {
 
 /// Which matrix of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Projection {
     /// Query, key and value.
     Qkv = 0,
     /// Output of attention.
@@ -123,7 +123,15 @@ impl Adapters {
 
     /// Adds the adapters of a matrix to what it gives: `y += scale · (x Aᵀ) Bᵀ` in the rows of each
     /// projection. `x` is `[N, cols]`, `y` `[N, rows]`.
-    pub fn add(&self, all: &[f32], layer: usize, place: Place, linear: &Linear, x: &[f32], y: &mut [f32]) {
+    pub fn add(
+        &self,
+        all: &[f32],
+        layer: usize,
+        place: Projection,
+        linear: &Linear,
+        x: &[f32],
+        y: &mut [f32],
+    ) {
         let n = x.len() / linear.cols;
         for pair in &self.blocks[layer][place as usize] {
             let h = self.inner(all, pair, linear, x, n);
@@ -148,7 +156,7 @@ impl Adapters {
         &self,
         all: &[f32],
         gradients: &mut [f32],
-        (layer, place, linear): (usize, Place, &Linear),
+        (layer, place, linear): (usize, Projection, &Linear),
         (x, dy, dx): (&[f32], &[f32], &mut [f32]),
     ) {
         let (n, r, cols) = (x.len() / linear.cols, self.rank, linear.cols);

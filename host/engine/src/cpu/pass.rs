@@ -4,18 +4,18 @@
 //! Grouper has it, Liu et al. 2025, arXiv 2506.05433).
 
 use super::attention::Span;
-use super::block::{Block, Gradients, Kept, Rotations, Scratch, Weights, sized};
+use super::block::{Block, Gradients, Kept, RopeTable, Scratch, Weights, sized};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
-use crate::core::{Sequence, Thought};
+use crate::core::{Sequence, TokenStatistics};
 
 /// How a pass computes.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
-    /// Rotations for every position.
-    pub rotations: &'a Rotations,
+    /// RopeTable for every position.
+    pub rope: &'a RopeTable,
     /// What logits are divided by.
     pub temperature: f32,
     /// Whether a block's forward pass is made again in the backward pass, and not kept: less memory
@@ -44,10 +44,10 @@ pub struct Pass {
 
 impl Pass {
     /// What the model thinks of each answer's tokens.
-    pub fn score(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<Thought>> {
+    pub fn score(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<TokenStatistics>> {
         let packed = Packed::of(sequences);
         self.forward(how, &packed, false);
-        let mut all = head(how).think(&self.normed, &packed.targets, &mut self.logits).into_iter();
+        let mut all = head(how).logprob_entropy(&self.normed, &packed.targets, &mut self.logits).into_iter();
         packed.counts.iter().map(|n| all.by_ref().take(*n).collect()).collect()
     }
 
@@ -58,7 +58,7 @@ impl Pass {
         &mut self,
         how: How<'_>,
         sequences: &[Sequence<'_>],
-        loss: impl Fn(usize, &[Thought]) -> Vec<f32>,
+        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32>,
         gradients: &mut Gradients<'_>,
     ) {
         let packed = Packed::of(sequences);
@@ -169,7 +169,7 @@ impl Packed {
 }
 
 fn block<'a>(how: How<'a>, layer: usize, spans: &'a [Span]) -> Block<'a> {
-    Block { weights: how.weights, layer, rotations: how.rotations, spans, threads: how.threads }
+    Block { weights: how.weights, layer, rope: how.rope, spans, threads: how.threads }
 }
 
 fn head(how: How<'_>) -> Head<'_> {

@@ -1,14 +1,14 @@
 //! The decoder in candle's own operations, differentiable: the reference that every faster path is held
 //! against.
 //!
-//! It computes in the kind of number that its matrices are in. Norms, rotations, softmax and logits are
+//! It computes in the kind of number that its matrices are in. Norms, rope, softmax and logits are
 //! in float32 all the same.
 //!
 //! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
-use super::operations::{First, Rotations, Turn, attend, gated, linear, norm, project, side_by_side};
+use super::operations::{First, RopeTable, Turn, attend, gated, linear, norm, project, side_by_side};
 use super::{Checkpoint, Family, ModelError};
 
 /// A padded batch of token sequences.
@@ -56,13 +56,13 @@ pub(crate) struct Projection {
 
 impl Projection {
     /// What becomes of the product.
-    pub fn turn<'a>(&'a self, rotations: &'a Rotations) -> Turn<'a> {
+    pub fn turn<'a>(&'a self, rope: &'a RopeTable) -> Turn<'a> {
         let first = match (&self.bias, &self.norm) {
             (Some(bias), _) => First::Bias(bias),
             (None, Some(weight)) => First::Norm(weight, self.epsilon),
             (None, None) => First::Nothing,
         };
-        Turn { heads: self.heads, first, rotations: self.turned.then_some(rotations) }
+        Turn { heads: self.heads, first, rope: self.turned.then_some(rope) }
     }
 }
 
@@ -140,7 +140,7 @@ impl<'a> Decoder<'a> {
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &Rotations,
+        rope: &RopeTable,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
@@ -158,7 +158,7 @@ impl<'a> Decoder<'a> {
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &Rotations,
+        rope: &RopeTable,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let [q, k, v] = self.projections(layer)?;
@@ -196,8 +196,8 @@ impl<'a> Decoder<'a> {
         Ok(linear(x, &self.weight(weight)?)?)
     }
 
-    /// Rotations for positions `[B, T]`.
-    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<Rotations, ModelError> {
+    /// RopeTable for positions `[B, T]`.
+    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<RopeTable, ModelError> {
         let frequencies = self.checkpoint.shape.rope.frequencies(self.checkpoint.shape.head);
         let half = frequencies.len();
         let frequencies = Tensor::from_vec(frequencies, (1, 1, half), positions.device())?;

@@ -1,7 +1,7 @@
 //! What a block is made of: candle's own operations, each differentiable. Whoever has quicker ones is held
 //! against these.
 //!
-//! Norms, rotations and softmax are in float32, whatever kind of number comes in, and what comes out is of
+//! Norms, rope and softmax are in float32, whatever kind of number comes in, and what comes out is of
 //! that kind again.
 //!
 //! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
@@ -10,8 +10,8 @@
 use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::{silu, softmax};
 
-/// Cosines and sines of each token's rotations, `[B or 1, 1, T, E/2]` each, f32.
-pub(crate) type Rotations = (Tensor, Tensor);
+/// Cosines and sines of each token's rope, `[B or 1, 1, T, E/2]` each, f32.
+pub(crate) type RopeTable = (Tensor, Tensor);
 
 /// What becomes of a projection on its way to attention.
 #[derive(Clone, Copy)]
@@ -20,11 +20,11 @@ pub(crate) struct Turn<'a> {
     pub heads: usize,
     /// What comes first.
     pub first: First<'a>,
-    /// Rotations, where it is queries or keys.
-    pub rotations: Option<&'a Rotations>,
+    /// RopeTable, where it is queries or keys.
+    pub rope: Option<&'a RopeTable>,
 }
 
-/// What comes before rotations.
+/// What comes before rope.
 #[derive(Clone, Copy)]
 pub(crate) enum First<'a> {
     /// Nothing.
@@ -68,7 +68,7 @@ pub(crate) fn project(x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Ten
         First::Norm(weight, epsilon) => norm(&x.reshape(cut)?, weight, epsilon)?,
     };
     let x_bnte = x.transpose(1, 2)?.contiguous()?;
-    turn.rotations.map_or(Ok(x_bnte.clone()), |rotations| rotate(&x_bnte, rotations))
+    turn.rope.map_or(Ok(x_bnte.clone()), |rope| rotate(&x_bnte, rope))
 }
 
 /// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`.
@@ -78,7 +78,7 @@ pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 
 /// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
 /// its second.
-fn rotate(x_bnte: &Tensor, (cos, sin): &Rotations) -> Result<Tensor> {
+fn rotate(x_bnte: &Tensor, (cos, sin): &RopeTable) -> Result<Tensor> {
     let kind = x_bnte.dtype();
     let x_bnte = x_bnte.to_dtype(DType::F32)?;
     let half = x_bnte.dim(D::Minus1)? / 2;

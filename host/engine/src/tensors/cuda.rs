@@ -2,12 +2,12 @@
 //! products by cuBLAS; a step's launches written down as a CUDA graph.
 //!
 //! All of it goes to the one stream that candle uses too, so that everything is done in the order of the
-//! asking. Addresses are plain numbers here: what lies behind them is kept by [`Room`]s, and no two of them
+//! asking. Addresses are plain numbers here: what lies behind them is kept by [`DeviceBuffer`]s, and no two of them
 //! overlap.
 
 // The one place of the engine where the compiler can't vouch for memory. What makes it sound: a kernel is
-// given rooms of at least the sizes that its comment asks for (`fused.rs` and `kernels.rs` make both, and
-// `emulated.rs` runs the same launches with an unreadable page behind each room); the rooms outlive the
+// given buffers of at least the sizes that its comment asks for (`fused.rs` and `kernels.rs` make both, and
+// `emulated.rs` runs the same launches with an unreadable page behind each buffer); the buffers outlive the
 // launches, for whoever drops one gives its memory back on the same stream; host memory is copied before a
 // call returns, or waited for.
 #![allow(unsafe_code)]
@@ -27,7 +27,9 @@ use candle_core::cuda_backend::cudarc::nvrtc::{CompileError, CompileOptions, com
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr as _};
 use candle_core::{CudaDevice, DType, Device, Result, Storage, Tensor, bail};
 
-use super::machine::{Arg, Factor, KERNELS, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
+use super::machine::{
+    Arg, DeviceBuffer, Factor, KERNELS, KernelConfig, Launch, Machine, Product, Recorder, SOURCES,
+};
 
 /// What cuBLAS may use for itself, in bytes: what NVIDIA recommends for Hopper. Its own would be made anew
 /// inside a graph.
@@ -42,13 +44,13 @@ pub struct Cuda {
     bf16: bool,
     width: usize,
     graphs: bool,
-    _workspace: Room,
+    _workspace: DeviceBuffer,
 }
 
 impl Cuda {
     /// Compiles the kernels, once for each kind of model and process. `graphs` says whether launches are
     /// written down.
-    pub fn new(device: &Device, kind: Kind, graphs: bool) -> Result<Self> {
+    pub fn new(device: &Device, kind: KernelConfig, graphs: bool) -> Result<Self> {
         let cuda = device.as_cuda_device()?;
         let stream = cuda.cuda_stream();
         let context = stream.context();
@@ -60,7 +62,7 @@ impl Cuda {
         let kernels = KERNELS.into_iter().map(kernel).collect::<Result<_>>()?;
         let sms = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).w()?;
 
-        let workspace = room(device, WORKSPACE)?;
+        let workspace = buffer(device, WORKSPACE)?;
         // A handle of its own: candle's outlives this workspace.
         let blas = CudaBlas::new(Arc::clone(&stream)).w()?;
         // SAFETY: the workspace is there for as long as `blas`, which is dropped before it.
@@ -85,11 +87,11 @@ impl Machine for Cuda {
         self.width
     }
 
-    fn room(&self, bytes: usize) -> Result<Room> {
-        room(&self.device, bytes)
+    fn buffer(&self, bytes: usize) -> Result<DeviceBuffer> {
+        buffer(&self.device, bytes)
     }
 
-    fn lend(&self, tensor: &Tensor) -> Result<Room> {
+    fn lend(&self, tensor: &Tensor) -> Result<DeviceBuffer> {
         lend(tensor, &self.stream)
     }
 
@@ -98,25 +100,29 @@ impl Machine for Cuda {
         unsafe { Tensor::empty(dims, numbers, &self.device) }
     }
 
-    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()> {
+    fn rework(
+        &self,
+        tensors: &[&Tensor],
+        launches: &mut dyn FnMut(&[DeviceBuffer]) -> Result<()>,
+    ) -> Result<()> {
         launches(&tensors.iter().map(|tensor| self.lend(tensor)).collect::<Result<Vec<_>>>()?)
     }
 
-    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()> {
+    fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.stream.context().bind_to_thread().w()?;
         // SAFETY: the room is at least as large, by whoever made it. Memory of the host that is not pinned is
         // copied before the call returns.
-        unsafe { result::memcpy_htod_async(room.at, bytes, self.stream.cu_stream()) }.w()
+        unsafe { result::memcpy_htod_async(buffer.at, bytes, self.stream.cu_stream()) }.w()
     }
 
-    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
+    fn read(&self, buffer: &DeviceBuffer, bytes: usize) -> Result<Vec<u8>> {
         let mut read = vec![0; bytes];
         self.stream.context().bind_to_thread().w()?;
         // SAFETY: the room is at least as large, and `read` is not touched before the stream is done with it.
-        unsafe { result::memcpy_dtoh_async(&mut read, room.at, self.stream.cu_stream()) }.w()?;
+        unsafe { result::memcpy_dtoh_async(&mut read, buffer.at, self.stream.cu_stream()) }.w()?;
         self.stream.synchronize().w()?;
         Ok(read)
     }
@@ -137,7 +143,7 @@ impl Machine for Cuda {
             block_dim: (launch.threads as u32, 1, 1),
             shared_mem_bytes: launch.shared as u32,
         };
-        // SAFETY: `fused.rs` and `kernels.rs` give each kernel the arguments of its signature, and rooms of
+        // SAFETY: `fused.rs` and `kernels.rs` give each kernel the arguments of its signature, and buffers of
         // the sizes that it asks for; the tests on the CPU hold them to both.
         unsafe { builder.launch(config) }.w()?;
         Ok(())
@@ -175,7 +181,7 @@ impl Cuda {
         let turned =
             |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         // cuBLAS counts columns first: there it is yᵀ = bᵀ · aᵀ, where what is stored by rows is across already.
-        // SAFETY: the three rooms are as large as the product says, by whoever made them.
+        // SAFETY: the three buffers are as large as the product says, by whoever made them.
         unsafe {
             cublas::result::gemm_ex(
                 *self.blas.handle(),
@@ -250,8 +256,8 @@ fn keep_freed(number: usize) -> std::result::Result<(), DriverError> {
 }
 
 /// The kernels for a kind of model and a compute capability, as PTX.
-fn compile(kind: Kind, capability: i32) -> Result<Arc<str>> {
-    type Compiled = Mutex<HashMap<(Kind, i32), Arc<str>>>;
+fn compile(kind: KernelConfig, capability: i32) -> Result<Arc<str>> {
+    type Compiled = Mutex<HashMap<(KernelConfig, i32), Arc<str>>>;
     static COMPILED: OnceLock<Compiled> = OnceLock::new();
     let compiled = COMPILED.get_or_init(Compiled::default);
     let mut compiled = compiled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -271,14 +277,14 @@ fn compile(kind: Kind, capability: i32) -> Result<Arc<str>> {
 }
 
 /// Memory as candle gives it. Not by the driver itself, so that both share what was given back.
-fn room(device: &Device, bytes: usize) -> Result<Room> {
+fn buffer(device: &Device, bytes: usize) -> Result<DeviceBuffer> {
     let tensor = Tensor::zeros(bytes.max(1), DType::U8, device)?;
     let cuda: &CudaDevice = device.as_cuda_device()?;
     lend(&tensor, &cuda.cuda_stream())
 }
 
 /// A tensor's address. Its numbers lie on one stream with all that reads them here.
-fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<Room> {
+fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<DeviceBuffer> {
     if !tensor.is_contiguous() {
         bail!("a tensor that is not contiguous has no address of its own");
     }
@@ -292,7 +298,7 @@ fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<Room> {
         _ => bail!("kernels read no tensor of {:?}", tensor.dtype()),
     };
     let offset = layout.start_offset() * tensor.dtype().size_in_bytes();
-    Ok(Room::new(at + offset as u64, tensor.clone()))
+    Ok(DeviceBuffer::new(at + offset as u64, tensor.clone()))
 }
 
 #[cfg(test)]
@@ -317,7 +323,7 @@ mod tests {
             (true, 256, 8, 1),
             (false, 256, 8, 8),
         ] {
-            let kind = Kind { bf16, head, heads, kv_heads };
+            let kind = KernelConfig { bf16, head, heads, kv_heads };
             for capability in [80, 90] {
                 let ptx = compile(kind, capability).map_err(|e| e.to_string());
                 let whole = ptx.map(|ptx| KERNELS.iter().all(|k| ptx.contains(&format!(".entry {k}("))));

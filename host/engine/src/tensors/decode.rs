@@ -45,7 +45,7 @@ pub struct Prefix {
 }
 
 /// An answer on its way.
-pub struct Row {
+pub struct Active {
     number: usize,
     /// What was read of its prompt.
     pub prefix: Arc<Prefix>,
@@ -68,14 +68,14 @@ pub struct Extent {
 /// How tokens are made. `owners` are the answers in the slots of the caches.
 pub trait Steps {
     /// Takes up the answers that are in these slots now.
-    fn begin(&mut self, owners: &mut [Option<Row>], slots: &[usize]) -> Result<(), ModelError>;
+    fn begin(&mut self, owners: &mut [Option<Active>], slots: &[usize]) -> Result<(), ModelError>;
 
     /// One more token for every answer that is not at its end, or several.
-    fn advance(&mut self, owners: &mut [Option<Row>]) -> Result<(), ModelError>;
+    fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError>;
 
     /// Gives up slots that nobody has any more, once they are half of all: at the end, when the longest
     /// answers are awaited, every further token would cost as much as for all of them.
-    fn shrink(&mut self, owners: &mut Vec<Option<Row>>) -> Result<(), ModelError>;
+    fn shrink(&mut self, owners: &mut Vec<Option<Active>>) -> Result<(), ModelError>;
 }
 
 impl Extent {
@@ -102,7 +102,7 @@ impl Decode<'_> {
     ) -> Result<(), ModelError> {
         let vocabulary = self.weights.shape.vocabulary;
         requests.iter().try_for_each(|r| known(r.prompt, vocabulary))?;
-        let mut owners: Vec<Option<Row>> = (0..slots).map(|_| None).collect();
+        let mut owners: Vec<Option<Active>> = (0..slots).map(|_| None).collect();
         let (mut next, mut shared) = (0, None);
         loop {
             // A fresh answer may have its first token by now, which may have been its last.
@@ -124,7 +124,7 @@ impl Decode<'_> {
         &self,
         requests: &[Request<'r>],
         next: usize,
-        owners: &mut [Option<Row>],
+        owners: &mut [Option<Active>],
         steps: &mut dyn Steps,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
     ) -> Result<usize, ModelError> {
@@ -154,7 +154,7 @@ impl Decode<'_> {
         for (i, (request, slot)) in taken.iter().zip(&free).enumerate() {
             which += usize::from(i > 0 && request.prompt != taken[i - 1].prompt);
             let (prefix, draft) = (Arc::clone(&read[which]), Draft::new(request));
-            owners[*slot] = Some(Row { number: next + i, prefix, draft });
+            owners[*slot] = Some(Active { number: next + i, prefix, draft });
         }
         steps.begin(owners, &free)?;
         *shared = prompts.last().copied().zip(read.pop());
@@ -172,8 +172,8 @@ impl Decode<'_> {
             row[..prompt.len()].copy_from_slice(prompt);
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
-        let rotations = decoder.rope(&Tensor::arange(0, longest as u32, &device)?.unsqueeze(0)?)?;
-        let way = Way { rotations, ahead: self.learning.ahead(longest, &device)? };
+        let rope = decoder.rope(&Tensor::arange(0, longest as u32, &device)?.unsqueeze(0)?)?;
+        let way = Way { rope, ahead: self.learning.ahead(longest, &device)? };
         let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
         let mut x = decoder.embed(&tokens)?;
@@ -207,7 +207,7 @@ pub fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Tensor, ModelError> {
 }
 
 /// Takes finished answers out of their slots.
-fn retire(owners: &mut [Option<Row>], whole: &mut dyn FnMut(usize, Answered)) {
+fn retire(owners: &mut [Option<Active>], whole: &mut dyn FnMut(usize, Answered)) {
     for owner in owners {
         if let Some(row) = owner.take_if(|row| row.draft.done()) {
             whole(row.number, row.draft.finish());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Error, Result, Tensor, bail};
 
-use super::machine::{Arg, Factor, Kind, Launch, Machine, Product, Recorder, Room, SOURCES};
+use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine, Product, Recorder, SOURCES};
 use crate::skip::skip;
 
 /// What the kernels are compiled around.
@@ -38,7 +38,7 @@ struct Held(Arc<Mutex<Line>>, u64);
 
 impl Emulated {
     /// A machine of so many blocks side by side; `None`, and a word about it, where there is no C++ compiler.
-    pub fn new(kind: Kind, width: usize) -> Result<Option<Self>> {
+    pub fn new(kind: KernelConfig, width: usize) -> Result<Option<Self>> {
         let Some(program) = program(kind)? else { return Ok(None) };
         let mut child = Command::new(program)
             .stdin(Stdio::piped())
@@ -96,14 +96,14 @@ impl Machine for Emulated {
         self.width
     }
 
-    fn room(&self, bytes: usize) -> Result<Room> {
+    fn buffer(&self, bytes: usize) -> Result<DeviceBuffer> {
         let mut line = held(&self.line);
         line.say(&[b"r".as_slice(), &(bytes as u64).to_le_bytes()].concat())?;
         let at = line.hear(8)?.try_into().map_or(0, u64::from_le_bytes);
-        Ok(Room::new(at, Held(Arc::clone(&self.line), at)))
+        Ok(DeviceBuffer::new(at, Held(Arc::clone(&self.line), at)))
     }
 
-    fn lend(&self, tensor: &Tensor) -> Result<Room> {
+    fn lend(&self, tensor: &Tensor) -> Result<DeviceBuffer> {
         if !tensor.is_contiguous() {
             bail!("a tensor that is not contiguous has no address of its own");
         }
@@ -118,9 +118,9 @@ impl Machine for Emulated {
             DType::U32 => flat.to_vec1::<u32>()?.iter().flat_map(|x| x.to_le_bytes()).collect(),
             other => bail!("kernels read no tensor of {other:?}"),
         };
-        let room = self.room(bytes.len())?;
-        self.write(&room, &bytes)?;
-        Ok(room)
+        let buffer = self.buffer(bytes.len())?;
+        self.write(&buffer, &bytes)?;
+        Ok(buffer)
     }
 
     /// Holds what is no number: whatever a kernel forgets to write is noticed.
@@ -128,12 +128,16 @@ impl Machine for Emulated {
         Tensor::full(f32::NAN, dims, &Device::Cpu)?.to_dtype(numbers)
     }
 
-    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()> {
-        let rooms = tensors.iter().map(|tensor| self.lend(tensor)).collect::<Result<Vec<_>>>()?;
-        launches(&rooms)?;
-        for (tensor, room) in tensors.iter().zip(&rooms) {
+    fn rework(
+        &self,
+        tensors: &[&Tensor],
+        launches: &mut dyn FnMut(&[DeviceBuffer]) -> Result<()>,
+    ) -> Result<()> {
+        let buffers = tensors.iter().map(|tensor| self.lend(tensor)).collect::<Result<Vec<_>>>()?;
+        launches(&buffers)?;
+        for (tensor, buffer) in tensors.iter().zip(&buffers) {
             let size = tensor.dtype().size_in_bytes();
-            let read = self.read(room, tensor.elem_count() * size)?;
+            let read = self.read(buffer, tensor.elem_count() * size)?;
             let bits = |b: &[u8]| b.iter().rev().fold(0, |bits, b| bits << 8 | u32::from(*b));
             let number = |b: &[u8]| f32::from_bits(bits(b) << (32 - 8 * size));
             let numbers: Vec<f32> = read.chunks_exact(size).map(number).collect();
@@ -143,15 +147,15 @@ impl Machine for Emulated {
         Ok(())
     }
 
-    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()> {
-        let head = [b"w".as_slice(), &room.at.to_le_bytes(), &(bytes.len() as u64).to_le_bytes()].concat();
+    fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()> {
+        let head = [b"w".as_slice(), &buffer.at.to_le_bytes(), &(bytes.len() as u64).to_le_bytes()].concat();
         let mut line = held(&self.line);
         line.say(&head)?;
         line.say(bytes)
     }
 
-    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>> {
-        let head = [b"g".as_slice(), &room.at.to_le_bytes(), &(bytes as u64).to_le_bytes()].concat();
+    fn read(&self, buffer: &DeviceBuffer, bytes: usize) -> Result<Vec<u8>> {
+        let head = [b"g".as_slice(), &buffer.at.to_le_bytes(), &(bytes as u64).to_le_bytes()].concat();
         let mut line = held(&self.line);
         line.say(&head)?;
         line.hear(bytes)
@@ -219,7 +223,7 @@ impl Recorder for Emulated {
 
 /// The program for a kind of model. It lies beside the tests, by a name that tells what it was made of, and
 /// is made where it is not there yet.
-fn program(kind: Kind) -> Result<Option<PathBuf>> {
+fn program(kind: KernelConfig) -> Result<Option<PathBuf>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let kernels = SOURCES.concat();

@@ -10,16 +10,16 @@
 //! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F feed-forward, H
 //! query heads, K key and value heads, E head, V vocabulary.
 
-mod desk;
 mod launches;
+mod workspace;
 
 use std::sync::Arc;
 
-use super::decode::{Extent, Row, Steps};
-use super::machine::{Kind, Recorder, Room};
-use crate::core::Thought;
+use super::decode::{Active, Extent, Steps};
+use super::machine::{DeviceBuffer, KernelConfig, Recorder};
+use crate::core::TokenStatistics;
 use crate::model::{Checkpoint, Decoder, ModelError, Shape};
-use desk::{Block, DRAWN, Desk, STATE, bytes};
+use workspace::{Block, DRAWN, STATE, Workspace, bytes};
 
 /// Tokens between two looks. A look costs a wait and some hundred microseconds; an answer that has come to
 /// its end is computed along until the next, so that half of these tokens are wasted on it.
@@ -40,22 +40,22 @@ enum Script<R> {
 /// Steps on a machine.
 pub struct Fused<'a, M: Recorder> {
     machine: &'a M,
-    kind: Kind,
+    kind: KernelConfig,
     shape: &'a Shape,
     stops: &'a [u32],
     extent: Extent,
     stride: usize,
-    table: Room,
+    table: DeviceBuffer,
     blocks: Vec<Block>,
-    last_norm: Room,
-    head: Room,
-    frequencies: Room,
-    desk: Desk,
+    last_norm: DeviceBuffer,
+    head: DeviceBuffer,
+    frequencies: DeviceBuffer,
+    workspace: Workspace,
     /// The slots of the batch's rows.
     batch: Vec<usize>,
-    /// Addresses in [`Desk::prompts`], and what keeps them valid for each slot.
+    /// Addresses in [`Workspace::prompts`], and what keeps them valid for each slot.
     addresses: Vec<u64>,
-    lent: Vec<Vec<Room>>,
+    lent: Vec<Vec<DeviceBuffer>>,
     /// Slots that had a token drawn from their prompt since the look.
     fresh: Vec<usize>,
     /// Whether the kernels know less than the host.
@@ -68,7 +68,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
     /// tokens.
     pub fn new(
         machine: &'a M,
-        kind: Kind,
+        kind: KernelConfig,
         weights: &'a Checkpoint,
         stops: &'a [u32],
         extent: Extent,
@@ -78,13 +78,13 @@ impl<'a, M: Recorder> Fused<'a, M> {
         let decoder = Decoder::frozen(weights);
         let block = |layer| Block::new(machine, kind, &decoder, shape, layer, extent);
         let frequencies = shape.rope.frequencies(shape.head);
-        let room = machine.room(4 * frequencies.len())?;
-        machine.write(&room, &bytes(frequencies.iter().map(|f| f.to_le_bytes())))?;
+        let buffer = machine.buffer(4 * frequencies.len())?;
+        machine.write(&buffer, &bytes(frequencies.iter().map(|f| f.to_le_bytes())))?;
         let mut steps = Self {
             table: machine.lend(&decoder.weight("model.embed_tokens.weight")?)?,
             last_norm: machine.lend(&decoder.weight("model.norm.weight")?)?,
             head: machine.lend(&decoder.head()?)?,
-            frequencies: room,
+            frequencies: buffer,
             machine,
             kind,
             shape,
@@ -92,7 +92,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
             extent,
             stride,
             blocks: (0..shape.layers).map(block).collect::<Result<_, _>>()?,
-            desk: Desk::new(machine, kind, shape, stops, slots, stride + 1)?,
+            workspace: Workspace::new(machine, kind, shape, stops, slots, stride + 1)?,
             batch: Vec::new(),
             addresses: vec![0; 2 * shape.layers * slots],
             lent: vec![Vec::new(); slots],
@@ -107,14 +107,14 @@ impl<'a, M: Recorder> Fused<'a, M> {
     /// The rows of the batch work for these slots from now on.
     fn batch(&mut self, slots: Vec<usize>) -> Result<(), ModelError> {
         let each = slots.iter().map(|slot| (*slot as u32).to_le_bytes());
-        self.machine.write(&self.desk.slots, &bytes(each))?;
+        self.machine.write(&self.workspace.slots, &bytes(each))?;
         self.batch = slots;
         self.script = Script::Not;
         Ok(())
     }
 
     /// Tells the kernels what the host knows.
-    fn tell(&mut self, owners: &[Option<Row>]) -> Result<(), ModelError> {
+    fn tell(&mut self, owners: &[Option<Active>]) -> Result<(), ModelError> {
         let mut states = Vec::with_capacity(STATE * owners.len());
         let mut units = vec![0.0; (self.stride + 1) * owners.len()];
         for (owner, units) in owners.iter().zip(units.chunks_exact_mut(self.stride + 1)) {
@@ -137,16 +137,16 @@ impl<'a, M: Recorder> Fused<'a, M> {
             });
             states.extend(state.iter().flat_map(|word| word.to_le_bytes()));
         }
-        self.machine.write(&self.desk.states, &states)?;
-        self.machine.write(&self.desk.units, &bytes(units.iter().map(|unit| unit.to_le_bytes())))?;
+        self.machine.write(&self.workspace.states, &states)?;
+        self.machine.write(&self.workspace.units, &bytes(units.iter().map(|unit| unit.to_le_bytes())))?;
         self.stale = false;
         Ok(())
     }
 
     /// Reads what was drawn since the last look, in so many steps, into the drafts.
-    fn look(&mut self, owners: &mut [Option<Row>], steps: usize) -> Result<(), ModelError> {
+    fn look(&mut self, owners: &mut [Option<Active>], steps: usize) -> Result<(), ModelError> {
         let ring = self.stride + 1;
-        let drawn = self.machine.read(&self.desk.drawn, DRAWN * ring * owners.len())?;
+        let drawn = self.machine.read(&self.workspace.drawn, DRAWN * ring * owners.len())?;
         for (slot, (owner, drawn)) in owners.iter_mut().zip(drawn.chunks_exact(DRAWN * ring)).enumerate() {
             let Some(row) = owner else { continue };
             let count = steps + usize::from(self.fresh.contains(&slot));
@@ -155,8 +155,9 @@ impl<'a, M: Recorder> Fused<'a, M> {
                     break;
                 }
                 let word = |i: usize| u32::from_le_bytes([one[i], one[i + 1], one[i + 2], one[i + 3]]);
-                let thought = Thought { log_prob: f32::from_bits(word(4)), entropy: f32::from_bits(word(8)) };
-                row.draft.told(word(0), thought, self.stops);
+                let statistics =
+                    TokenStatistics { log_prob: f32::from_bits(word(4)), entropy: f32::from_bits(word(8)) };
+                row.draft.told(word(0), statistics, self.stops);
             }
         }
         self.fresh.clear();
@@ -184,7 +185,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
 }
 
 impl<M: Recorder> Steps for Fused<'_, M> {
-    fn begin(&mut self, owners: &mut [Option<Row>], slots: &[usize]) -> Result<(), ModelError> {
+    fn begin(&mut self, owners: &mut [Option<Active>], slots: &[usize]) -> Result<(), ModelError> {
         if !self.fresh.is_empty() {
             self.look(owners, 0)?;
         }
@@ -193,7 +194,7 @@ impl<M: Recorder> Steps for Fused<'_, M> {
         for slot in slots {
             let Some(row) = &owners[*slot] else { continue };
             let prefix = Arc::as_ptr(&row.prefix);
-            let rooms = match last {
+            let buffers = match last {
                 Some((known, slot)) if known == prefix => self.lent[slot].clone(),
                 _ => {
                     let tensors = row.prefix.blocks.iter().flat_map(|(keys, values)| [keys, values]);
@@ -201,30 +202,31 @@ impl<M: Recorder> Steps for Fused<'_, M> {
                     tensors.map(|tensor| self.machine.lend(tensor)).collect::<Result<Vec<_>, _>>()?
                 }
             };
-            let (logits, blocks) = rooms.split_last().map_or((0, &[][..]), |(l, blocks)| (l.at, blocks));
+            let (logits, blocks) = buffers.split_last().map_or((0, &[][..]), |(l, blocks)| (l.at, blocks));
             let addresses = self.addresses.chunks_exact_mut(2 * self.shape.layers).nth(*slot);
-            for (address, room) in addresses.into_iter().flatten().zip(blocks) {
-                *address = room.at;
+            for (address, buffer) in addresses.into_iter().flatten().zip(blocks) {
+                *address = buffer.at;
             }
             sources.push(logits);
-            self.lent[*slot] = rooms;
+            self.lent[*slot] = buffers;
             last = Some((prefix, *slot));
         }
-        self.machine.write(&self.desk.prompts, &bytes(self.addresses.iter().map(|a| a.to_le_bytes())))?;
-        self.machine.write(&self.desk.fresh_sources, &bytes(sources.iter().map(|a| a.to_le_bytes())))?;
+        self.machine
+            .write(&self.workspace.prompts, &bytes(self.addresses.iter().map(|a| a.to_le_bytes())))?;
+        self.machine.write(&self.workspace.fresh_sources, &bytes(sources.iter().map(|a| a.to_le_bytes())))?;
         let each = slots.iter().map(|slot| (*slot as u32).to_le_bytes());
-        self.machine.write(&self.desk.fresh_slots, &bytes(each))?;
+        self.machine.write(&self.workspace.fresh_slots, &bytes(each))?;
         self.tell(owners)?;
         self.fresh = slots.to_vec();
-        self.draw(slots.len(), (&self.desk.fresh_sources).into(), (&self.desk.fresh_slots).into())
+        self.draw(slots.len(), (&self.workspace.fresh_sources).into(), (&self.workspace.fresh_slots).into())
     }
 
-    fn advance(&mut self, owners: &mut [Option<Row>]) -> Result<(), ModelError> {
+    fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError> {
         if self.stale {
             self.tell(owners)?;
         }
         // Tokens that the longest answer may still have.
-        let left = |(slot, owner): (usize, &Option<Row>)| {
+        let left = |(slot, owner): (usize, &Option<Active>)| {
             let row = owner.as_ref().filter(|row| !row.draft.done())?;
             let had = row.draft.len() + usize::from(self.fresh.contains(&slot));
             Some((row.draft.sampling().max_tokens as usize).saturating_sub(had))
@@ -236,7 +238,7 @@ impl<M: Recorder> Steps for Fused<'_, M> {
         self.look(owners, steps)
     }
 
-    fn shrink(&mut self, owners: &mut Vec<Option<Row>>) -> Result<(), ModelError> {
+    fn shrink(&mut self, owners: &mut Vec<Option<Active>>) -> Result<(), ModelError> {
         let held: Vec<usize> = (0..owners.len()).filter(|i| owners[*i].is_some()).collect();
         if !held.is_empty() && held.len() * 2 <= self.batch.len() {
             self.batch(held)?;

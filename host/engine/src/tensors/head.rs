@@ -7,7 +7,7 @@
 use candle_core::{DType, Result, Tensor};
 
 use super::learning::Learning;
-use crate::core::Thought;
+use crate::core::TokenStatistics;
 
 /// The head of a model at a sampling temperature.
 pub struct Head<'a> {
@@ -21,20 +21,20 @@ pub struct Head<'a> {
 
 impl Head<'_> {
     /// What the model thinks of each target `[R]`, after the final norm: `x` is `[R, D]`. `[R, 3]`, as
-    /// [`Learning::think`] has it.
-    pub fn think(&self, x: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    /// [`Learning::logprob_entropy`] has it.
+    pub fn logprob_entropy(&self, x: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let one = |(from, n)| {
-            self.learning.think(
+            self.learning.logprob_entropy(
                 &self.logits(&x.narrow(0, from, n)?)?,
                 &targets.narrow(0, from, n)?,
                 self.temperature,
             )
         };
-        let thoughts = self.chunks(x)?.into_iter().map(one).collect::<Result<Vec<_>>>()?;
-        if thoughts.is_empty() {
+        let statistics = self.chunks(x)?.into_iter().map(one).collect::<Result<Vec<_>>>()?;
+        if statistics.is_empty() {
             return Tensor::zeros((0, 3), DType::F32, x.device());
         }
-        Tensor::cat(&thoughts, 0)
+        Tensor::cat(&statistics, 0)
     }
 
     /// The backward pass: from the gradient of each target's log-probability, `[R]`, those of `x`, in its
@@ -43,7 +43,7 @@ impl Head<'_> {
         &self,
         x: &Tensor,
         targets: &Tensor,
-        thoughts: &Tensor,
+        statistics: &Tensor,
         dlog_probs: &Tensor,
         sum: Option<Tensor>,
     ) -> Result<(Tensor, Tensor)> {
@@ -51,9 +51,10 @@ impl Head<'_> {
         for (from, n) in self.chunks(x)? {
             let chunk = |tensor: &Tensor| tensor.narrow(0, from, n);
             let x = chunk(x)?;
-            let (targets, thoughts, dlog_probs) = (chunk(targets)?, chunk(thoughts)?, chunk(dlog_probs)?);
+            let (targets, statistics, dlog_probs) = (chunk(targets)?, chunk(statistics)?, chunk(dlog_probs)?);
             let logits = self.logits(&x)?;
-            let dlogits = self.learning.slopes(logits, &targets, &thoughts, &dlog_probs, self.temperature)?;
+            let dlogits =
+                self.learning.dlogits(logits, &targets, &statistics, &dlog_probs, self.temperature)?;
             dx.push(dlogits.matmul(&self.weight)?);
             dweight = Some(self.learning.headed(dweight.take(), &dlogits, &x)?);
         }
@@ -76,7 +77,7 @@ impl Head<'_> {
 }
 
 /// Thoughts on the host, in one go: each wait for a device costs more than the numbers.
-pub fn told(thoughts: &Tensor) -> Result<Vec<Thought>> {
-    let told = |row: Vec<f32>| Thought { log_prob: row[0], entropy: row[1] };
-    Ok(thoughts.to_vec2::<f32>()?.into_iter().map(told).collect())
+pub fn told(statistics: &Tensor) -> Result<Vec<TokenStatistics>> {
+    let told = |row: Vec<f32>| TokenStatistics { log_prob: row[0], entropy: row[1] };
+    Ok(statistics.to_vec2::<f32>()?.into_iter().map(told).collect())
 }

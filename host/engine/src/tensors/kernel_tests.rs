@@ -18,7 +18,7 @@ use candle_core::{DType, Device, Tensor};
 use super::Tensors;
 use super::emulated::Emulated;
 use super::kernels::Kernels;
-use super::machine::{KERNELS, Kind, Machine as _, Room, SOURCES};
+use super::machine::{DeviceBuffer, KERNELS, KernelConfig, Machine as _, SOURCES};
 use crate::cpu::Setup;
 use crate::model::{Checkpoint, Precision};
 
@@ -70,8 +70,8 @@ fn bytes<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
 }
 
 /// Numbers of a machine's kind.
-fn numbers(machine: &Emulated, kind: Kind, room: &Room, count: usize) -> Vec<f32> {
-    let read = machine.read(room, count * kind.size()).unwrap();
+fn numbers(machine: &Emulated, kind: KernelConfig, buffer: &DeviceBuffer, count: usize) -> Vec<f32> {
+    let read = machine.read(buffer, count * kind.size()).unwrap();
     if kind.bf16 {
         read.chunks_exact(2)
             .map(|b| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))
@@ -81,13 +81,13 @@ fn numbers(machine: &Emulated, kind: Kind, room: &Room, count: usize) -> Vec<f32
     }
 }
 
-fn written(machine: &Emulated, bytes: &[u8]) -> Room {
-    let room = machine.room(bytes.len()).unwrap();
-    machine.write(&room, bytes).unwrap();
-    room
+fn written(machine: &Emulated, bytes: &[u8]) -> DeviceBuffer {
+    let buffer = machine.buffer(bytes.len()).unwrap();
+    machine.write(&buffer, bytes).unwrap();
+    buffer
 }
 
-fn dtype(kind: Kind) -> DType {
+fn dtype(kind: KernelConfig) -> DType {
     if kind.bf16 { DType::BF16 } else { DType::F32 }
 }
 
@@ -121,7 +121,7 @@ fn model(folder: &Path, precision: Precision) -> Tensors {
 /// The same, which scores and learns by kernels.
 fn fused(folder: &Path, precision: Precision) -> Option<Tensors> {
     let mut model = model(folder, precision);
-    let kind = Kind::of(&model.computed().shape, precision.dtype()).unwrap();
+    let kind = KernelConfig::of(&model.computed().shape, precision.dtype()).unwrap();
     let machine = Emulated::new(kind, 1).unwrap()?;
     model.learning = Box::new(Kernels::new(Arc::new(machine), kind));
     Some(model)

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use candle_core::{D, DType, Error, Result, Tensor};
 
-use super::machine::{Arg, Factor, Kind, Launch, Machine, Room};
-use crate::model::operations::{First, Rotations, Turn};
+use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine};
+use crate::model::operations::{First, RopeTable, Turn};
 
 /// Rows of which `norm_back` makes a part of the weights' gradient, and rows of which `columns` makes one.
 const NORM_ROWS: usize = 16;
@@ -27,12 +27,12 @@ const WARPS: usize = THREADS / 32;
 #[derive(Clone)]
 pub struct Kernels {
     machine: Arc<dyn Machine>,
-    kind: Kind,
+    kind: KernelConfig,
 }
 
 impl Kernels {
     /// On a machine whose kernels are compiled for this kind of model.
-    pub fn new(machine: Arc<dyn Machine>, kind: Kind) -> Self {
+    pub fn new(machine: Arc<dyn Machine>, kind: KernelConfig) -> Self {
         Self { machine, kind }
     }
 
@@ -41,10 +41,10 @@ impl Kernels {
         self.machine.fresh(dims, if self.kind.bf16 { DType::BF16 } else { DType::F32 })
     }
 
-    fn lend<const N: usize>(&self, tensors: [&Tensor; N]) -> Result<[Room; N]> {
-        let rooms =
+    fn lend<const N: usize>(&self, tensors: [&Tensor; N]) -> Result<[DeviceBuffer; N]> {
+        let buffers =
             tensors.into_iter().map(|tensor| self.machine.lend(tensor)).collect::<Result<Vec<_>>>()?;
-        rooms.try_into().map_err(|_| Error::Msg("as many rooms as tensors".to_owned()))
+        buffers.try_into().map_err(|_| Error::Msg("as many buffers as tensors".to_owned()))
     }
 
     fn launch(&self, kernel: &'static str, blocks: usize, threads: usize, args: &[Arg]) -> Result<()> {
@@ -100,9 +100,9 @@ impl Kernels {
         let mut made = vec![&normed];
         made.extend(part.map(|_| &sum));
         self.machine.rework(&made, &mut |made| {
-            let rooms =
+            let buffers =
                 [(&from).into(), more.as_ref().into(), made.get(1).into(), (&by).into(), (&made[0]).into()];
-            let args = [&rooms[..], &[width.into(), epsilon.into()]].concat();
+            let args = [&buffers[..], &[width.into(), epsilon.into()]].concat();
             self.launch("rms_norm", x.elem_count() / width, threads(width), &args)
         })?;
         Ok([sum, normed])
@@ -124,9 +124,9 @@ impl Kernels {
         let past = past.map(|past| self.machine.lend(past)).transpose()?;
         let [x, weight, slope] = self.lend([x, weight, slope])?;
         self.machine.rework(&[&dx, &sums], &mut |made| {
-            let rooms = [Some(&x), Some(&weight), Some(&slope), past.as_ref(), made.first(), made.get(1)];
+            let buffers = [Some(&x), Some(&weight), Some(&slope), past.as_ref(), made.first(), made.get(1)];
             let counts = [rows, width, NORM_ROWS].map(Arg::from);
-            let args = [&rooms.map(Arg::from)[..], &counts[..], &[epsilon.into()]].concat();
+            let args = [&buffers.map(Arg::from)[..], &counts[..], &[epsilon.into()]].concat();
             let (blocks, threads) = ([parts, 1, 1], threads(width));
             self.machine.launch(Launch {
                 kernel: "norm_back",
@@ -143,9 +143,9 @@ impl Kernels {
     fn gated(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         let (made, width) = (self.fresh(gate.dims())?, gate.dim(D::Minus1)?);
         let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
-        let rooms = self.lend([gate, up])?;
+        let buffers = self.lend([gate, up])?;
         self.machine.rework(&[&made], &mut |made| {
-            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
+            let mut args: Vec<Arg> = buffers.iter().chain(made).map(Arg::from).collect();
             args.extend([width, width].map(Arg::from));
             self.machine.launch(Launch { kernel: "swiglu", blocks, threads: THREADS, shared: 0, args: &args })
         })?;
@@ -156,9 +156,9 @@ impl Kernels {
     fn gated_back(&self, gate: &Tensor, up: &Tensor, slope: &Tensor) -> Result<[Tensor; 2]> {
         let (made, width) = ([self.fresh(gate.dims())?, self.fresh(gate.dims())?], gate.dim(D::Minus1)?);
         let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
-        let rooms = self.lend([gate, up, slope])?;
+        let buffers = self.lend([gate, up, slope])?;
         self.machine.rework(&[&made[0], &made[1]], &mut |made| {
-            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
+            let mut args: Vec<Arg> = buffers.iter().chain(made).map(Arg::from).collect();
             args.push(width.into());
             let (kernel, threads) = ("swiglu_back", THREADS);
             self.machine.launch(Launch { kernel, blocks, threads, shared: 0, args: &args })
@@ -203,37 +203,37 @@ impl Kernels {
             First::Bias(bias) => (Some(self.machine.lend(bias)?), None, 0.0),
             First::Norm(weight, epsilon) => (None, Some(self.machine.lend(weight)?), epsilon),
         };
-        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rotations(turn.rotations)?);
+        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rope(turn.rope)?);
         let by = by.map(|by| self.machine.lend(by)).transpose()?;
         let [bias, norm, cos, sin, by] =
-            [&bias, &norm, &lent[0], &lent[1], &by].map(|room| Arg::from(room.as_ref()));
+            [&bias, &norm, &lent[0], &lent[1], &by].map(|buffer| Arg::from(buffer.as_ref()));
         self.machine.rework(&[&made], &mut |made| {
-            let rooms = [(&x).into(), bias, norm, cos, sin, by, (&made[0]).into()];
+            let buffers = [(&x).into(), bias, norm, cos, sin, by, (&made[0]).into()];
             let counts = [b * t, t, heads, apart].map(Arg::from);
-            let args = [&rooms[..], &counts[..], &[epsilon.into()]].concat();
+            let args = [&buffers[..], &counts[..], &[epsilon.into()]].concat();
             self.launch("spread", (b * t * heads).div_ceil(WARPS), THREADS, &args)
         })?;
         Ok(made)
     }
 
     /// The way back, `[B, T, N E]` from `[B, N, T, E]`, rotated by the negative angle.
-    fn gather(&self, x: &Tensor, rotations: Option<&Rotations>, by: Option<&Tensor>) -> Result<Tensor> {
+    fn gather(&self, x: &Tensor, rope: Option<&RopeTable>, by: Option<&Tensor>) -> Result<Tensor> {
         let (b, heads, t, e) = x.dims4()?;
         let made = self.fresh(&[b, t, heads * e])?;
-        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rotations(rotations)?);
+        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rope(rope)?);
         let by = by.map(|by| self.machine.lend(by)).transpose()?;
-        let [cos, sin, by] = [&lent[0], &lent[1], &by].map(|room| Arg::from(room.as_ref()));
+        let [cos, sin, by] = [&lent[0], &lent[1], &by].map(|buffer| Arg::from(buffer.as_ref()));
         self.machine.rework(&[&made], &mut |made| {
-            let rooms = [(&x).into(), cos, sin, by, (&made[0]).into()];
-            let args = [&rooms[..], &[b * t, t, heads, apart].map(Arg::from)].concat();
+            let buffers = [(&x).into(), cos, sin, by, (&made[0]).into()];
+            let args = [&buffers[..], &[b * t, t, heads, apart].map(Arg::from)].concat();
             self.launch("gather", (b * t * heads).div_ceil(WARPS), THREADS, &args)
         })?;
         Ok(made)
     }
 
     /// Cosines and sines, and how far apart those of two sequences are: 0 where they are the same.
-    fn rotations(&self, rotations: Option<&Rotations>) -> Result<([Option<Room>; 2], usize)> {
-        let Some((cos, sin)) = rotations else { return Ok(([None, None], 0)) };
+    fn rope(&self, rope: Option<&RopeTable>) -> Result<([Option<DeviceBuffer>; 2], usize)> {
+        let Some((cos, sin)) = rope else { return Ok(([None, None], 0)) };
         let apart = if cos.dim(0)? == 1 { 0 } else { cos.elem_count() / cos.dim(0)? };
         Ok((self.lend([cos, sin])?.map(Some), apart))
     }
@@ -254,8 +254,8 @@ impl Kernels {
         let rows = slopes.elem_count() / tokens;
         let [weights, sums] = self.lend([weights, sums])?;
         self.machine.rework(&[slopes], &mut |made| {
-            let rooms = [&weights, &sums, &made[0]].map(Arg::from);
-            let args = [&rooms[..], &[rows.into(), tokens.into()]].concat();
+            let buffers = [&weights, &sums, &made[0]].map(Arg::from);
+            let args = [&buffers[..], &[rows.into(), tokens.into()]].concat();
             self.launch("softmax_back", rows.div_ceil(WARPS), THREADS, &args)
         })
     }

@@ -9,7 +9,7 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
 use super::gradients::{Gradients, add};
-use crate::model::operations::{Rotations, attend, side_by_side};
+use crate::model::operations::{RopeTable, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// The numbers of a step of AdamW, beside what each weight has of its own.
@@ -43,7 +43,7 @@ pub struct Trained<'a> {
 /// What blocks are told of a pass's tokens.
 pub struct Way {
     /// Of queries and keys.
-    pub rotations: Rotations,
+    pub rope: RopeTable,
     /// Who may look where: what [`Learning::ahead`] gave.
     pub ahead: Tensor,
 }
@@ -115,16 +115,16 @@ pub trait Learning: Send + Sync {
 
     /// Of each row of logits `[N, V]`, over a temperature: the log-probability of its target, of `[N]`, the
     /// entropy, and the logarithm of the sum of all exponentials; `[N, 3]`, f32.
-    fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
+    fn logprob_entropy(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
 
     /// From the gradient of each row's log-probability, `[N]`, f32, to those of its logits, `[N, V]`, in
     /// their kind of number: `d log p[target] / d logit[v] = [v = target] - p[v]`, over the temperature.
-    /// `thoughts` are what [`Learning::think`] gave.
-    fn slopes(
+    /// `statistics` are what [`Learning::logprob_entropy`] gave.
+    fn dlogits(
         &self,
         logits: Tensor,
         targets: &Tensor,
-        thoughts: &Tensor,
+        statistics: &Tensor,
         dlog_probs: &Tensor,
         temperature: f32,
     ) -> Result<Tensor>;
@@ -171,7 +171,7 @@ impl Learning for Candle {
             cache = Some((k.detach(), v.detach()));
             side_by_side(&attend(q, k, v, &way.ahead)?)
         };
-        let stream = decoder.block(layer, input.as_tensor(), &way.rotations, look)?;
+        let stream = decoder.block(layer, input.as_tensor(), &way.rope, look)?;
         let cache = cache.ok_or_else(|| candle_core::Error::Msg("a block looks once".to_owned()))?;
         let (stream, back) = kept(weights, input, stream, keep);
         Ok(Made { stream, cache, back })
@@ -199,14 +199,14 @@ impl Learning for Candle {
         sum.index_add(&batch.tokens.flatten_all()?, &slopes, 0)
     }
 
-    fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor> {
+    fn logprob_entropy(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor> {
         let (sums, logs) = logs(logits, temperature)?;
         let chosen = logs.gather(&targets.unsqueeze(1)?, 1)?;
         let entropies = (logs.exp()? * logs)?.sum_keepdim(D::Minus1)?.neg()?;
         Tensor::cat(&[chosen, entropies, sums], 1)
     }
 
-    fn slopes(
+    fn dlogits(
         &self,
         logits: Tensor,
         targets: &Tensor,

@@ -14,7 +14,7 @@ use crate::model::Shape;
 pub const SOURCES: [&str; 12] = [
     include_str!("kernels/number.cu"),
     include_str!("kernels/stream.cu"),
-    include_str!("kernels/turn.cu"),
+    include_str!("kernels/rope_qkv.cu"),
     include_str!("kernels/attend.cu"),
     include_str!("kernels/lanes.cu"),
     include_str!("kernels/tiles.cu"),
@@ -22,14 +22,14 @@ pub const SOURCES: [&str; 12] = [
     include_str!("kernels/back.cu"),
     include_str!("kernels/heads.cu"),
     include_str!("kernels/softmax.cu"),
-    include_str!("kernels/think.cu"),
+    include_str!("kernels/logprob_entropy.cu"),
     include_str!("kernels/adamw.cu"),
 ];
 
 /// Names of the kernels: those that sample, `rms_norm` and `swiglu` for both, those that score and learn.
 pub const KERNELS: [&str; 20] = [
     "embed",
-    "turn",
+    "rope_qkv",
     "attend",
     "join",
     "draw",
@@ -44,8 +44,8 @@ pub const KERNELS: [&str; 20] = [
     "gather",
     "softmax",
     "softmax_back",
-    "think",
-    "slopes",
+    "logprob_entropy",
+    "dlogits",
     "adamw",
     "squares",
 ];
@@ -55,7 +55,7 @@ const MOST_SHARED: usize = 8;
 
 /// What kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct KernelConfig {
     /// Whether numbers are bfloat16; else they are float32.
     pub bf16: bool,
     /// Width of a head.
@@ -68,7 +68,7 @@ pub struct Kind {
 
 /// Memory on a machine, there for as long as one of its clones is.
 #[derive(Clone)]
-pub struct Room {
+pub struct DeviceBuffer {
     /// Where it begins.
     pub at: u64,
     _held: Arc<dyn Any + Send + Sync>,
@@ -127,28 +127,32 @@ pub struct Factor<'a> {
     pub across: bool,
 }
 
-/// What kernels run on. They are compiled for one [`Kind`].
+/// What kernels run on. They are compiled for one [`KernelConfig`].
 pub trait Machine: Send + Sync {
     /// Blocks that run side by side, about.
     fn width(&self) -> usize;
 
     /// Memory of so many bytes.
-    fn room(&self, bytes: usize) -> Result<Room>;
+    fn buffer(&self, bytes: usize) -> Result<DeviceBuffer>;
 
     /// A tensor's numbers, to be read: they lie one after the other and stay where they are.
-    fn lend(&self, tensor: &Tensor) -> Result<Room>;
+    fn lend(&self, tensor: &Tensor) -> Result<DeviceBuffer>;
 
     /// A tensor whose numbers are yet to be written.
     fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor>;
 
     /// Hands over tensors to launches that write them in place.
-    fn rework(&self, tensors: &[&Tensor], launches: &mut dyn FnMut(&[Room]) -> Result<()>) -> Result<()>;
+    fn rework(
+        &self,
+        tensors: &[&Tensor],
+        launches: &mut dyn FnMut(&[DeviceBuffer]) -> Result<()>,
+    ) -> Result<()>;
 
     /// Writes into memory, from its beginning.
-    fn write(&self, room: &Room, bytes: &[u8]) -> Result<()>;
+    fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()>;
 
     /// Reads so many bytes of memory, once all that was asked for before is done.
-    fn read(&self, room: &Room, bytes: usize) -> Result<Vec<u8>>;
+    fn read(&self, buffer: &DeviceBuffer, bytes: usize) -> Result<Vec<u8>>;
 
     /// Runs a kernel.
     fn launch(&self, launch: Launch<'_>) -> Result<()>;
@@ -177,7 +181,7 @@ pub trait Recorder: Machine {
     fn replay(&self, recording: &Self::Recording) -> Result<()>;
 }
 
-impl Kind {
+impl KernelConfig {
     /// What a model of this shape wants of the kernels, or what about it they can't do.
     pub fn of(shape: &Shape, numbers: DType) -> std::result::Result<Self, String> {
         let uneven =
@@ -249,22 +253,22 @@ impl<'a> Factor<'a> {
     }
 }
 
-impl Room {
+impl DeviceBuffer {
     /// Memory from an address on, there while something is held.
     pub fn new(at: u64, held: impl Any + Send + Sync) -> Self {
         Self { at, _held: Arc::new(held) }
     }
 }
 
-impl From<&Room> for Arg {
-    fn from(room: &Room) -> Self {
-        Self::Address(room.at)
+impl From<&DeviceBuffer> for Arg {
+    fn from(buffer: &DeviceBuffer) -> Self {
+        Self::Address(buffer.at)
     }
 }
 
-impl From<Option<&Room>> for Arg {
-    fn from(room: Option<&Room>) -> Self {
-        Self::Address(room.map_or(0, |room| room.at))
+impl From<Option<&DeviceBuffer>> for Arg {
+    fn from(buffer: Option<&DeviceBuffer>) -> Self {
+        Self::Address(buffer.map_or(0, |buffer| buffer.at))
     }
 }
 

@@ -29,14 +29,14 @@ pub fn memory(
     // While answers are sampled: their keys and values and their prompts'; what a step works with, logits
     // above all; query, key and value as one matrix, and gate and up.
     let caches = (2 * shape.layers * kv).saturating_mul(rows).saturating_mul(longest);
-    let desk = rows * (3 * shape.hidden + 3 * q + 2 * kv + 3 * shape.intermediate + shape.vocabulary);
+    let workspace = rows * (3 * shape.hidden + 3 * q + 2 * kv + 3 * shape.intermediate + shape.vocabulary);
     let joined = shape.layers * shape.hidden * (q + 2 * kv + 2 * shape.intermediate);
     Memory {
         trained,
         weights: trained * (4 + size * copies),
         // Gradients and two moments.
         optimizer: 3 * 4 * trained,
-        rollouts: caches.saturating_add(desk).saturating_add(joined).saturating_mul(size),
+        rollouts: caches.saturating_add(workspace).saturating_add(joined).saturating_mul(size),
         // Gradients on their way are about a block's more.
         activations: (size * (blocks + block)).saturating_mul(tokens).saturating_add(LOGITS),
         // On the host, not on the device.

@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::gradients::{Gradients, renew};
 use super::head::{Head, told};
 use super::learning::{Learning, Way};
-use crate::core::{Loss, Manner, Thought};
+use crate::core::{Loss, PassOptions, TokenStatistics};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// A pass with some weights over a batch.
@@ -17,7 +17,7 @@ pub struct Pass<'a> {
     learning: &'a dyn Learning,
     weights: &'a Checkpoint,
     batch: &'a Batch,
-    manner: Manner,
+    options: PassOptions,
     way: Way,
 }
 
@@ -27,21 +27,21 @@ impl<'a> Pass<'a> {
         learning: &'a dyn Learning,
         weights: &'a Checkpoint,
         batch: &'a Batch,
-        manner: Manner,
+        options: PassOptions,
     ) -> Result<Self, ModelError> {
-        let rotations = Decoder::frozen(weights).rope(&batch.positions)?;
+        let rope = Decoder::frozen(weights).rope(&batch.positions)?;
         let ahead = learning.ahead(batch.tokens.dim(1)?, batch.tokens.device())?;
-        Ok(Self { learning, weights, batch, manner, way: Way { rotations, ahead } })
+        Ok(Self { learning, weights, batch, options, way: Way { rope, ahead } })
     }
 
     /// What the model thinks of all answers' tokens, in the order of the batch.
-    pub fn score(&self) -> Result<Vec<Thought>, ModelError> {
+    pub fn score(&self) -> Result<Vec<TokenStatistics>, ModelError> {
         let mut x_btd = self.embeddings()?;
         for layer in 0..self.weights.shape.layers {
             x_btd = self.learning.block(self.weights, layer, &x_btd, &self.way, false)?.stream;
         }
         let (x_rd, _) = self.learning.answers(self.weights, &x_btd, self.batch, false)?;
-        Ok(told(&self.head()?.think(&x_rd, &self.batch.targets)?)?)
+        Ok(told(&self.head()?.logprob_entropy(&x_rd, &self.batch.targets)?)?)
     }
 
     /// The same, and then the backward pass, whose gradients are added to those given. `answers` are the
@@ -54,7 +54,7 @@ impl<'a> Pass<'a> {
     ) -> Result<(), ModelError> {
         // What blocks leave for the way back; or what each begins with, and it is gone again before.
         let (mut ways, mut inputs) = (Vec::new(), Vec::new());
-        let (layers, keep) = (self.weights.shape.layers, !self.manner.recompute);
+        let (layers, keep) = (self.weights.shape.layers, !self.options.recompute);
         let mut x_btd = self.embeddings()?;
         for layer in 0..layers {
             let made = self.learning.block(self.weights, layer, &x_btd, &self.way, keep)?;
@@ -69,16 +69,16 @@ impl<'a> Pass<'a> {
         drop(x_btd);
 
         let head = self.head()?;
-        let said = head.think(&x_rd, &self.batch.targets)?;
-        let thoughts = told(&said)?;
-        let mut dlog_probs = Vec::with_capacity(thoughts.len());
-        let mut rest = thoughts.as_slice();
+        let said = head.logprob_entropy(&x_rd, &self.batch.targets)?;
+        let statistics = told(&said)?;
+        let mut dlog_probs = Vec::with_capacity(statistics.len());
+        let mut rest = statistics.as_slice();
         for (number, answer) in self.batch.numbers.iter().zip(answers) {
             let (own, more) = rest.split_at(*answer);
             dlog_probs.extend(loss(*number, own));
             rest = more;
         }
-        let dlog_probs = Tensor::from_vec(dlog_probs, thoughts.len(), x_rd.device())?;
+        let dlog_probs = Tensor::from_vec(dlog_probs, statistics.len(), x_rd.device())?;
         let name = self.weights.shape.head_name();
         let sum = gradients.remove(name);
         let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &dlog_probs, sum)?;
@@ -103,7 +103,7 @@ impl<'a> Pass<'a> {
 
     fn head(&self) -> Result<Head<'a>, ModelError> {
         let weight = Decoder::frozen(self.weights).head()?;
-        Ok(Head { weight, temperature: self.manner.temperature, learning: self.learning })
+        Ok(Head { weight, temperature: self.options.temperature, learning: self.learning })
     }
 
     /// The embedding's gradient.

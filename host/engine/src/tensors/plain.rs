@@ -10,7 +10,7 @@
 use candle_core::{DType, Device, Result as Computed, Tensor};
 use rayon::prelude::*;
 
-use super::decode::{Extent, Row, Steps, kind, logits};
+use super::decode::{Active, Extent, Steps, kind, logits};
 use crate::model::operations::{attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
@@ -36,7 +36,7 @@ impl<'a> Plain<'a> {
 }
 
 impl Steps for Plain<'_> {
-    fn begin(&mut self, owners: &mut [Option<Row>], slots: &[usize]) -> Result<(), ModelError> {
+    fn begin(&mut self, owners: &mut [Option<Active>], slots: &[usize]) -> Result<(), ModelError> {
         for slot in slots {
             let Some(row) = &mut owners[*slot] else { continue };
             for ((keys, values), (k, v)) in self.blocks.iter().zip(&row.prefix.blocks) {
@@ -51,19 +51,19 @@ impl Steps for Plain<'_> {
     }
 
     /// One more token for every row. Rows that nobody has are computed along, and looked at by no one.
-    fn advance(&mut self, owners: &mut [Option<Row>]) -> Result<(), ModelError> {
+    fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError> {
         let decoder = Decoder::frozen(self.weights);
         let (shape, device) = (&self.weights.shape, &self.device);
         let count = owners.len();
         let newest: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
         // The newest token is not in the cache yet: there it goes.
-        let place = |r: &Row| (r.prefix.tokens + r.draft.len() - 1) as u32;
+        let place = |r: &Active| (r.prefix.tokens + r.draft.len() - 1) as u32;
         let places: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, place)).collect();
         let seen = 1 + places.iter().max().copied().unwrap_or(0);
 
         let tokens = Tensor::from_vec(newest, (count, 1), device)?;
         let places = Tensor::from_vec(places, (count, 1), device)?;
-        let rotations = decoder.rope(&places)?;
+        let rope = decoder.rope(&places)?;
         let places = places.reshape((count, 1, 1, 1))?;
         // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
         let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
@@ -73,7 +73,7 @@ impl Steps for Plain<'_> {
 
         let mut x = decoder.embed(&tokens)?;
         for (layer, (keys, values)) in self.blocks.iter().enumerate() {
-            x = decoder.block(layer, &x, &rotations, |q, k, v| {
+            x = decoder.block(layer, &x, &rope, |q, k, v| {
                 keys.scatter_set(&into, k, 2)?;
                 values.scatter_set(&into, v, 2)?;
                 let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
@@ -92,7 +92,7 @@ impl Steps for Plain<'_> {
         Ok(())
     }
 
-    fn shrink(&mut self, owners: &mut Vec<Option<Row>>) -> Result<(), ModelError> {
+    fn shrink(&mut self, owners: &mut Vec<Option<Active>>) -> Result<(), ModelError> {
         let held: Vec<u32> = (0..owners.len()).filter(|i| owners[*i].is_some()).map(|i| i as u32).collect();
         if held.is_empty() || held.len() * 2 > owners.len() {
             return Ok(());

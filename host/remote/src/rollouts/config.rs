@@ -17,7 +17,7 @@ const SECTION: &str = "rollouts";
 pub struct RolloutsConfig {
     /// Which one it is.
     #[serde(rename = "use")]
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// Where it is.
     pub url: String,
     /// The folder in which weights are handed over, one folder for each version.
@@ -52,14 +52,14 @@ pub struct RolloutsConfig {
 /// A server, by its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ServerKind {
     /// SGLang.
     Sglang,
     /// vLLM.
     Vllm,
 }
 
-impl Kind {
+impl ServerKind {
     /// Its name in a config.
     pub fn name(self) -> &'static str {
         match self {
@@ -82,8 +82,8 @@ impl RolloutsConfig {
     pub fn wrong(&self) -> Option<Wrong> {
         let told = |key, value: &str, rule: &str| Some((key, value.to_owned(), rule.to_owned()));
         let example = match self.kind {
-            Kind::Sglang => "http://localhost:30000",
-            Kind::Vllm => "http://localhost:8000",
+            ServerKind::Sglang => "http://localhost:30000",
+            ServerKind::Vllm => "http://localhost:8000",
         };
         if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), SECTION, example) {
             return Some(wrong);
@@ -111,7 +111,7 @@ impl RolloutsConfig {
     /// Why the server's log-probabilities could not be those that ratios are measured from, if they could not.
     pub fn cannot(&self, rollout: &Sampling) -> Option<&'static str> {
         let cut = rollout.top_k > 0 || rollout.top_p < 1.0;
-        (self.kind == Kind::Vllm && cut && rollout.temperature != 1.0).then_some(
+        (self.kind == ServerKind::Vllm && cut && rollout.temperature != 1.0).then_some(
             "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \
              than 1, `rollout.top_k` and `rollout.top_p` cut nothing",
         )
@@ -125,8 +125,8 @@ impl RolloutsConfig {
             section: SECTION,
             api_key_env: self.api_key_env.clone(),
             lock: Lock::Bearer(match self.kind {
-                Kind::Sglang => "SGLANG_API_KEY",
-                Kind::Vllm => "VLLM_API_KEY",
+                ServerKind::Sglang => "SGLANG_API_KEY",
+                ServerKind::Vllm => "VLLM_API_KEY",
             }),
             // Each rollout is one exchange, and `model.rows` says how many are asked for at a time.
             connections: u32::MAX,

@@ -7,7 +7,7 @@ use allot_engine::{EngineError, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::config::{Kind, RolloutsConfig};
+use super::config::{RolloutsConfig, ServerKind};
 use super::handover::Handover;
 use super::vllm;
 use crate::client::{Client, Failure, told};
@@ -64,8 +64,8 @@ pub fn preflight(
     let client = Client::first(config.address())?;
     waited(async {
         match config.kind {
-            Kind::Sglang => sglang(&client, config, shape).await,
-            Kind::Vllm => vllm(&client, config, rollout).await,
+            ServerKind::Sglang => sglang(&client, config, shape).await,
+            ServerKind::Vllm => vllm(&client, config, rollout).await,
         }
     })?
 }

@@ -5,17 +5,17 @@ use std::time::Instant;
 use allot_engine::{Answer, Sample};
 use serde_json::Value;
 
-use super::config::{Kind, RolloutsConfig};
+use super::config::{RolloutsConfig, ServerKind};
 use super::handover::OURS;
 use super::request::{SampleRequest, Told};
 use super::{sglang, vllm};
 use crate::client::{Client, Failure, told};
-use crate::sample::{Limits, Place};
+use crate::sample::{Limits, RolloutKey};
 
 /// A server.
 pub(crate) struct Sampler {
     pub(crate) client: Client,
-    kind: Kind,
+    kind: ServerKind,
     model: Option<String>,
 }
 
@@ -41,16 +41,16 @@ impl Sampler {
 
     fn verb(&self) -> &'static str {
         match self.kind {
-            Kind::Sglang => sglang::GENERATE,
-            Kind::Vllm => vllm::GENERATE,
+            ServerKind::Sglang => sglang::GENERATE,
+            ServerKind::Vllm => vllm::GENERATE,
         }
     }
 
     /// Loads weights from a folder, as the server sees it, under a label.
     pub(crate) async fn load(&self, folder: &str, label: &str) -> Result<(), Failure> {
         let loaded = match self.kind {
-            Kind::Sglang => sglang::load(&self.client, folder, label).await,
-            Kind::Vllm => vllm::load(&self.client, folder, label).await,
+            ServerKind::Sglang => sglang::load(&self.client, folder, label).await,
+            ServerKind::Vllm => vllm::load(&self.client, folder, label).await,
         };
         loaded.map_err(|failure| match known(failure, "load") {
             Failure::Refused { verb, status, detail } => {
@@ -68,7 +68,7 @@ impl Sampler {
     pub(crate) async fn rollout(
         &self,
         request: SampleRequest<'_>,
-        place: Place,
+        place: RolloutKey,
         limits: Limits,
         label: &str,
     ) -> Result<Sample<Answer>, Missed> {
@@ -77,8 +77,8 @@ impl Sampler {
         loop {
             let answer = self.client.ask(verb, Some(&body)).await.map_err(|failure| known(failure, verb))?;
             let told = match self.kind {
-                Kind::Sglang => sglang::told(&self.client, &answer)?,
-                Kind::Vllm => vllm::told(&self.client, &answer)?,
+                ServerKind::Sglang => sglang::told(&self.client, &answer)?,
+                ServerKind::Vllm => vllm::told(&self.client, &answer)?,
             };
             if let Some(other) = told.weights.iter().find(|l| *l != label) {
                 return Err(self.other(verb, other, label));
@@ -100,8 +100,8 @@ impl Sampler {
 
     fn body(&self, request: SampleRequest<'_>) -> Value {
         match self.kind {
-            Kind::Sglang => sglang::body(request),
-            Kind::Vllm => vllm::body(request, self.model.as_deref()),
+            ServerKind::Sglang => sglang::body(request),
+            ServerKind::Vllm => vllm::body(request, self.model.as_deref()),
         }
     }
 
@@ -123,7 +123,7 @@ impl Sampler {
         &self,
         told: Told,
         request: SampleRequest<'_>,
-        place: Place,
+        place: RolloutKey,
         limits: Limits,
     ) -> Result<Sample<Answer>, Failure> {
         let wrong = |what: &str| Err(self.client.wrong(self.verb(), what));

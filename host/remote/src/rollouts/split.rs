@@ -10,14 +10,14 @@ use allot_engine::{
 };
 use futures_util::StreamExt as _;
 
-use super::config::{Kind, RolloutsConfig};
+use super::config::{RolloutsConfig, ServerKind};
 use super::handover::Handover;
 use super::request::SampleRequest;
 use super::sampler::{Missed, Sampler};
 use crate::client::{Client, Failure, told};
 use crate::engine::SIGNALS;
 use crate::patience::patient;
-use crate::sample::{Limits, Place, wire_seed};
+use crate::sample::{Limits, RolloutKey, wire_seed};
 
 /// How often in a row a server may lose its weights before it is no longer believed in.
 const LOSSES: u32 = 5;
@@ -27,7 +27,7 @@ pub struct Split {
     native: Native,
     sampler: Sampler,
     handover: Handover,
-    kind: Kind,
+    kind: ServerKind,
     /// The version that the server was given last, and its label.
     given: Option<(u32, String)>,
 }
@@ -91,7 +91,7 @@ impl Split {
     /// Asks for what has not come yet, some at a time, and takes it as it comes.
     async fn ask(
         &self,
-        wanted: &[Place],
+        wanted: &[RolloutKey],
         label: &str,
         came: &mut [Option<Sample<Answer>>],
         whole: Whole<'_, Answer>,
@@ -129,7 +129,7 @@ impl Split {
     /// to stop.
     async fn all(
         &mut self,
-        wanted: &[Place],
+        wanted: &[RolloutKey],
         came: &mut [Option<Sample<Answer>>],
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -191,9 +191,13 @@ impl Engine for Split {
         let version = self.native.version();
         let of = |line: &GrantLine| {
             let prompt = line.prompt;
-            (line.first..line.first + line.count).map(move |position| Place { prompt, position, version })
+            (line.first..line.first + line.count).map(move |position| RolloutKey {
+                prompt,
+                position,
+                version,
+            })
         };
-        let wanted: Vec<Place> = grant.lines().iter().flat_map(of).collect();
+        let wanted: Vec<RolloutKey> = grant.lines().iter().flat_map(of).collect();
         let mut came: Sampled<Answer> = vec![None; wanted.len()];
         let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt).await;
         all.unwrap_or(Ok(()))?;

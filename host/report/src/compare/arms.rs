@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{cost, state};
 use crate::axis::{Axis, Costs};
 use crate::history::{self, History};
-use crate::report::{Arm, Measured, Row, State};
+use crate::report::{Arm, Measured, RunRow, State};
 
 /// The runs of an arm, by seed.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ impl Runs {
     }
 }
 
-fn row(run: &History) -> Row {
+fn row(run: &History) -> RunRow {
     let accuracies = || run.scores.iter().map(|s| s.accuracy);
     let costs = run.steps.last().map_or_else(Costs::default, |step| step.costs);
     let costs = match &run.end {
         Some(end) => Costs { spent: end.spent, compute: end.compute, ..costs },
         None => costs,
     };
-    Row {
+    RunRow {
         run: run.run.clone(),
         seed: run.head.seed,
         state: state(run),

@@ -5,7 +5,7 @@ use super::costs::{Against, against};
 use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
 use crate::number::{percent_tick, times, times_at_least};
-use crate::report::{Difference, Finding, Kind, Reached, Target, Verdict};
+use crate::report::{Difference, Finding, Outcome, Reached, Target, Verdict};
 use crate::statistics::{Bound, Needed, seeds_needed};
 
 /// What a verdict is found from.
@@ -77,7 +77,7 @@ impl Told<'_> {
         let Some((low, high)) = interval else {
             let seeds = if row.pairs == 1 { "with one seed" } else { "the same with every seed" };
             let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
-            return Finding { kind: Kind::Inconclusive, words };
+            return Finding { kind: Outcome::Inconclusive, words };
         };
         if !sure {
             let words = format!(
@@ -86,11 +86,11 @@ impl Told<'_> {
                 times(ratio),
                 needed(seeds())
             );
-            return Finding { kind: Kind::Inconclusive, words };
+            return Finding { kind: Outcome::Inconclusive, words };
         }
         // Whichever way the number is told, its interval goes with it.
         let (kind, low, high) =
-            if ratio > 1.0 { (Kind::Better, low, high) } else { (Kind::Worse, 1.0 / high, 1.0 / low) };
+            if ratio > 1.0 { (Outcome::Better, low, high) } else { (Outcome::Worse, 1.0 / high, 1.0 / low) };
         let words = format!(
             "`{name}` needs {} `{against}` to {goal} (95 %: {low:.2} to {high:.2}{p})",
             size(ratio, axis)
@@ -107,7 +107,7 @@ impl Told<'_> {
         if sure {
             // The test refuses "no difference" on that side alone where the bound lies.
             let better = bound.low.is_some_and(|low| low >= 1.0);
-            let kind = if better { Kind::Better } else { Kind::Worse };
+            let kind = if better { Outcome::Better } else { Outcome::Worse };
             let words = match (better, low, high) {
                 (true, Some(low), _) => format!("it needs at least {low} fewer {axis} than `{against}`"),
                 (false, _, Some(high)) => {
@@ -138,7 +138,7 @@ impl Told<'_> {
         } else {
             String::new()
         };
-        Finding { kind: Kind::Inconclusive, words: format!("{counts}: {seen}{few}") }
+        Finding { kind: Outcome::Inconclusive, words: format!("{counts}: {seen}{few}") }
     }
 
     /// There is nothing to compare by.
@@ -156,7 +156,7 @@ impl Told<'_> {
                 self.counts()
             )
         };
-        Finding { kind: Kind::Inconclusive, words }
+        Finding { kind: Outcome::Inconclusive, words }
     }
 
     fn counts(&self) -> String {
@@ -213,28 +213,28 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
     let finding = |kind, words| Finding { kind, words };
     let Some(row) = seen.differences.iter().find(|d| d.arm == arm) else {
         let words = format!("`{name}` has no finished run that could be compared with one of `{against}`");
-        return finding(Kind::Inconclusive, words);
+        return finding(Outcome::Inconclusive, words);
     };
     let size = format!("{:.1} points", 100.0 * row.mean.value.abs());
     let side = if row.mean.value >= 0.0 { "above" } else { "below" };
     let (Some(low), Some(high)) = (row.mean.low, row.mean.high) else {
         let seeds = if row.seeds == 1 { "with one seed" } else { "the same with every seed" };
-        return finding(Kind::Inconclusive, format!("`{name}` ended {size} {side} `{against}`, {seeds}"));
+        return finding(Outcome::Inconclusive, format!("`{name}` ended {size} {side} `{against}`, {seeds}"));
     };
     let told = format!("95 %: {} to {}{}", signed(low), signed(high), p_value(row.holm));
     if row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE) {
-        let kind = if row.mean.value > 0.0 { Kind::Better } else { Kind::Worse };
+        let kind = if row.mean.value > 0.0 { Outcome::Better } else { Outcome::Worse };
         finding(kind, format!("`{name}` ends {size} {side} `{against}` ({told})"))
     } else if low > -seen.margin && high < seen.margin {
         let margin = 100.0 * seen.margin;
-        finding(Kind::Same, format!("`{name}` ends within {margin:.1} points of `{against}` ({told})"))
+        finding(Outcome::Same, format!("`{name}` ends within {margin:.1} points of `{against}` ({told})"))
     } else {
         let words = format!(
             "`{name}` does not differ significantly from `{against}` in accuracy at the end: {} points ({told}); {}",
             signed(row.mean.value),
             needed(row.needed)
         );
-        finding(Kind::Inconclusive, words)
+        finding(Outcome::Inconclusive, words)
     }
 }
 

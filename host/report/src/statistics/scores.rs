@@ -12,13 +12,13 @@ use super::{Bootstrap, Estimate, Unfit, finite, mean};
 pub struct Scores {
     runs: usize,
     columns: usize,
-    /// Row after row, all finite.
+    /// RunRow after row, all finite.
     values: Vec<f64>,
 }
 
 impl Scores {
     /// From rows of equal length; no row, no column and numbers that are not finite are [`Unfit`].
-    pub fn new<Row: AsRef<[f64]>>(rows: &[Row]) -> Result<Self, Unfit> {
+    pub fn new<RunRow: AsRef<[f64]>>(rows: &[RunRow]) -> Result<Self, Unfit> {
         let expected = rows.first().ok_or(Unfit::Empty)?.as_ref().len();
         let mut values = Vec::with_capacity(rows.len() * expected);
         for (row, scores) in rows.iter().enumerate() {

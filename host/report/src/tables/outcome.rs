@@ -2,7 +2,7 @@
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
-use crate::report::{Estimate, Finding, Kind, Reached, Report, Target};
+use crate::report::{Estimate, Finding, Outcome, Reached, Report, Target};
 
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
@@ -129,12 +129,12 @@ fn at_the_end(report: &Report, place: usize) -> Vec<Cell> {
 }
 
 /// A verdict in a word.
-pub fn kind(kind: Kind) -> &'static str {
+pub fn kind(kind: Outcome) -> &'static str {
     match kind {
-        Kind::Better => "better",
-        Kind::Worse => "worse",
-        Kind::Same => "same",
-        Kind::Inconclusive => "inconclusive",
+        Outcome::Better => "better",
+        Outcome::Worse => "worse",
+        Outcome::Same => "same",
+        Outcome::Inconclusive => "inconclusive",
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Operator};
-use super::{Exercise, Kind, Style, countdown, sorting};
+use super::{Exercise, Style, TaskKind, countdown, sorting};
 
 /// A step of the ladder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,12 +63,12 @@ pub(super) struct Shape {
 
 impl Level {
     /// Whether problems of a kind can be drawn at this level; else why not.
-    pub(super) fn check(&self, kind: Kind) -> Result<(), String> {
+    pub(super) fn check(&self, kind: TaskKind) -> Result<(), String> {
         let (terms, digits) = (self.terms.ends(), self.digits.ends());
         let (most_terms, most_digits) = match kind {
-            Kind::Sums | Kind::Products | Kind::Chains => (100, 18),
-            Kind::Countdown => (8, 4),
-            Kind::Sorting => (1000, 18),
+            TaskKind::Sums | TaskKind::Products | TaskKind::Chains => (100, 18),
+            TaskKind::Countdown => (8, 4),
+            TaskKind::Sorting => (1000, 18),
         };
         let ranges = [
             ("terms", terms, 2, most_terms),
@@ -85,18 +85,18 @@ impl Level {
         }
         let known = match (kind, &self.operators) {
             (_, None) => true,
-            (Kind::Chains, Some(all)) => !all.is_empty() && !all.contains(&Operator::Over),
-            (Kind::Countdown, Some(all)) => !all.is_empty(),
+            (TaskKind::Chains, Some(all)) => !all.is_empty() && !all.contains(&Operator::Over),
+            (TaskKind::Countdown, Some(all)) => !all.is_empty(),
             (_, Some(_)) => return Err(format!("`operators` is for chains and countdowns, not for {kind}")),
         };
         if !known {
             return Err(format!("`operators` of {kind} is a choice of at least one of {}", choice(kind)));
         }
-        if self.target.is_some() && kind != Kind::Countdown {
+        if self.target.is_some() && kind != TaskKind::Countdown {
             return Err(format!("`target` is for countdowns, not for {kind}"));
         }
         // What 128 bits hold, with room for a sum of products.
-        let multiplies = self.operators(kind).contains(&Operator::Times) && kind != Kind::Countdown;
+        let multiplies = self.operators(kind).contains(&Operator::Times) && kind != TaskKind::Countdown;
         if multiplies && terms.1 * digits.1 > 36 {
             return Err(format!("a product of {} numbers of {} digits is too long", terms.1, digits.1));
         }
@@ -104,14 +104,14 @@ impl Level {
     }
 
     /// The operators in force.
-    fn operators(&self, kind: Kind) -> &[Operator] {
+    fn operators(&self, kind: TaskKind) -> &[Operator] {
         use Operator::{Minus, Over, Plus, Times};
         match (kind, &self.operators) {
-            (Kind::Sums | Kind::Sorting, _) => &[Plus],
-            (Kind::Products, _) => &[Times],
+            (TaskKind::Sums | TaskKind::Sorting, _) => &[Plus],
+            (TaskKind::Products, _) => &[Times],
             (_, Some(given)) => given,
-            (Kind::Chains, None) => &[Plus, Minus, Times],
-            (Kind::Countdown, None) => &[Plus, Minus, Times, Over],
+            (TaskKind::Chains, None) => &[Plus, Minus, Times],
+            (TaskKind::Countdown, None) => &[Plus, Minus, Times, Over],
         }
     }
 
@@ -123,17 +123,17 @@ impl Level {
     }
 
     /// How many ways each choice that makes a problem of this shape can go.
-    pub(super) fn radices(&self, kind: Kind, shape: Shape) -> Vec<usize> {
+    pub(super) fn radices(&self, kind: TaskKind, shape: Shape) -> Vec<usize> {
         let terms = shape.terms as usize;
         let operators = self.operators(kind).len();
         match kind {
-            Kind::Sums | Kind::Products | Kind::Chains => {
+            TaskKind::Sums | TaskKind::Products | TaskKind::Chains => {
                 let numbers =
                     std::iter::repeat_n((power(shape.digits) - least(shape.digits)) as usize, terms);
                 numbers.chain(std::iter::repeat_n(operators, terms - 1)).collect()
             }
-            Kind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
-            Kind::Sorting => {
+            TaskKind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
+            TaskKind::Sorting => {
                 // Up or down, and the numbers.
                 std::iter::once(2).chain(std::iter::repeat_n(power(shape.digits) as usize, terms)).collect()
             }
@@ -143,13 +143,13 @@ impl Level {
     /// The problem that these choices make, if they make one.
     pub(super) fn exercise(
         &self,
-        kind: Kind,
+        kind: TaskKind,
         shape: Shape,
         choices: &[usize],
         style: Style,
     ) -> Option<Exercise> {
         match kind {
-            Kind::Sums | Kind::Products | Kind::Chains => {
+            TaskKind::Sums | TaskKind::Products | TaskKind::Chains => {
                 let (numbers, signs) = choices.split_at(shape.terms as usize);
                 let least = i128::from(least(shape.digits));
                 let chain = Chain {
@@ -163,19 +163,19 @@ impl Level {
                     essence: chain.essence(),
                 })
             }
-            Kind::Countdown => {
+            TaskKind::Countdown => {
                 let target = self.target.map_or((1, 100), Range::ends);
                 let range = i64::from(target.0)..=i64::from(target.1);
                 countdown::exercise(choices, shape.terms as usize, self.operators(kind), &range)
             }
-            Kind::Sorting => Some(sorting::exercise(choices, style)),
+            TaskKind::Sorting => Some(sorting::exercise(choices, style)),
         }
     }
 }
 
-fn choice(kind: Kind) -> &'static str {
+fn choice(kind: TaskKind) -> &'static str {
     match kind {
-        Kind::Countdown => "\"+\", \"-\", \"*\" and \"/\"",
+        TaskKind::Countdown => "\"+\", \"-\", \"*\" and \"/\"",
         _ => "\"+\", \"-\" and \"*\"",
     }
 }

@@ -90,7 +90,7 @@ enum Until<'a> {
 }
 
 struct Token<'a> {
-    kind: Kind<'a>,
+    kind: TokenKind<'a>,
     /// Where it starts, after the space.
     start: usize,
     end: usize,
@@ -99,7 +99,7 @@ struct Token<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Kind<'a> {
+enum TokenKind<'a> {
     Chars(&'a str),
     Macro { name: &'a str, space: &'a str },
     Begin(&'a str),
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         loop {
             let token = self.token(at, setting)?;
             chars.push_str(token.space);
-            if let Kind::Chars(more) = token.kind {
+            if let TokenKind::Chars(more) = token.kind {
                 chars.push_str(more);
                 at = token.end;
                 continue;
@@ -144,13 +144,19 @@ impl<'a> Reader<'a> {
             }
             at = token.end;
             match (token.kind, until) {
-                (Kind::Nothing, _) => break,
-                (Kind::Close(brace), Until::Brace(closing)) if brace == closing => break,
-                (Kind::Finish(name), Until::Environment(open)) if name == open => break,
-                (Kind::Formula(mark), Until::Formula(closing)) if mark == closing => break,
+                (TokenKind::Nothing, _) => break,
+                (TokenKind::Close(brace), Until::Brace(closing)) if brace == closing => break,
+                (TokenKind::Finish(name), Until::Environment(open)) if name == open => break,
+                (TokenKind::Formula(mark), Until::Formula(closing)) if mark == closing => break,
                 // Upstream calls these mistakes and passes over them; characters are dealt with above.
-                (Kind::Close(_) | Kind::Finish(_) | Kind::Formula(r"\)" | r"\]") | Kind::Chars(_), _) => {}
-                (Kind::Formula(mark), _) => {
+                (
+                    TokenKind::Close(_)
+                    | TokenKind::Finish(_)
+                    | TokenKind::Formula(r"\)" | r"\]")
+                    | TokenKind::Chars(_),
+                    _,
+                ) => {}
+                (TokenKind::Formula(mark), _) => {
                     let (closing, display) = match mark {
                         r"\(" => (r"\)", Display::Inline),
                         r"\[" => (r"\]", Display::Block),
@@ -162,13 +168,13 @@ impl<'a> Reader<'a> {
                     nodes.push(Node::Formula(display, body));
                     at = end;
                 }
-                (Kind::Comment(space), _) => nodes.push(Node::Comment(space)),
-                (Kind::Open(brace), _) => {
+                (TokenKind::Comment(space), _) => nodes.push(Node::Comment(space)),
+                (TokenKind::Open(brace), _) => {
                     let (group, end) = self.group(at, brace, inner)?;
                     nodes.push(group);
                     at = end;
                 }
-                (Kind::Begin(name), _) => {
+                (TokenKind::Begin(name), _) => {
                     let (takes, body) = environment(name);
                     if let Some((_, end)) = self.arguments(at, takes, Text::Arguments, inner)? {
                         at = end;
@@ -179,7 +185,7 @@ impl<'a> Reader<'a> {
                     nodes.push(Node::Environment(name, body));
                     at = end;
                 }
-                (Kind::Macro { name, space }, _) => {
+                (TokenKind::Macro { name, space }, _) => {
                     let (takes, text) =
                         with_arguments(name).map_or(("", Text::Nothing), |m| (m.takes, m.text));
                     let arguments = self.arguments(at, takes, text, inner)?.map(|(arguments, end)| {
@@ -188,7 +194,7 @@ impl<'a> Reader<'a> {
                     });
                     nodes.push(Node::Macro { name, arguments, space });
                 }
-                (Kind::Special(chars), _) => nodes.push(Node::Special(chars)),
+                (TokenKind::Special(chars), _) => nodes.push(Node::Special(chars)),
             }
         }
         self.depth -= 1;
@@ -223,8 +229,8 @@ impl<'a> Reader<'a> {
                     // A star is looked for without knowing of formulas.
                     let token = self.token(at, Setting::default())?;
                     match token.kind {
-                        Kind::Nothing => return Ok(None),
-                        Kind::Chars("*") => Some((Node::Chars("*".to_owned()), token.end)),
+                        TokenKind::Nothing => return Ok(None),
+                        TokenKind::Chars("*") => Some((Node::Chars("*".to_owned()), token.end)),
                         _ => None,
                     }
                 }
@@ -244,7 +250,7 @@ impl<'a> Reader<'a> {
         }
         let token = self.token(at, Setting { brackets: true, bare: true, ..setting })?;
         match token.kind {
-            Kind::Open('[') => Ok(Some(self.group(token.end, '[', setting)?)),
+            TokenKind::Open('[') => Ok(Some(self.group(token.end, '[', setting)?)),
             _ => Ok(None),
         }
     }
@@ -255,25 +261,26 @@ impl<'a> Reader<'a> {
             let token = self.token(at, Setting { brackets: false, bare: true, ..setting })?;
             let mut end = token.end;
             let node = match token.kind {
-                Kind::Nothing => return Ok(None),
-                Kind::Comment(_) => {
+                TokenKind::Nothing => return Ok(None),
+                TokenKind::Comment(_) => {
                     at = token.end;
                     continue;
                 }
                 // What ends something else is no argument; it stays for whoever waits for it.
-                Kind::Macro { name: "end", .. } | Kind::Close(_) => {
+                TokenKind::Macro { name: "end", .. } | TokenKind::Close(_) => {
                     end = token.start;
                     Node::Chars(String::new())
                 }
-                Kind::Macro { name, space } => Node::Macro { name, arguments: None, space },
-                Kind::Formula(mark) if mark.starts_with('\\') => {
+                TokenKind::Macro { name, space } => Node::Macro { name, arguments: None, space },
+                TokenKind::Formula(mark) if mark.starts_with('\\') => {
                     Node::Macro { name: mark, arguments: None, space: "" }
                 }
-                Kind::Special(chars) => Node::Special(chars),
-                Kind::Open(brace) => return Ok(Some(self.group(token.end, brace, setting)?)),
-                Kind::Chars(chars) | Kind::Formula(chars) | Kind::Begin(chars) | Kind::Finish(chars) => {
-                    Node::Chars(chars.to_owned())
-                }
+                TokenKind::Special(chars) => Node::Special(chars),
+                TokenKind::Open(brace) => return Ok(Some(self.group(token.end, brace, setting)?)),
+                TokenKind::Chars(chars)
+                | TokenKind::Formula(chars)
+                | TokenKind::Begin(chars)
+                | TokenKind::Finish(chars) => Node::Chars(chars.to_owned()),
             };
             return Ok(Some((node, end)));
         }
@@ -289,27 +296,27 @@ impl<'a> Reader<'a> {
         let start = at + space.len();
         let rest = &self.source[start..];
         let token = |kind, len| Token { kind, start, end: start + len, space };
-        let Some(first) = rest.chars().next() else { return Ok(token(Kind::Nothing, 0)) };
+        let Some(first) = rest.chars().next() else { return Ok(token(TokenKind::Nothing, 0)) };
         Ok(match first {
-            _ if paragraph => token(Kind::Chars("\n\n"), 2),
+            _ if paragraph => token(TokenKind::Chars("\n\n"), 2),
             '\\' => match escape(rest, setting) {
                 Some((kind, len)) => token(kind, len),
                 // Upstream forgets the space before a backslash that ends the source, and stays there.
-                None => Token { kind: Kind::Nothing, start: at, end: at, space: "" },
+                None => Token { kind: TokenKind::Nothing, start: at, end: at, space: "" },
             },
             '%' => {
                 let (kind, len) = comment(rest);
                 token(kind, len)
             }
-            '{' => token(Kind::Open('{'), 1),
-            '}' => token(Kind::Close('}'), 1),
-            '[' if setting.brackets => token(Kind::Open('['), 1),
-            ']' if setting.brackets => token(Kind::Close(']'), 1),
-            '$' if rest.starts_with("$$") && !setting.dollar => token(Kind::Formula("$$"), 2),
-            '$' => token(Kind::Formula("$"), 1),
+            '{' => token(TokenKind::Open('{'), 1),
+            '}' => token(TokenKind::Close('}'), 1),
+            '[' if setting.brackets => token(TokenKind::Open('['), 1),
+            ']' if setting.brackets => token(TokenKind::Close(']'), 1),
+            '$' if rest.starts_with("$$") && !setting.dollar => token(TokenKind::Formula("$$"), 2),
+            '$' => token(TokenKind::Formula("$"), 1),
             _ => match SPECIALS.into_iter().find(|special| rest.starts_with(special)) {
-                Some(special) => token(Kind::Special(special), special.len()),
-                None => token(Kind::Chars(&rest[..first.len_utf8()]), first.len_utf8()),
+                Some(special) => token(TokenKind::Special(special), special.len()),
+                None => token(TokenKind::Chars(&rest[..first.len_utf8()]), first.len_utf8()),
             },
         })
     }
@@ -326,7 +333,7 @@ fn space(rest: &str) -> (&str, bool) {
 }
 
 /// What starts with a backslash, and how long it is. Nothing if the source ends there.
-fn escape(rest: &str, setting: Setting) -> Option<(Kind<'_>, usize)> {
+fn escape(rest: &str, setting: Setting) -> Option<(TokenKind<'_>, usize)> {
     static NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*\{([\w* ._-]+)\}"));
     let body = &rest[1..];
     let first = body.chars().next()?;
@@ -334,32 +341,32 @@ fn escape(rest: &str, setting: Setting) -> Option<(Kind<'_>, usize)> {
     let (name, after) = body.split_at(letters.max(first.len_utf8()));
     let mut len = 1 + name.len();
     if matches!(name, "[" | "]" | "(" | ")") {
-        return Some((Kind::Formula(&rest[..len]), len));
+        return Some((TokenKind::Formula(&rest[..len]), len));
     }
     if matches!(name, "begin" | "end") && !setting.bare {
         return Some(match NAME.captures(after).and_then(|found| Some((found.get(0)?, found.get(1)?))) {
-            None => (Kind::Chars(&rest[..len]), len),
+            None => (TokenKind::Chars(&rest[..len]), len),
             Some((all, environment)) if name == "begin" => {
-                (Kind::Begin(environment.as_str()), len + all.end())
+                (TokenKind::Begin(environment.as_str()), len + all.end())
             }
-            Some((all, environment)) => (Kind::Finish(environment.as_str()), len + all.end()),
+            Some((all, environment)) => (TokenKind::Finish(environment.as_str()), len + all.end()),
         });
     }
     // TeX drops the space after a macro of letters, and keeps it after `\&`.
     let space = if letters > 0 { space(after).0 } else { "" };
     len += space.len();
-    Some((Kind::Macro { name, space }, len))
+    Some((TokenKind::Macro { name, space }, len))
 }
 
 /// A comment: of it counts only the space after, from the line's end on, unless the next line is empty.
-fn comment(rest: &str) -> (Kind<'_>, usize) {
-    let Some(end) = rest.find(['\n', '\r']) else { return (Kind::Comment(""), rest.len()) };
+fn comment(rest: &str) -> (TokenKind<'_>, usize) {
+    let Some(end) = rest.find(['\n', '\r']) else { return (TokenKind::Comment(""), rest.len()) };
     let next = &rest[end + 1..];
     if next.starts_with(['\n', '\r']) {
-        return (Kind::Comment(""), end);
+        return (TokenKind::Comment(""), end);
     }
     let len = rest.len() - next.trim_start().len();
-    (Kind::Comment(&rest[end..len]), len)
+    (TokenKind::Comment(&rest[end..len]), len)
 }
 
 #[cfg(test)]

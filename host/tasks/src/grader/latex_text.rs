@@ -33,7 +33,7 @@ pub fn latex_to_text(source: &str) -> Result<String, Untextable> {
     // So that a mixed number is told from its fraction.
     let source = source.replace(r"\frac", r" \frac");
     let writer = Writer { most: GROWTH * source.len().max(LEAST) };
-    let mut text = writer.list(&read(&source)?, Place::Prose)?;
+    let mut text = writer.list(&read(&source)?, Mode::Prose)?;
     for (sign, by) in [("√", "sqrt"), ("π", "pi"), ("∞", "inf"), ("∪", "U"), ("·", "*"), ("×", "*")]
     {
         if text.contains(sign) {
@@ -45,7 +45,7 @@ pub fn latex_to_text(source: &str) -> Result<String, Untextable> {
 
 /// Where text is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Mode {
     /// Outside formulas: spaces are kept, but for those after a macro's name.
     Prose,
     /// In a formula: spaces alone are dropped, and those after a macro's name kept.
@@ -61,11 +61,11 @@ type Written = Result<String, Untextable>;
 
 impl Writer {
     /// `nodelist_to_text`.
-    fn list(&self, nodes: &[Node], place: Place) -> Written {
+    fn list(&self, nodes: &[Node], place: Mode) -> Written {
         let mut out = String::new();
         let mut after_name = "";
         for node in nodes {
-            if place == Place::Formula && matches!(node, Node::Chars(_)) {
+            if place == Mode::Formula && matches!(node, Node::Chars(_)) {
                 out.push_str(after_name);
             }
             out.push_str(&self.node(node, place)?);
@@ -84,9 +84,9 @@ impl Writer {
     }
 
     /// `node_to_text`.
-    fn node(&self, node: &Node, place: Place) -> Written {
+    fn node(&self, node: &Node, place: Mode) -> Written {
         match node {
-            Node::Chars(chars) if place == Place::Formula && chars.trim().is_empty() => Ok(String::new()),
+            Node::Chars(chars) if place == Mode::Formula && chars.trim().is_empty() => Ok(String::new()),
             Node::Chars(chars) => Ok(chars.clone()),
             Node::Comment(space) => Ok((*space).to_owned()),
             Node::Group(nodes) => self.list(nodes, place),
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     /// `macro_node_to_text`.
-    fn macro_text(&self, name: &str, arguments: Option<&[Option<Node>]>, place: Place) -> Written {
+    fn macro_text(&self, name: &str, arguments: Option<&[Option<Node>]>, place: Mode) -> Written {
         let Some(known) = with_arguments(name) else {
             return Ok(symbol(name).unwrap_or_default().to_owned());
         };
@@ -138,7 +138,7 @@ impl Writer {
 
     /// `math_node_to_text`.
     fn formula(&self, body: &[Node], display: Display) -> Written {
-        let text = self.list(body, Place::Formula)?;
+        let text = self.list(body, Mode::Formula)?;
         let text = text.trim();
         match display {
             Display::Inline => Ok(text.to_owned()),
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// `fmt_matrix_environment_node`: rows and columns in brackets, all cells as wide as the widest.
-    fn matrix(&self, body: &[Node], place: Place) -> Written {
+    fn matrix(&self, body: &[Node], place: Mode) -> Written {
         let rows = body.split(|node| matches!(node, Node::Macro { name: "\\", .. })).map(|row| {
             let cells = row.split(|node| *node == Node::Special("&")).filter(|cell| !cell.is_empty());
             cells.map(|cell| Ok(self.list(cell, place)?.trim().to_owned())).collect()

@@ -9,7 +9,7 @@ use super::{boxed, pattern};
 
 /// Which numbers count.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NumberKind {
     /// Only those without digits other than 0 after the point.
     Integer,
     /// All.
@@ -18,14 +18,14 @@ pub(super) enum Kind {
 
 /// What a gold answer says: the number that is all of it, after a `####` if there is one (GSM8K's
 /// solutions end so), with or without a dollar sign. Nothing if it is no number, or not of this kind.
-pub(super) fn gold(text: &str, kind: Kind) -> Option<Number> {
+pub(super) fn gold(text: &str, kind: NumberKind) -> Option<Number> {
     let text = text.rsplit_once("####").map_or(text, |(_, last)| last).trim();
     let found = numbers(text).last()?;
     let rest = text.replacen(found, "", 1);
     if !matches!(rest.as_str(), "" | "$") {
         return None;
     }
-    Number::read(found).filter(|number| kind == Kind::Decimal || number.after.is_empty())
+    Number::read(found).filter(|number| kind == NumberKind::Decimal || number.after.is_empty())
 }
 
 /// Whether the last number of the answer is `gold`, and what it is. The answer is what the last
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_last_number_of_the_answer_counts() {
-        let integer = gold("So 3 + 4 = 7.\n#### 1,234", Kind::Integer).expect("a number");
+        let integer = gold("So 3 + 4 = 7.\n#### 1,234", NumberKind::Integer).expect("a number");
         for (answer, found) in [
             (r"7 of them, so \boxed{1{,}234 = 1,234} in 9 days", "1,234"),
             ("#### 1234\n", "1234"),
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn numbers_are_equal_by_value() {
-        let decimal = |text| gold(text, Kind::Decimal);
+        let decimal = |text| gold(text, NumberKind::Decimal);
         assert_eq!(decimal("$0.50"), decimal(".5"));
         assert_eq!(decimal("-0"), decimal("0.0"));
         assert_ne!(decimal("-1"), decimal("1"));
@@ -142,8 +142,8 @@ mod tests {
         for nothing in ["", "five", "5 apples", "1/2", "1,2", "1.2.3"] {
             assert_eq!(decimal(nothing), None, "{nothing}");
         }
-        assert_eq!(gold("2.5", Kind::Integer), None);
+        assert_eq!(gold("2.5", NumberKind::Integer), None);
         let long = "9".repeat(5000);
-        assert_eq!(grade(&gold(&long, Kind::Integer).expect("a number"), &long), (true, Some(&*long)));
+        assert_eq!(grade(&gold(&long, NumberKind::Integer).expect("a number"), &long), (true, Some(&*long)));
     }
 }

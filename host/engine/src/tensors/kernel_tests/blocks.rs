@@ -12,17 +12,17 @@ use crate::tensors::emulated::Emulated;
 use crate::tensors::gradients::Gradients;
 use crate::tensors::kernels::Kernels;
 use crate::tensors::learning::{Candle, Learning, Rates, Trained, Way};
-use crate::tensors::machine::Kind;
+use crate::tensors::machine::KernelConfig;
 
-fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option<(Kind, Kernels)> {
-    let kind = Kind { bf16, head, heads, kv_heads };
+fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option<(KernelConfig, Kernels)> {
+    let kind = KernelConfig { bf16, head, heads, kv_heads };
     let machine = Emulated::new(kind, 1).unwrap()?;
     Some((kind, Kernels::new(Arc::new(machine), kind)))
 }
 
 /// Two blocks of a family with heads of a kind, of which the second is gone through, and whose other widths are none
 /// of a kernel's favourites.
-fn blocks(family: Family, kind: Kind, seed: u64) -> (Checkpoint, Checkpoint) {
+fn blocks(family: Family, kind: KernelConfig, seed: u64) -> (Checkpoint, Checkpoint) {
     let shape = Shape {
         family,
         vocabulary: 16,
@@ -67,8 +67,8 @@ fn there_and_back(
 ) -> Vec<(String, Vec<f32>)> {
     let (tokens, device) = (x_btd.dim(1).unwrap(), &Device::Cpu);
     let positions = Tensor::arange(3, 3 + tokens as u32, device).unwrap().unsqueeze(0).unwrap();
-    let rotations = Decoder::frozen(checkpoint).rope(&positions).unwrap();
-    let way = Way { rotations, ahead: learning.ahead(tokens, device).unwrap() };
+    let rope = Decoder::frozen(checkpoint).rope(&positions).unwrap();
+    let way = Way { rope, ahead: learning.ahead(tokens, device).unwrap() };
     let mut gradients = Gradients::new();
     let mut all = Vec::new();
     for (n, x_btd) in [x_btd.clone(), (x_btd * 0.5).unwrap()].iter().enumerate() {
@@ -131,19 +131,20 @@ fn thoughts_and_their_slopes_are_candle_s() {
             let dlog_probs = any(stream, &[rows], 2.0);
             let exact = logits.to_dtype(DType::F32).unwrap();
             let run = |learning: &dyn Learning, logits: &Tensor| {
-                let thoughts = learning.think(logits, &targets, temperature).unwrap();
+                let statistics = learning.logprob_entropy(logits, &targets, temperature).unwrap();
                 let logits = logits.copy().unwrap();
-                let slopes = learning.slopes(logits, &targets, &thoughts, &dlog_probs, temperature).unwrap();
+                let slopes =
+                    learning.dlogits(logits, &targets, &statistics, &dlog_probs, temperature).unwrap();
                 assert_eq!(slopes.dims(), [rows, vocabulary]);
-                (floats(&thoughts), floats(&slopes))
+                (floats(&statistics), floats(&slopes))
             };
             let (ours, theirs) = (run(&kernels, &logits), run(&Candle, &exact));
-            let thoughts = ours.0.iter().zip(&theirs.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let statistics = ours.0.iter().zip(&theirs.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             let slopes = apart(&ours.1, &theirs.1);
-            println!("{vocabulary} tokens, {kind:?}: {thoughts:.1e}, slopes {slopes:.1e}");
+            println!("{vocabulary} tokens, {kind:?}: {statistics:.1e}, slopes {slopes:.1e}");
             assert!(
-                thoughts < 1e-5 && slopes < if kind.bf16 { 4e-3 } else { 2e-6 },
-                "{thoughts:e} {slopes:e}"
+                statistics < 1e-5 && slopes < if kind.bf16 { 4e-3 } else { 2e-6 },
+                "{statistics:e} {slopes:e}"
             );
         }
     }

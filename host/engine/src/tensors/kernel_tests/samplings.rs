@@ -2,13 +2,13 @@
 
 use super::{folders, fused, model};
 use crate::Sampling;
-use crate::core::{Answered, Core as _, Manner, Request, Sequence};
+use crate::core::{Answered, Core as _, PassOptions, Request, Sequence};
 use crate::model::Precision;
 use crate::tensors::Tensors;
 use crate::tensors::decode::{Decode, Extent, kind};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::fused::{Fused, STRIDE};
-use crate::tensors::machine::Kind;
+use crate::tensors::machine::KernelConfig;
 
 /// Prompts of many lengths, in groups; answers of many lengths, drawn in many ways.
 fn requests(prompts: &[Vec<u32>]) -> Vec<Request<'_>> {
@@ -38,7 +38,7 @@ fn sampled(
     (rows, stride, width): (usize, usize, usize),
 ) -> Option<Vec<Answered>> {
     let weights = model.computed();
-    let kind = Kind::of(&weights.shape, kind(weights).unwrap().0).unwrap();
+    let kind = KernelConfig::of(&weights.shape, kind(weights).unwrap().0).unwrap();
     let machine = Emulated::new(kind, width).unwrap()?;
     let extent = Extent::of(requests, rows);
     let mut steps = Fused::new(&machine, kind, weights, stops, extent, stride).unwrap();
@@ -107,10 +107,10 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
             all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
         let sequences: Vec<Sequence<'_>> =
             whole.iter().zip(&all).map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len() }).collect();
-        let manner = Manner { temperature: 1.0, recompute: false };
+        let options = PassOptions { temperature: 1.0, recompute: false };
         let scored = |model: &mut Tensors| -> Vec<f32> {
-            let thoughts = model.score(&sequences, manner, false).unwrap().concat();
-            thoughts.iter().map(|thought| thought.log_prob).collect()
+            let statistics = model.score(&sequences, options, false).unwrap().concat();
+            statistics.iter().map(|statistics| statistics.log_prob).collect()
         };
         let ours: Vec<f32> = answers.iter().flat_map(|a| a.log_probs.clone()).collect();
         let [kernels, plain, exact] = [&mut rounded, &mut plain, &mut exact].map(scored);

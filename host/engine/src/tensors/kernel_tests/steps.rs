@@ -5,10 +5,10 @@ use candle_core::{DType, Device, Tensor};
 
 use super::{KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
-use crate::cpu::head::thought;
+use crate::cpu::head::statistics;
 use crate::model::operations::attend;
 use crate::tensors::emulated::Emulated;
-use crate::tensors::machine::{Arg, Kind, Launch, Machine as _};
+use crate::tensors::machine::{Arg, KernelConfig, Launch, Machine as _};
 
 /// A number as bfloat16 has it.
 fn rounded(x: f32) -> f32 {
@@ -44,8 +44,8 @@ fn attention_is_the_twin_s_in_any_shape() {
 /// Holds `attend` and `join` against their twins, for prompts and answers of these lengths in slots 3, 0 and
 /// 2; slot 1 is nobody's.
 fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(usize, usize); 3]) {
-    let (slots, room) = ([3_u32, 0, 2], 41);
-    let kind = Kind { bf16, head, heads, kv_heads };
+    let (slots, buffer) = ([3_u32, 0, 2], 41);
+    let kind = KernelConfig { bf16, head, heads, kv_heads };
     let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
     let mut stream = Stream::new(head as u64);
     let (layer, layers) = (1, 2);
@@ -55,7 +55,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
         let cache = |slot: u32| {
             let own = slots.iter().position(|s| *s == slot).map_or(0, |row| lengths[row].1);
             let own = any(&mut stream, &[1, kv_heads, own, head], scale);
-            let rest = room - own.dim(2).unwrap();
+            let rest = buffer - own.dim(2).unwrap();
             let rest = Tensor::full(f32::NAN, (1, kv_heads, rest, head), &Device::Cpu).unwrap();
             Tensor::cat(&[&own, &rest], 2).unwrap()
         };
@@ -92,10 +92,10 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     let states = written(&machine, &bytes(states.iter().flatten().map(|w| w.to_le_bytes())));
     let slots = written(&machine, &bytes(slots.iter().map(|s| s.to_le_bytes())));
     for splits in [1, 2, 7] {
-        let mixed = machine.room(3 * heads * head * kind.size()).unwrap();
-        let parts = machine.room(3 * heads * splits * (head + 2) * 4).unwrap();
-        let rooms = [&q, &prompts, &k, &v, &slots, &states, &mixed, &parts].map(Arg::from);
-        let args = [&rooms[..], &[layer, layers, room, splits].map(Arg::from)].concat();
+        let mixed = machine.buffer(3 * heads * head * kind.size()).unwrap();
+        let parts = machine.buffer(3 * heads * splits * (head + 2) * 4).unwrap();
+        let buffers = [&q, &prompts, &k, &v, &slots, &states, &mixed, &parts].map(Arg::from);
+        let args = [&buffers[..], &[layer, layers, buffer, splits].map(Arg::from)].concat();
         let blocks = [3, heads / kind.share(), splits];
         machine.launch(Launch { kernel: "attend", blocks, threads: 128, shared: 0, args: &args }).unwrap();
         if splits > 1 {
@@ -118,7 +118,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
 /// A row of logits is drawn from by the rule of `sampler.rs`, and said of what the CPU core says.
 #[test]
 fn draws_are_the_sampler_s() {
-    let kind = Kind { bf16: false, head: 16, heads: 4, kv_heads: 2 };
+    let kind = KernelConfig { bf16: false, head: 16, heads: 4, kv_heads: 2 };
     let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
     let (slots, ring, stops) = (24, 3, [5_u32, 9]);
     let (mut drawn, mut others, mut furthest) = (0, 0, 0.0_f32);
@@ -162,10 +162,10 @@ fn draws_are_the_sampler_s() {
         let sources = written(&machine, &bytes(sources));
         let each = written(&machine, &bytes((0..slots as u32).map(u32::to_le_bytes)));
         let chance = written(&machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
-        let out = machine.room(16 * ring * slots).unwrap();
+        let out = machine.buffer(16 * ring * slots).unwrap();
         let ends = written(&machine, &bytes(stops.iter().map(|s| s.to_le_bytes())));
-        let rooms = [&sources, &each, &states, &chance, &out, &ends].map(Arg::from);
-        let args = [&rooms[..], &[stops.len(), vocabulary, ring].map(Arg::from)].concat();
+        let buffers = [&sources, &each, &states, &chance, &out, &ends].map(Arg::from);
+        let args = [&buffers[..], &[stops.len(), vocabulary, ring].map(Arg::from)].concat();
         let threads = [32, 64, 1024][vocabulary % 3];
         let shared = vocabulary.div_ceil(256) * 16;
         for _ in 0..=ring {
@@ -182,9 +182,9 @@ fn draws_are_the_sampler_s() {
             for t in 0..ring {
                 let one = &told[(i * ring + t) * 4..][..4];
                 let expected = sampling.draw(&cooled, units[i * ring + t]);
-                let thought = thought(&cooled, one[0] as usize);
+                let statistics = statistics(&cooled, one[0] as usize);
                 let (log_prob, entropy) = (f32::from_bits(one[1]), f32::from_bits(one[2]));
-                let off = (log_prob - thought.log_prob).abs().max((entropy - thought.entropy).abs());
+                let off = (log_prob - statistics.log_prob).abs().max((entropy - statistics.entropy).abs());
                 furthest = if off <= furthest { furthest } else { off };
                 others += usize::from(one[0] != expected);
                 (drawn, count) = (drawn + 1, count + 1);

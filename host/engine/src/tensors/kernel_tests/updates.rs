@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{apart, folders, fused, model, told};
 use crate::OptimizerConfig;
-use crate::core::{Core as _, Manner, Sequence, Thought};
+use crate::core::{Core as _, PassOptions, Sequence, TokenStatistics};
 use crate::model::Precision;
 use crate::tensors::Tensors;
 
@@ -29,16 +29,19 @@ struct Left {
     again: Vec<f32>,
 }
 
-fn update(model: &mut Tensors, manner: Manner) -> Left {
+fn update(model: &mut Tensors, options: PassOptions) -> Left {
     let whole = ragged();
     let sequences: Vec<Sequence<'_>> =
         whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
-    let scored = |model: &mut Tensors| model.score(&sequences, manner, false).unwrap().concat();
-    let log_probs = |thoughts: &[Thought]| thoughts.iter().map(|t| t.log_prob).collect::<Vec<_>>();
+    let scored = |model: &mut Tensors| model.score(&sequences, options, false).unwrap().concat();
+    let log_probs =
+        |statistics: &[TokenStatistics]| statistics.iter().map(|t| t.log_prob).collect::<Vec<_>>();
     let first = scored(model);
     for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
-        let loss = |i: usize, thoughts: &[Thought]| (0..thoughts.len()).map(|t| slope(from + i, t)).collect();
-        model.learn(part, manner, &loss).unwrap();
+        let loss = |i: usize, statistics: &[TokenStatistics]| {
+            (0..statistics.len()).map(|t| slope(from + i, t)).collect()
+        };
+        model.learn(part, options, &loss).unwrap();
     }
     let gathered = model.gathered().unwrap();
     let gradients = model.arena().tensors(&gathered).map(|(n, _, g)| (n.to_owned(), g.to_vec())).collect();
@@ -86,18 +89,18 @@ fn an_update_by_kernels_is_candle_s() {
     for folder in [1, 3, 6].map(|i| folders().swap_remove(i)) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         for (recompute, temperature) in [(false, 1.0), (true, 0.8)] {
-            let manner = Manner { temperature, recompute };
+            let options = PassOptions { temperature, recompute };
             let Some(mut ours) = fused(&folder, Precision::F32) else { return };
-            let ours = update(&mut ours, manner);
-            let theirs = update(&mut model(&folder, Precision::F32), manner);
+            let ours = update(&mut ours, options);
+            let theirs = update(&mut model(&folder, Precision::F32), options);
             let off = far(&ours, &theirs);
             println!("{name:<28} float32 {}", told(&off));
             let least = [2e-5, 2e-5, 1e-6, 1e-6, 5e-5];
             assert!(off.iter().zip(least).all(|(off, least)| *off < least), "{name}: {}", told(&off));
 
             let Some(mut rounded) = fused(&folder, Precision::Bf16) else { return };
-            let rounded = update(&mut rounded, manner);
-            let candle = update(&mut model(&folder, Precision::Bf16), manner);
+            let rounded = update(&mut rounded, options);
+            let candle = update(&mut model(&folder, Precision::Bf16), options);
             let means = [&rounded, &candle].map(|left| mean(&left.log_probs, &theirs.log_probs));
             let (rounded, candle) = (far(&rounded, &theirs), far(&candle, &theirs));
             println!("{name:<28} bfloat16 from float32 {}; candle's {}", told(&rounded), told(&candle));

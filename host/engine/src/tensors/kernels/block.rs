@@ -6,7 +6,7 @@
 use candle_core::{Result, Tensor, bail};
 
 use super::Kernels;
-use crate::model::operations::{First, Rotations, Turn};
+use crate::model::operations::{First, RopeTable, Turn};
 use crate::model::{Checkpoint, Decoder, ModelError, Projection};
 use crate::tensors::gradients::{Gradients, add, renew};
 use crate::tensors::learning::{Back, Made, Way};
@@ -25,7 +25,7 @@ struct Block<'a> {
     kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     layer: usize,
-    rotations: Rotations,
+    rope: RopeTable,
     norms: [Tensor; 2],
     /// `[D, H E]`, `[F, D]` twice, and `[D, F]`.
     out: Tensor,
@@ -65,7 +65,7 @@ impl Kernels {
 
         let project = |by: Projection| -> Result<Projected> {
             let product = self.product(&normed, &by.weight)?;
-            let made = self.spread(&product, by.turn(&way.rotations), None)?;
+            let made = self.spread(&product, by.turn(&way.rope), None)?;
             let product = by.norm.is_some().then_some(product);
             Ok(Projected { by, product, made })
         };
@@ -90,7 +90,7 @@ impl Kernels {
             kernels: self,
             checkpoint,
             layer,
-            rotations: way.rotations.clone(),
+            rope: way.rope.clone(),
             norms: [first, second],
             out,
             gate,
@@ -135,7 +135,7 @@ impl Kernels {
     ) -> Result<[Tensor; 3]> {
         let ((b, h, t, e), k_heads) = (q.dims4()?, k.dim(1)?);
         let shared = (b, k_heads, h / k_heads * t, e);
-        let turn = Turn { heads: h, first: First::Nothing, rotations: None };
+        let turn = Turn { heads: h, first: First::Nothing, rope: None };
         let slope = self.spread(slope, turn, Some(sums))?.reshape(shared)?;
         let dv = weights.t()?.matmul(&slope)?;
         let dscores = slope.matmul(&v.t()?)?;
@@ -186,8 +186,8 @@ impl Back for Block<'_> {
             ["q", "k", "v"].iter().zip(&projected).zip(dheads)
         {
             let own = |rest: &str| format!("self_attn.{part}_{rest}");
-            let rotations = by.turned.then_some(&self.rotations);
-            let mut dproduct = kernels.gather(&dmade, rotations, None)?;
+            let rope = by.turned.then_some(&self.rope);
+            let mut dproduct = kernels.gather(&dmade, rope, None)?;
             if let (Some(product), Some(norm)) = (product, &by.norm) {
                 let [dbefore, dnorm] = kernels.norm_back(product, (norm, epsilon), &dproduct, None)?;
                 add(gradients, &name(&own("norm.weight")), &dnorm)?;

@@ -1,4 +1,4 @@
-//! The head's way from logits to thoughts and back, and the optimizer's step, by kernels of ours: one launch
+//! The head's way from logits to statistics and back, and the optimizer's step, by kernels of ours: one launch
 //! each.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -76,42 +76,42 @@ impl Learning for Kernels {
     fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor> {
         let (width, back) = (sum.dim(1)?, &batch.back);
         let count = back.tokens.elem_count();
-        let rooms = self.lend([&slopes.contiguous()?, &back.tokens, &back.firsts, &back.places])?;
+        let buffers = self.lend([&slopes.contiguous()?, &back.tokens, &back.firsts, &back.places])?;
         self.machine.rework(&[&sum], &mut |made| {
-            let mut args: Vec<Arg> = rooms.iter().chain(made).map(Arg::from).collect();
+            let mut args: Vec<Arg> = buffers.iter().chain(made).map(Arg::from).collect();
             args.push(width.into());
             self.launch("embed_back", count, threads(width), &args)
         })?;
         Ok(sum)
     }
 
-    fn think(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor> {
+    fn logprob_entropy(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor> {
         let (rows, count) = logits.dims2()?;
-        let thoughts = self.machine.fresh(&[rows, 3], DType::F32)?;
+        let statistics = self.machine.fresh(&[rows, 3], DType::F32)?;
         let [logits, targets] = self.lend([logits, targets])?;
-        self.machine.rework(&[&thoughts], &mut |made| {
-            let rooms = [&logits, &targets, &made[0]].map(Arg::from);
-            let args = [&rooms[..], &[count.into(), temperature.recip().into()]].concat();
-            self.launch("think", rows, count.div_ceil(8).next_multiple_of(32).min(512), &args)
+        self.machine.rework(&[&statistics], &mut |made| {
+            let buffers = [&logits, &targets, &made[0]].map(Arg::from);
+            let args = [&buffers[..], &[count.into(), temperature.recip().into()]].concat();
+            self.launch("logprob_entropy", rows, count.div_ceil(8).next_multiple_of(32).min(512), &args)
         })?;
-        Ok(thoughts)
+        Ok(statistics)
     }
 
-    fn slopes(
+    fn dlogits(
         &self,
         logits: Tensor,
         targets: &Tensor,
-        thoughts: &Tensor,
+        statistics: &Tensor,
         dlog_probs: &Tensor,
         temperature: f32,
     ) -> Result<Tensor> {
         let (rows, count) = logits.dims2()?;
-        let rooms = self.lend([targets, thoughts, dlog_probs])?;
+        let buffers = self.lend([targets, statistics, dlog_probs])?;
         self.machine.rework(&[&logits], &mut |made| {
-            let mut args: Vec<Arg> = made.iter().chain(&rooms).map(Arg::from).collect();
+            let mut args: Vec<Arg> = made.iter().chain(&buffers).map(Arg::from).collect();
             args.extend([Arg::from(count), Arg::from(temperature.recip())]);
             let blocks = [rows, count.div_ceil(8 * 256).min(8), 1];
-            self.machine.launch(Launch { kernel: "slopes", blocks, threads: 256, shared: 0, args: &args })
+            self.machine.launch(Launch { kernel: "dlogits", blocks, threads: 256, shared: 0, args: &args })
         })?;
         Ok(logits)
     }
@@ -123,11 +123,11 @@ impl Learning for Kernels {
             return Ok(0.0);
         }
         let parts = self.machine.fresh(&[counts.clone().sum()], DType::F32)?;
-        let rooms = gradients.iter().map(|g| self.machine.lend(g)).collect::<Result<Vec<_>>>()?;
+        let buffers = gradients.iter().map(|g| self.machine.lend(g)).collect::<Result<Vec<_>>>()?;
         self.machine.rework(&[&parts], &mut |made| {
             let mut at = made[0].at;
-            for ((room, gradient), blocks) in rooms.iter().zip(gradients).zip(counts.clone()) {
-                let args = [room.into(), Arg::Address(at), gradient.elem_count().into(), SQUARES.into()];
+            for ((buffer, gradient), blocks) in buffers.iter().zip(gradients).zip(counts.clone()) {
+                let args = [buffer.into(), Arg::Address(at), gradient.elem_count().into(), SQUARES.into()];
                 self.launch("squares", blocks, 256, &args)?;
                 at += 4 * blocks as u64;
             }
@@ -151,7 +151,7 @@ impl Learning for Kernels {
             let copy = Arg::from(made.get(3));
             let nowhere = Arg::Address(0);
             let (rounded, same) = if same { (nowhere, copy) } else { (copy, nowhere) };
-            let rooms = [
+            let buffers = [
                 (&made[0]).into(),
                 (&made[1]).into(),
                 (&made[2]).into(),
@@ -161,7 +161,7 @@ impl Learning for Kernels {
             ];
             let (beta1, beta2) = r.betas;
             let numbers = [r.cut, beta1, 1.0 - beta1, beta2, 1.0 - beta2, r.root, r.epsilon, r.keep, r.rate];
-            let args = [&rooms[..], &[count.into()], &numbers.map(Arg::from)].concat();
+            let args = [&buffers[..], &[count.into()], &numbers.map(Arg::from)].concat();
             self.launch("adamw", count.div_ceil(256), 256, &args)
         })?;
         Ok((mean, square))

@@ -8,67 +8,67 @@ use candle_core::Tensor;
 
 use crate::model::{Decoder, ModelError, Shape};
 use crate::tensors::decode::Extent;
-use crate::tensors::machine::{Kind, Machine, Room};
+use crate::tensors::machine::{DeviceBuffer, KernelConfig, Machine};
 
-/// Bytes of what the kernels know of a slot, and of a token that was drawn: `Row` and `Drawn` in `number.cu`.
+/// Bytes of what the kernels know of a slot, and of a token that was drawn: `Active` and `Drawn` in `number.cu`.
 pub const STATE: usize = 40;
 pub const DRAWN: usize = 16;
 
 /// The weights of a block. Query, key and value are one matrix, and so are gate and up.
 pub struct Block {
-    pub first_norm: Room,
-    pub qkv: Room,
-    pub bias: Option<Room>,
-    pub q_norm: Option<Room>,
-    pub k_norm: Option<Room>,
-    pub out: Room,
-    pub second_norm: Room,
-    pub gate_up: Room,
-    pub down: Room,
+    pub first_norm: DeviceBuffer,
+    pub qkv: DeviceBuffer,
+    pub bias: Option<DeviceBuffer>,
+    pub q_norm: Option<DeviceBuffer>,
+    pub k_norm: Option<DeviceBuffer>,
+    pub out: DeviceBuffer,
+    pub second_norm: DeviceBuffer,
+    pub gate_up: DeviceBuffer,
+    pub down: DeviceBuffer,
     /// Keys and values of the answers, `[slots, K, S, E]` each.
-    pub keys: Room,
-    pub values: Room,
+    pub keys: DeviceBuffer,
+    pub values: DeviceBuffer,
 }
 
 /// What a step works with.
-pub struct Desk {
+pub struct Workspace {
     /// The residual stream, what a part of a block made, and what goes into the next: `[R, D]` each.
-    pub stream: Room,
-    pub part: Room,
-    pub normed: Room,
+    pub stream: DeviceBuffer,
+    pub part: DeviceBuffer,
+    pub normed: DeviceBuffer,
     /// `[R, (H + 2 K) E]`.
-    pub qkv: Room,
+    pub qkv: DeviceBuffer,
     /// `[R, H E]` each.
-    pub queries: Room,
-    pub mixed: Room,
+    pub queries: DeviceBuffer,
+    pub mixed: DeviceBuffer,
     /// `[R, 2 F]` and `[R, F]`.
-    pub both: Room,
-    pub gated: Room,
+    pub both: DeviceBuffer,
+    pub gated: DeviceBuffer,
     /// `[R, V]`.
-    pub logits: Room,
+    pub logits: DeviceBuffer,
     /// `[R, H, splits, E + 2]`, f32.
-    pub parts: Room,
+    pub parts: DeviceBuffer,
     /// Each row's slot, and where its logits are.
-    pub slots: Room,
-    pub sources: Room,
+    pub slots: DeviceBuffer,
+    pub sources: DeviceBuffer,
     /// The same of answers that are drawn from their prompts' logits.
-    pub fresh_slots: Room,
-    pub fresh_sources: Room,
+    pub fresh_slots: DeviceBuffer,
+    pub fresh_sources: DeviceBuffer,
     /// What the kernels know of each slot.
-    pub states: Room,
+    pub states: DeviceBuffer,
     /// Numbers of chance, and what was drawn with them: `[slots, ring]`.
-    pub units: Room,
-    pub drawn: Room,
+    pub units: DeviceBuffer,
+    pub drawn: DeviceBuffer,
     /// Addresses of keys and values of each slot's prompt, `[slots, layers, 2]`.
-    pub prompts: Room,
-    pub stops: Room,
+    pub prompts: DeviceBuffer,
+    pub stops: DeviceBuffer,
 }
 
 impl Block {
     /// Those of a layer, and empty caches.
     pub fn new(
         machine: &dyn Machine,
-        kind: Kind,
+        kind: KernelConfig,
         decoder: &Decoder<'_>,
         shape: &Shape,
         layer: usize,
@@ -91,17 +91,17 @@ impl Block {
             second_norm: lend(one("post_attention_layernorm.weight")?)?,
             gate_up: joined(&[one("mlp.gate_proj.weight")?, one("mlp.up_proj.weight")?])?,
             down: lend(one("mlp.down_proj.weight")?)?,
-            keys: machine.room(cache)?,
-            values: machine.room(cache)?,
+            keys: machine.buffer(cache)?,
+            values: machine.buffer(cache)?,
         })
     }
 }
 
-impl Desk {
+impl Workspace {
     /// For so many slots. `ring` tokens are drawn between two looks at most.
     pub fn new(
         machine: &dyn Machine,
-        kind: Kind,
+        kind: KernelConfig,
         shape: &Shape,
         stops: &[u32],
         slots: usize,
@@ -109,8 +109,8 @@ impl Desk {
     ) -> Result<Self, ModelError> {
         let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
         let splittable = slots.max(4 * machine.width() / (shape.kv_heads * chunks(&kind)) + 1);
-        let numbers = |width: usize| machine.room(slots * width * kind.size());
-        let desk = Self {
+        let numbers = |width: usize| machine.buffer(slots * width * kind.size());
+        let workspace = Self {
             stream: numbers(shape.hidden)?,
             part: numbers(shape.hidden)?,
             normed: numbers(shape.hidden)?,
@@ -120,27 +120,27 @@ impl Desk {
             both: numbers(2 * shape.intermediate)?,
             gated: numbers(shape.intermediate)?,
             logits: numbers(shape.vocabulary)?,
-            parts: machine.room(4 * splittable * shape.heads * (shape.head + 2))?,
-            slots: machine.room(4 * slots)?,
-            sources: machine.room(8 * slots)?,
-            fresh_slots: machine.room(4 * slots)?,
-            fresh_sources: machine.room(8 * slots)?,
-            states: machine.room(STATE * slots)?,
-            units: machine.room(8 * ring * slots)?,
-            drawn: machine.room(DRAWN * ring * slots)?,
-            prompts: machine.room(16 * shape.layers * slots)?,
-            stops: machine.room(4 * stops.len())?,
+            parts: machine.buffer(4 * splittable * shape.heads * (shape.head + 2))?,
+            slots: machine.buffer(4 * slots)?,
+            sources: machine.buffer(8 * slots)?,
+            fresh_slots: machine.buffer(4 * slots)?,
+            fresh_sources: machine.buffer(8 * slots)?,
+            states: machine.buffer(STATE * slots)?,
+            units: machine.buffer(8 * ring * slots)?,
+            drawn: machine.buffer(DRAWN * ring * slots)?,
+            prompts: machine.buffer(16 * shape.layers * slots)?,
+            stops: machine.buffer(4 * stops.len())?,
         };
-        machine.write(&desk.stops, &bytes(stops.iter().map(|stop| stop.to_le_bytes())))?;
+        machine.write(&workspace.stops, &bytes(stops.iter().map(|stop| stop.to_le_bytes())))?;
         let row = shape.vocabulary * kind.size();
-        let sources = (0..slots).map(|i| (desk.logits.at + (i * row) as u64).to_le_bytes());
-        machine.write(&desk.sources, &bytes(sources))?;
-        Ok(desk)
+        let sources = (0..slots).map(|i| (workspace.logits.at + (i * row) as u64).to_le_bytes());
+        machine.write(&workspace.sources, &bytes(sources))?;
+        Ok(workspace)
     }
 }
 
 /// Blocks of `attend` for one head of keys and values.
-pub fn chunks(kind: &Kind) -> usize {
+pub fn chunks(kind: &KernelConfig) -> usize {
     kind.heads / kind.kv_heads / kind.share()
 }
 

@@ -1,4 +1,4 @@
-// What the model thinks of a token that came, in one passing over its row of logits, and back. One block a
+// The log-probability of a token that came and the entropy of its distribution, in one passing over its row of logits, and back. One block a
 // row; `Logits` and `eight` are those of `draw`.
 
 // A sum of e^logit, measured from the largest, and what the entropy needs.
@@ -23,7 +23,7 @@ __device__ inline Mass join_masses(const Mass& a, const Mass& b) {
 }
 
 // For each row [log-probability of its target, entropy, logarithm of the sum of e^logit].
-extern "C" __global__ void think(const number* logits, const unsigned* targets, float* thoughts, int count,
+extern "C" __global__ void logprob_entropy(const number* logits, const unsigned* targets, float* statistics, int count,
                                  float scale) {
     __shared__ Mass room[WARP];
     Logits row = {logits + (u64)blockIdx.x * count, count, scale};
@@ -57,16 +57,16 @@ extern "C" __global__ void think(const number* logits, const unsigned* targets, 
     float sum = mass.top + logf(mass.total);
     float target = wide(row.at[targets[blockIdx.x]]) * scale;
     // Measured from the largest: the logarithm of a sum may be large beside what is left of it.
-    thoughts[blockIdx.x * 3] = target - mass.top - logf(mass.total);
-    thoughts[blockIdx.x * 3 + 1] = logf(mass.total) - mass.mean / mass.total;
-    thoughts[blockIdx.x * 3 + 2] = sum;
+    statistics[blockIdx.x * 3] = target - mass.top - logf(mass.total);
+    statistics[blockIdx.x * 3 + 1] = logf(mass.total) - mass.mean / mass.total;
+    statistics[blockIdx.x * 3 + 2] = sum;
 }
 
 // From the gradient of each row's log-probability to those of its logits, in their place.
-extern "C" __global__ void slopes(number* logits, const unsigned* targets, const float* thoughts,
+extern "C" __global__ void dlogits(number* logits, const unsigned* targets, const float* statistics,
                                   const float* dlog_probs, int count, float scale) {
     number* row = logits + (u64)blockIdx.x * count;
-    float sum = thoughts[blockIdx.x * 3 + 2], slope = dlog_probs[blockIdx.x] * scale;
+    float sum = statistics[blockIdx.x * 3 + 2], slope = dlog_probs[blockIdx.x] * scale;
     int target = targets[blockIdx.x];
     bool even = count % 8 == 0;
     for (int i = (blockIdx.y * blockDim.x + threadIdx.x) * 8; i < count; i += gridDim.y * blockDim.x * 8) {

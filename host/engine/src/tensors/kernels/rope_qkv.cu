@@ -6,7 +6,7 @@
 #define HALF (HEAD / 2)
 #define PAIRS ((HALF + WARP - 1) / WARP)
 
-extern "C" __global__ void turn(const number* qkv, const float* bias, const float* q_norm,
+extern "C" __global__ void rope_qkv(const number* qkv, const float* bias, const float* q_norm,
                                 const float* k_norm, const float* frequencies, const unsigned* slots,
                                 const Row* states, number* queries, number* keys, number* values,
                                 int room, float epsilon) {

@@ -4,30 +4,30 @@
 //! few rows. Here the weights lie in panels that were made once: some outputs side by side, an input after
 //! the other, so that a panel is read from its start to its end by the widest vectors there are.
 //!
-//! The tiles are those of every [`product`](super::product), to the same last bit.
+//! The tiles are those of every [`gemm`](super::gemm), to the same last bit.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::arena::Arena;
+use super::gemm::INNER;
 use super::kernels::wide_op;
-use super::lora::{Adapters, Place};
-use super::product::INNER;
+use super::lora::{Adapters, Projection};
 use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
 
-/// Panels that one row is multiplied with at a time.
+/// PackedMatrix that one row is multiplied with at a time.
 const STREAMS: usize = 4;
 
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
-pub struct Laid {
+pub struct PackedWeights {
     /// Of each block: query, key and value; output; gate and up; down.
-    blocks: Vec<[Panels; 4]>,
+    blocks: Vec<[PackedMatrix; 4]>,
     /// The head.
-    pub head: Panels,
+    pub head: PackedMatrix,
 }
 
-impl Laid {
+impl PackedWeights {
     /// Lays them out, in the room of some that are not needed any more: fresh pages are dear where there are
     /// gigabytes of them in each step.
     pub fn of(arena: &Arena, base: &[f32], adapters: Option<(&Adapters, &[f32])>, old: Option<Self>) -> Self {
@@ -41,22 +41,22 @@ impl Laid {
         laid.blocks.resize_with(arena.blocks.len(), Default::default);
         for (block, panels) in arena.blocks.iter().zip(&mut laid.blocks) {
             for (l, panels) in [&block.qkv, &block.out, &block.gate_up, &block.down].into_iter().zip(panels) {
-                panels.lay(&numbers[l.weight.clone()], l.rows, l.cols);
+                panels.pack(&numbers[l.weight.clone()], l.rows, l.cols);
             }
         }
-        laid.head.lay(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden);
+        laid.head.pack(&numbers[arena.head.clone()], arena.shape.vocabulary, arena.shape.hidden);
         laid
     }
 
     /// A matrix of a block.
-    pub fn of_block(&self, layer: usize, place: Place) -> &Panels {
+    pub fn of_block(&self, layer: usize, place: Projection) -> &PackedMatrix {
         &self.blocks[layer][place as usize]
     }
 }
 
 /// A matrix `[outputs, inputs]` in panels.
 #[derive(Clone, Debug, Default)]
-pub struct Panels {
+pub struct PackedMatrix {
     numbers: Vec<f32>,
     /// Where the first panel begins: at a line of the cache.
     start: usize,
@@ -66,9 +66,9 @@ pub struct Panels {
     width: usize,
 }
 
-impl Panels {
+impl PackedMatrix {
     /// Takes in a matrix whose rows lie one after the other.
-    pub fn lay(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
+    pub fn pack(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
         let width = wide_op(Width);
         let panels = outputs.div_ceil(width);
         self.numbers.resize(panels * width * inputs + LINE, 0.0);
@@ -118,21 +118,23 @@ impl Panels {
         let columns =
             |part: usize| part * each * self.width..self.outputs.min((part + 1) * each * self.width);
         let before = &*y;
-        rooms[..parts].par_iter_mut().enumerate().for_each(|(part, room)| {
+        rooms[..parts].par_iter_mut().enumerate().for_each(|(part, scratch)| {
             let stride = columns(part).len();
-            room.clear();
+            scratch.clear();
             if add {
                 let own = columns(part);
-                before.chunks_exact(self.outputs).for_each(|row| room.extend_from_slice(&row[own.clone()]));
+                before
+                    .chunks_exact(self.outputs)
+                    .for_each(|row| scratch.extend_from_slice(&row[own.clone()]));
             } else {
-                room.resize(rows * stride, 0.0);
+                scratch.resize(rows * stride, 0.0);
             }
-            wide_op(Product { panels: self, which: span(part), x, y: room, stride, add });
+            wide_op(Product { panels: self, which: span(part), x, y: scratch, stride, add });
         });
-        for (part, room) in rooms[..parts].iter().enumerate() {
+        for (part, scratch) in rooms[..parts].iter().enumerate() {
             let columns = columns(part);
-            for (y, room) in y.chunks_exact_mut(self.outputs).zip(room.chunks_exact(columns.len())) {
-                y[columns.clone()].copy_from_slice(room);
+            for (y, scratch) in y.chunks_exact_mut(self.outputs).zip(scratch.chunks_exact(columns.len())) {
+                y[columns.clone()].copy_from_slice(scratch);
             }
         }
     }
@@ -157,7 +159,7 @@ impl WithSimd for Width {
 
 /// A product with some panels. `y` has their outputs alone, `stride` a row.
 struct Product<'a> {
-    panels: &'a Panels,
+    panels: &'a PackedMatrix,
     which: std::ops::Range<usize>,
     x: &'a [f32],
     y: &'a mut [f32],
@@ -274,8 +276,8 @@ mod tests {
     fn a_product_is_the_plain_one() {
         for (rows, outputs, inputs) in [(1, 1, 1), (5, 7, 3), (7, 64, 16), (13, 130, 33), (32, 65, 64)] {
             let (w, x) = (numbers(outputs * inputs, 0.7), numbers(rows * inputs, 0.3));
-            let mut panels = Panels::default();
-            panels.lay(&w, outputs, inputs);
+            let mut panels = PackedMatrix::default();
+            panels.pack(&w, outputs, inputs);
             for add in [false, true] {
                 let mut y = vec![1.0; rows * outputs];
                 panels.product(&x, &mut y, add);
@@ -295,8 +297,8 @@ mod tests {
         // The second is of more panels than one row has streams, and of more than one run.
         for (outputs, inputs) in [(150, 50), (330, 600)] {
             let (w, x) = (numbers(outputs * inputs, 0.7), numbers(40 * inputs, 0.3));
-            let mut panels = Panels::default();
-            panels.lay(&w, outputs, inputs);
+            let mut panels = PackedMatrix::default();
+            panels.pack(&w, outputs, inputs);
             for add in [false, true] {
                 let mut whole = vec![0.5; 40 * outputs];
                 panels.product(&x, &mut whole, add);

@@ -1,4 +1,4 @@
-//! Matrix products, of any strides and of weights that were laid out before ([`Panels`](super::panels::Panels)).
+//! Matrix products, of any strides and of weights that were laid out before ([`PackedMatrix`](super::packed::PackedMatrix)).
 //!
 //! Both multiply tiles ([`Tile`]).
 //!
@@ -80,10 +80,10 @@ pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, 
     let some = |y: &mut [f32], from: usize| {
         // Taken out and put back: what is called inside of a closure of another crate's is not compiled for
         // the widest vectors.
-        let mut room = ROOM.take();
+        let mut scratch = SCRATCH.take();
         let rows = rows.min(m - from);
-        wide_op(Product { y, stride, add, a, b, from, rows, room: &mut room });
-        ROOM.set(room);
+        wide_op(Product { y, stride, add, a, b, from, rows, scratch: &mut scratch });
+        SCRATCH.set(scratch);
     };
     if rows >= m {
         return some(y, 0);
@@ -93,10 +93,10 @@ pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, 
 }
 
 /// Room for the parts of both sides that are worked on.
-type Room = (Vec<f32>, Vec<f32>);
+type GemmScratch = (Vec<f32>, Vec<f32>);
 
 thread_local! {
-    static ROOM: Cell<Room> = const { Cell::new((Vec::new(), Vec::new())) };
+    static SCRATCH: Cell<GemmScratch> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
 /// Some rows of a product, on one thread.
@@ -109,7 +109,7 @@ struct Product<'a> {
     b: Mat<'a>,
     from: usize,
     rows: usize,
-    room: &'a mut Room,
+    scratch: &'a mut GemmScratch,
 }
 
 impl WithSimd for Product<'_> {
@@ -117,7 +117,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { y, stride, add, a, b, from, rows, room: (left, right) } = self;
+        let Self { y, stride, add, a, b, from, rows, scratch: (left, right) } = self;
         let ((_, k), (_, n)) = (a.seen(), b.seen());
         let width = columns::<S>();
         let panels = n.div_ceil(width);
@@ -169,7 +169,7 @@ impl<'a> Group<'a> {
         row: usize,
         tiles: usize,
         inner: std::ops::Range<usize>,
-        room: &'a mut Vec<f32>,
+        scratch: &'a mut Vec<f32>,
     ) -> Self {
         if !a.turned {
             return Self { data: &a.data[row * a.stride + inner.start..], stride: a.stride, tile: None };
@@ -177,19 +177,19 @@ impl<'a> Group<'a> {
         // Whole lines of the cache are read, and tiles find their rows side by side. A line lies between two tiles, or
         // the same numbers of all would share a place in the cache.
         let (size, rows) = (inner.len() * ROWS + LINE, (tiles * ROWS).min(a.cols - row));
-        room.resize(tiles * size, 0.0);
+        scratch.resize(tiles * size, 0.0);
         for (i, k) in inner.enumerate() {
             let (parts, rest) = a.data[k * a.stride + row..][..rows].as_chunks::<ROWS>();
             let mut at = i * ROWS;
             for part in parts {
-                room[at..at + ROWS].copy_from_slice(part);
+                scratch[at..at + ROWS].copy_from_slice(part);
                 at += size;
             }
             if !rest.is_empty() {
-                room[at..at + rest.len()].copy_from_slice(rest);
+                scratch[at..at + rest.len()].copy_from_slice(rest);
             }
         }
-        Self { data: room, stride: ROWS, tile: Some(size) }
+        Self { data: scratch, stride: ROWS, tile: Some(size) }
     }
 
     #[inline(always)]
@@ -202,12 +202,12 @@ impl<'a> Group<'a> {
 }
 
 /// Room for so many numbers, from a line of the cache on.
-fn aligned(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    if room.len() < len + LINE {
-        room.resize(len + LINE, 0.0);
+fn aligned(scratch: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if scratch.len() < len + LINE {
+        scratch.resize(len + LINE, 0.0);
     }
-    let start = start(room);
-    &mut room[start..start + len]
+    let start = start(scratch);
+    &mut scratch[start..start + len]
 }
 
 /// Lays out a panel of the right side: so many columns from this one on, zeros past the last.
