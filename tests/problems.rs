@@ -1,4 +1,4 @@
-//! The problems of a run, as a dry run tells of them: what is held out and trained on all the same, what is nearly so,
+//! The problems of a run, as a dry run tells of them: which are held out and trained on all the same, what is nearly so,
 //! and gold answers that nobody can read.
 
 #![allow(clippy::unwrap_used, missing_docs)]

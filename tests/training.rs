@@ -916,7 +916,7 @@ fn activations_made_again_change_nothing() {
 #[test]
 fn a_model_that_was_trained_is_trained_on() {
     let scratch = with(CONFIG);
-    // Numbers of chance depend on the updates made, the likeliest answer does not.
+    // Random numbers depend on the updates made, the likeliest answer does not.
     let surest = "rollouts = 2\nsampling = { temperature = 0.0, max_tokens = 8 }";
     let config = CONFIG.replace("rollouts = 2", surest);
     scratch.write("run.toml", &config);

@@ -2,7 +2,7 @@
 //!
 //! What a policy sees ([`View`]) and answers ([`Plan`]), which plans are legal ([`rules`]), who may
 //! spend what ([`Ledger`]), which prompts are on offer ([`Pool`]), which rollouts are buffered
-//! ([`RolloutBuffer`]), how rewards become advantages, and where chance comes from ([`seed`]).
+//! ([`RolloutBuffer`]), how rewards become advantages, and where randomness comes from ([`seed`]).
 //!
 //! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a
 //! rule that a policy broke ([`rules::Broken`]) or an engine ([`Fault`]).

@@ -1,4 +1,4 @@
-//! Where chance comes from: counters hashed with the run's seed, and nothing else.
+//! Where randomness comes from: counters hashed with the run's seed, and nothing else.
 //!
 //! No draw depends on what was drawn before it, on call order or on the shape of a batch. Two runs
 //! of one seed that sample the same prompt at the same weights get the same rollouts, whatever

@@ -74,27 +74,27 @@ pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     add("the last step of the longest run", late);
 
     for i in 0..random {
-        let mut chance = Stream::new(seed::world(0, 0, u64::from(i)));
-        let groups: Vec<(usize, Rewards)> = (0..chance.below(40))
+        let mut random = Stream::new(seed::world(0, 0, u64::from(i)));
+        let groups: Vec<(usize, Rewards)> = (0..random.below(40))
             .map(|_| {
-                let rewards = match chance.below(4) {
-                    0 => Rewards::All([0.0, 0.1, 1.0, -1.0][chance.below(4)]),
-                    1 | 2 => Rewards::Binary(chance.unit()),
+                let rewards = match random.below(4) {
+                    0 => Rewards::All([0.0, 0.1, 1.0, -1.0][random.below(4)]),
+                    1 | 2 => Rewards::Binary(random.unit()),
                     _ => Rewards::Real,
                 };
-                (1 + chance.below(40), rewards)
+                (1 + random.below(40), rewards)
             })
             .collect();
         let budget = Budget {
-            rounds: chance.below(12) as u32,
-            step_rollouts: if chance.below(3) == 0 { chance.below(200) as u32 } else { u32::MAX },
-            run_rollouts: if chance.below(3) == 0 { chance.below(500) as u32 } else { 100_000 },
-            run_tokens: if chance.below(3) == 0 { chance.below(50_000) as u64 } else { u64::MAX },
+            rounds: random.below(12) as u32,
+            step_rollouts: if random.below(3) == 0 { random.below(200) as u32 } else { u32::MAX },
+            run_rollouts: if random.below(3) == 0 { random.below(500) as u32 } else { 100_000 },
+            run_tokens: if random.below(3) == 0 { random.below(50_000) as u64 } else { u64::MAX },
         };
-        let round = chance.below(4) as u32;
-        let mut view = m.view(chance.below(200) as u32, &groups, budget, round);
-        view.seed = chance.bits() as u32;
-        view.step = chance.below(100) as u32;
+        let round = random.below(4) as u32;
+        let mut view = m.view(random.below(200) as u32, &groups, budget, round);
+        view.seed = random.bits() as u32;
+        view.step = random.below(100) as u32;
         add(&format!("random view {i}"), view);
     }
     made
@@ -113,48 +113,48 @@ struct Maker {
 impl Maker {
     /// A pool of this many prompts (half of them visited before), and these groups.
     fn view(&self, pool: u32, groups: &[(usize, Rewards)], budget: Budget, round: u32) -> View {
-        let mut chance = Stream::new(u64::from(pool) * 1000 + groups.len() as u64);
+        let mut random = Stream::new(u64::from(pool) * 1000 + groups.len() as u64);
         let first_in_pool = groups.len() as u32;
         View {
             step: 5,
             round,
             seed: 12_345,
             budget,
-            pool: (0..pool).map(|i| prompt(first_in_pool + i, &mut chance)).collect(),
+            pool: (0..pool).map(|i| prompt(first_in_pool + i, &mut random)).collect(),
             groups: groups
                 .iter()
                 .enumerate()
-                .map(|(i, (n, rewards))| self.group(i as u32, *n, *rewards, &mut chance))
+                .map(|(i, (n, rewards))| self.group(i as u32, *n, *rewards, &mut random))
                 .collect(),
         }
     }
 
-    fn group(&self, prompt: u32, n: usize, rewards: Rewards, chance: &mut Stream) -> Group {
+    fn group(&self, prompt: u32, n: usize, rewards: Rewards, random: &mut Stream) -> Group {
         let mut draw = || match rewards {
             Rewards::All(r) => r,
-            Rewards::Binary(p) => f32::from(chance.unit() < p),
-            Rewards::Real => (2.0 * chance.unit() - 1.0) as f32,
+            Rewards::Binary(p) => f32::from(random.unit() < p),
+            Rewards::Real => (2.0 * random.unit() - 1.0) as f32,
         };
         let rewards: Vec<f32> = (0..n).map(|_| draw()).collect();
         Group {
             prompt: PromptId(prompt),
             correct: rewards.iter().map(|r| *r > 0.5).collect(),
-            tokens: (0..n).map(|_| 1 + chance.below(500) as u32).collect(),
+            tokens: (0..n).map(|_| 1 + random.below(500) as u32).collect(),
             ages: vec![0; n],
-            truncated: (0..n).map(|_| chance.below(20) == 0).collect(),
+            truncated: (0..n).map(|_| random.below(20) == 0).collect(),
             signals: vec![rewards.clone(); self.signals],
             rewards,
         }
     }
 }
 
-fn prompt(id: u32, chance: &mut Stream) -> Prompt {
+fn prompt(id: u32, random: &mut Stream) -> Prompt {
     let past = id.is_multiple_of(2).then(|| {
-        let rollouts = 1 + chance.below(16) as u32;
-        let correct = match chance.below(3) {
+        let rollouts = 1 + random.below(16) as u32;
+        let correct = match random.below(3) {
             0 => 0,
             1 => rollouts,
-            _ => chance.below(rollouts as usize + 1) as u32,
+            _ => random.below(rollouts as usize + 1) as u32,
         };
         let mean = correct as f32 / rollouts as f32;
         let flat = correct == 0 || correct == rollouts;
@@ -166,7 +166,7 @@ fn prompt(id: u32, chance: &mut Stream) -> Prompt {
             mean,
             deviation: (mean * (1.0 - mean)).sqrt(),
             tokens: 120.5,
-            streak: if flat { 1 + chance.below(4) as u32 } else { 0 },
+            streak: if flat { 1 + random.below(4) as u32 } else { 0 },
             total_rollouts: rollouts * 4,
             total_correct: correct * 4,
         }

@@ -130,9 +130,9 @@ impl Bench {
         for round in 0..=rounds as u64 {
             // A peer's threads, and ours, look out for more work for a while after their last.
             std::thread::sleep(REST);
-            let mut chance = Stream::new(round);
+            let mut random = Stream::new(round);
             let mut any = |n: usize| -> Vec<u32> {
-                (0..n).map(|_| chance.below(self.shape.vocabulary) as u32).collect()
+                (0..n).map(|_| random.below(self.shape.vocabulary) as u32).collect()
             };
             let (ours, theirs) = match work {
                 Work::Decode { batch, prompt, tokens } => {
@@ -203,8 +203,8 @@ fn random(shape: &Shape) -> Result<Checkpoint> {
         let tensor = if name.ends_with("norm.weight") {
             Tensor::ones(dims, DType::F32, &Device::Cpu)
         } else {
-            let mut chance = Stream::new(seed::world(1, 0, index as u64));
-            let one = |_| ((chance.unit() * 2.0 - 1.0) * 0.02 * 3.0_f64.sqrt()) as f32;
+            let mut random = Stream::new(seed::world(1, 0, index as u64));
+            let one = |_| ((random.unit() * 2.0 - 1.0) * 0.02 * 3.0_f64.sqrt()) as f32;
             let numbers: Vec<f32> = (0..dims.iter().product()).map(one).collect();
             Tensor::from_vec(numbers, dims, &Device::Cpu)
         };

@@ -47,7 +47,7 @@ pub struct RunConfig {
     /// settings that tell it from others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// From this all chance grows.
+    /// Seeds all randomness.
     pub seed: u64,
     /// Steps at most; the budget may end the run before.
     pub steps: u32,

@@ -163,7 +163,7 @@ pub struct PassOptions {
     pub recompute: bool,
 }
 
-/// What the model statistics of a token that came.
+/// What the model says of a token that came.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenStatistics {
     /// Its log-probability.

@@ -1,5 +1,5 @@
 //! An answer on its way: tokens are drawn here, so that the same logits give the same answer whatever made
-//! them. A device that draws by itself is given the numbers of chance from here, and tells what it drew.
+//! them. A device that draws by itself is given the random numbers from here, and tells what it drew.
 
 use allot_allocation::seed::Stream;
 
@@ -55,9 +55,9 @@ impl Draft {
         self.push(token, statistics(logits, token as usize), stops);
     }
 
-    /// The numbers of chance that its next tokens are drawn with, as long as there are places for them.
+    /// The random numbers that its next tokens are drawn with, as long as there are places for them.
     #[cfg(any(feature = "cuda", test))]
-    pub fn chance(&self, units: &mut [f64]) {
+    pub fn random(&self, units: &mut [f64]) {
         let mut stream = self.stream.clone();
         units.fill_with(|| stream.unit());
     }

@@ -1,4 +1,4 @@
-//! From logits to a token: temperature, top-k, top-p, and one number of chance for each token.
+//! From logits to a token: temperature, top-k, top-p, and one random number for each token.
 
 use serde::{Deserialize, Serialize};
 

@@ -86,7 +86,7 @@ pub struct TokenizerConfig {
 pub struct LessonConfig {
     /// The share of examples that each of its levels has, measured against all other weights.
     pub weights: Vec<f64>,
-    /// The chance of a mistake at each level.
+    /// The probability of a mistake at each level.
     pub slips: Vec<f64>,
     /// Held-out problems of each level that the model is measured on, at most.
     pub measured: Vec<usize>,
@@ -100,7 +100,7 @@ pub struct LessonConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// From this all chance grows.
+    /// Seeds all randomness.
     pub seed: u64,
     /// Steps of the optimizer.
     pub steps: u32,

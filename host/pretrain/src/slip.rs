@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mistake {
-    /// A carry or a borrow is forgotten, each with the slip's chance. What the first column hands on
+    /// A carry or a borrow is forgotten, each with the probability of a slip. What the first column hands on
     /// is written down and not forgotten. So a problem is the harder the more there is to carry, and
     /// where there is nothing to carry it is right. For terse sums, and chains of + and -.
     Carry,
-    /// One digit is another one, with the slip's chance. For any problem.
+    /// One digit is another one, with the probability of a slip. For any problem.
     Digit,
 }
 
@@ -26,7 +26,7 @@ impl Mistake {
     }
 }
 
-/// The context of `12+34-5=`, with their signs.
+/// The terms of `12+34-5=`, with their signs.
 fn terms(question: &str) -> Option<Vec<i64>> {
     let sum = question.strip_suffix('=')?;
     let starts: Vec<usize> = sum.match_indices(['+', '-']).map(|(at, _)| at).collect();
@@ -39,15 +39,15 @@ fn terms(question: &str) -> Option<Vec<i64>> {
 }
 
 /// A sum column by column, from the last, by somebody who forgets what to carry now and then.
-fn forgetful(context: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String> {
-    let total = context.iter().try_fold(0_i64, |sum, term| sum.checked_add(*term))?;
+fn forgetful(terms: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String> {
+    let total = terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(*term))?;
     // Where more is taken away than is there, people turn it around.
     let sign = if total < 0 { -1 } else { 1 };
-    let longest = context.iter().map(|t| t.unsigned_abs().to_string().len() as u32).max()?;
+    let longest = terms.iter().map(|t| t.unsigned_abs().to_string().len() as u32).max()?;
     let (mut value, mut carry) = (0, 0);
     for column in 0..longest {
         let place = 10_i64.checked_pow(column)?;
-        let sum: i64 = carry + context.iter().map(|t| sign * (t / place % 10)).sum::<i64>();
+        let sum: i64 = carry + terms.iter().map(|t| sign * (t / place % 10)).sum::<i64>();
         value += sum.rem_euclid(10) * place;
         carry = sum.div_euclid(10);
         if column + 1 == longest {

@@ -13,7 +13,7 @@ use candle_core::{Device, Tensor, Var};
 
 use super::{Care, Lessons, Recipe, told};
 
-/// What chance is for: part of each stream's seed.
+/// What randomness is for: part of each stream's seed.
 const WEIGHTS: u64 = 0;
 const EXAMPLES: u64 = 1;
 

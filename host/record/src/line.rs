@@ -49,7 +49,7 @@ pub struct Head {
     /// Signals shown beside each rollout, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<String>,
-    /// From this all chance grew.
+    /// Seeded all randomness.
     pub seed: u64,
     /// The order of the prompts.
     pub order: Order,

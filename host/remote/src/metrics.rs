@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// A rollout's part of a loss, and what the trainer statistics of its tokens.
+    /// A rollout's part of a loss, and the trainer's log-probabilities of its tokens.
     pub(crate) fn add(&mut self, part: &Part, lesson: &TrainingSample, new: &[f32]) {
         self.tokens += new.len() as f64;
         self.low += part.clipped_low as f64;

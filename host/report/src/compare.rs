@@ -119,7 +119,7 @@ pub fn compare(
     Ok((report, groups))
 }
 
-/// Each arm's accuracies on each part of what is held out, runs × parts × points of the main axis up to where
+/// Each arm's accuracies on each part of the held-out problems, runs × parts × points of the main axis up to where
 /// every finished run came: what rliable reads. Runs that are not finished are not in it.
 pub fn scores(report: &Report, groups: &[Runs]) -> Vec<(String, Vec<Vec<Vec<f64>>>)> {
     let parts = finals::part_names(groups);

@@ -58,7 +58,7 @@ pub struct Offers {
     pub again: u64,
 }
 
-/// A score on what is held out.
+/// The held-out accuracy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     /// Steps finished.

@@ -42,7 +42,7 @@ pub struct Report {
     pub targets: Vec<Target>,
     /// Accuracy at the end and at its best, for each arm.
     pub finals: Vec<Final>,
-    /// Accuracy at the end by what is held out, for each arm.
+    /// Accuracy at the end by part of the held-out problems, for each arm.
     pub parts: Vec<Part>,
     /// Differences to the baseline, seed by seed.
     pub differences: Vec<Difference>,
@@ -229,7 +229,7 @@ pub struct Final {
     pub more: Vec<(String, Estimate)>,
 }
 
-/// An arm's accuracy on one part of what is held out.
+/// An arm's accuracy on one part of the held-out problems.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
     /// The arm, by its place.

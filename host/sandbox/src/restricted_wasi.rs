@@ -22,7 +22,7 @@ pub enum Other {
     /// The time on the clocks, which stand still.
     Time,
     /// The bytes that are random, and the same in each call.
-    Chance,
+    Random,
     /// What is in memory, which lasts for one call.
     Memory,
 }
@@ -47,17 +47,17 @@ impl RestrictedWasi {
     pub fn new(other: Option<Other>) -> Self {
         let output = Tail::default();
         let clock = Frozen { later: if other == Some(Other::Time) { 86_461 } else { 0 } };
-        let chance = other == Some(Other::Chance);
+        let random = other == Some(Other::Random);
         let seeded = || {
             let bytes = 0..=255;
-            random::Deterministic::new(if chance { bytes.rev().collect() } else { bytes.collect() })
+            random::Deterministic::new(if random { bytes.rev().collect() } else { bytes.collect() })
         };
         let mut wasi = wasmtime_wasi::WasiCtxBuilder::new();
         wasi.wall_clock(clock)
             .monotonic_clock(clock)
             .secure_random(seeded())
             .insecure_random(seeded())
-            .insecure_random_seed(if chance { 43 } else { 42 })
+            .insecure_random_seed(if random { 43 } else { 42 })
             .stdout(output.clone())
             .stderr(output.clone())
             .allow_tcp(false)

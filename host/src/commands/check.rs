@@ -59,7 +59,7 @@ const LONGEST: f64 = 86_400.0;
 /// What means nothing in a run, and what to say to who uses it.
 const OTHERS: [(Other, &str); 3] = [
     (
-        Other::Chance,
+        Other::Random,
         "uses random bytes, which are the same in each call: take `view.seed`, another in each call",
     ),
     (Other::Time, "uses a clock, and all clocks stand still: take `view.step` and `view.round`"),
@@ -255,7 +255,7 @@ impl Card {
             // Random bytes go on in one instance, too: what comes of them is told as that.
             let seen = match other {
                 Other::Memory => !self.warnings.is_empty(),
-                Other::Time | Other::Chance => !policy.has_wasi() || self.warnings.contains_key(warning),
+                Other::Time | Other::Random => !policy.has_wasi() || self.warnings.contains_key(warning),
             };
             if seen {
                 continue;

@@ -6,7 +6,7 @@ use allot_tasks::{Key, Problem, near};
 
 use super::{counted, examples, named};
 
-/// Takes what is held out away from what is trained on. Tells how many problems that were, and how many of those
+/// Removes held-out problems from what is trained on. Tells how many problems that were, and how many of those
 /// that stay are nearly held-out ones.
 pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<String> {
     let mut notes = Vec::new();

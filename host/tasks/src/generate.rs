@@ -52,7 +52,7 @@ pub struct TaskConfig {
     pub seed: u64,
     /// The share of problems held out, from 0 to less than 1. A problem's side depends on what it
     /// asks, up to the order of numbers that may change places, and not on seed, style or template:
-    /// what is held out once is never trained on.
+    /// a problem that is held out once is never trained on.
     #[serde(default)]
     pub held_out: f64,
     /// What is asked, in Jinja: `{{ question }}` is the question in the task's style.

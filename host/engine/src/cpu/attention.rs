@@ -61,28 +61,28 @@ pub struct Span {
 /// How keys and values of so many tokens lie where they are looked back at.
 ///
 /// As columns a head has panels of [`WIDEST`] tokens side by side, `[E, WIDEST]` each, the last one as wide as there
-/// is scratch. As lines it is `[scratch, E]`, E made whole lines of the cache.
+/// is capacity. As lines it is `[capacity, E]`, E made whole lines of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
     heads: Heads,
     /// Tokens that there is room for: whole lines.
-    scratch: usize,
+    capacity: usize,
 }
 
 impl Cache {
     /// For so many tokens.
     pub fn new(heads: Heads, tokens: usize) -> Self {
-        Self { heads, scratch: tokens.next_multiple_of(LINE) }
+        Self { heads, capacity: tokens.next_multiple_of(LINE) }
     }
 
     /// Numbers of all heads as columns.
     pub fn columns(self) -> usize {
-        self.heads.kv * self.heads.width * self.scratch
+        self.heads.kv * self.heads.width * self.capacity
     }
 
     /// Numbers of all heads as lines.
     pub fn lines(self) -> usize {
-        self.heads.kv * self.scratch * self.line()
+        self.heads.kv * self.capacity * self.line()
     }
 
     /// Numbers of a line.
@@ -93,14 +93,14 @@ impl Cache {
     /// A head's panel of columns that begins with this token, `[E, wide]`, and how wide it is.
     #[inline(always)]
     pub fn panel(self, head: usize, first: usize, columns: &[f32]) -> (&[f32], usize) {
-        let (width, wide) = (self.heads.width, WIDEST.min(self.scratch - first));
-        (&columns[(head * self.scratch + first) * width..][..width * wide], wide)
+        let (width, wide) = (self.heads.width, WIDEST.min(self.capacity - first));
+        (&columns[(head * self.capacity + first) * width..][..width * wide], wide)
     }
 
     /// A head's lines.
     #[inline(always)]
     pub fn head_lines(self, head: usize, lines: &[f32]) -> &[f32] {
-        let size = self.scratch * self.line();
+        let size = self.capacity * self.line();
         &lines[head * size..][..size]
     }
 
@@ -109,9 +109,9 @@ impl Cache {
     pub fn put_column(self, token: usize, numbers: &[f32], columns: &mut [f32]) {
         let width = self.heads.width;
         let first = token / WIDEST * WIDEST;
-        let wide = WIDEST.min(self.scratch - first);
+        let wide = WIDEST.min(self.capacity - first);
         for (head, numbers) in numbers.chunks_exact(width).enumerate() {
-            let panel = &mut columns[(head * self.scratch + first) * width..][..width * wide];
+            let panel = &mut columns[(head * self.capacity + first) * width..][..width * wide];
             for (place, number) in panel[token - first..].iter_mut().step_by(wide).zip(numbers) {
                 *place = *number;
             }
@@ -122,7 +122,7 @@ impl Cache {
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
-            copy(numbers, &mut lines[(head * self.scratch + token) * self.line()..][..numbers.len()]);
+            copy(numbers, &mut lines[(head * self.capacity + token) * self.line()..][..numbers.len()]);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Steps by kernels of our own, on a [`Recorder`]. Nothing waits for the host but a look every few tokens,
-//! when it reads what was drawn, gives the slots of finished answers to others, and hands over the numbers of
-//! chance for the tokens to come. An answer that comes to its end in between is passed over by the kernels.
+//! when it reads what was drawn, gives the slots of finished answers to others, and hands over the random
+//! numbers for the tokens to come. An answer that comes to its end in between is passed over by the kernels.
 //! What is drawn does not depend on how often is looked.
 //!
 //! A prompt's keys and values stay where they were read, and all of its answers attend to them there; an
@@ -121,7 +121,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
             let nobody = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
             let state = owner.as_ref().map_or(nobody, |row| {
                 let (draft, sampling) = (&row.draft, row.draft.sampling());
-                draft.chance(units);
+                draft.random(units);
                 [
                     if draft.len() == 0 { 0 } else { draft.newest() },
                     0,

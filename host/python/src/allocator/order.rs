@@ -31,6 +31,6 @@ pub enum Order {
 pub struct Draw {
     pub prompt: PromptId,
     pub count: u32,
-    /// Where the chance of each comes from, so that runs of one seed are paired.
+    /// Where the randomness of each comes from, so that runs of one seed are paired.
     pub seeds: Vec<u64>,
 }

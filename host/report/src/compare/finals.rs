@@ -66,7 +66,7 @@ fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
         .collect()
 }
 
-/// The parts of what is held out: sources within sets where a set has several, else the sets, else all of
+/// The parts of the held-out problems: sources within sets where a set has several, else the sets, else all of
 /// it. They are rliable's tasks.
 pub fn part_names(groups: &[Runs]) -> Vec<String> {
     let first = groups.iter().flat_map(|g| &g.runs).find_map(|run| run.scores.last());

@@ -1,4 +1,4 @@
-//! Sides: what is trained on, and what is held out.
+//! Sides: what is trained on, and held-out problems.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

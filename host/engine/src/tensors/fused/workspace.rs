@@ -56,7 +56,7 @@ pub struct Workspace {
     pub fresh_sources: DeviceBuffer,
     /// What the kernels know of each slot.
     pub states: DeviceBuffer,
-    /// Numbers of chance, and what was drawn with them: `[slots, ring]`.
+    /// Random numbers, and what was drawn with them: `[slots, ring]`.
     pub units: DeviceBuffer,
     pub drawn: DeviceBuffer,
     /// Addresses of keys and values of each slot's prompt, `[slots, layers, 2]`.

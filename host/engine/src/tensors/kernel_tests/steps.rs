@@ -161,10 +161,10 @@ fn draws_are_the_sampler_s() {
         let sources = (0..slots).map(|i| (logits.at + (i * vocabulary * 4) as u64).to_le_bytes());
         let sources = written(&machine, &bytes(sources));
         let each = written(&machine, &bytes((0..slots as u32).map(u32::to_le_bytes)));
-        let chance = written(&machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
+        let random = written(&machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
         let out = machine.buffer(16 * ring * slots).unwrap();
         let ends = written(&machine, &bytes(stops.iter().map(|s| s.to_le_bytes())));
-        let buffers = [&sources, &each, &states, &chance, &out, &ends].map(Arg::from);
+        let buffers = [&sources, &each, &states, &random, &out, &ends].map(Arg::from);
         let args = [&buffers[..], &[stops.len(), vocabulary, ring].map(Arg::from)].concat();
         let threads = [32, 64, 1024][vocabulary % 3];
         let shared = vocabulary.div_ceil(256) * 16;

@@ -1,10 +1,10 @@
 // Draws each row's next token from its logits, by the rule of `sampler.rs`: tokens share the unit interval in
 // the order of the vocabulary; those that top-k and top-p leave out have no share; ties go to the token that
-// comes first. One number of chance, made on the host, decides. One block a row.
+// comes first. One random number, made on the host, decides. One block a row.
 //
 // The vocabulary is cut into tiles of 256 tokens, eight a lane. One reading of the logits gives each tile's
 // largest logit and its sums; the tiles' sums, in float64, tell in which tile the drawn token lies, and only
-// that tile is read again. Weights are float32, so that a draw may differ from the host's where chance falls
+// that tile is read again. Weights are float32, so that a draw may differ from the host's where it falls
 // within about 1e-7 of the border between two tokens. Without top-k and top-p nothing is added by more than
 // one thread at a time; with them only whole numbers are, whose sums have no order.
 #define TILE 256
@@ -230,7 +230,7 @@ __device__ Cut cut_of(const Logits& logits, const Row& state, float top, Tile* t
     return cut;
 }
 
-// `sources` holds the address of each row's logits; `units` a number of chance in [0, 1) for each slot and
+// `sources` holds the address of each row's logits; `units` a random number in [0, 1) for each slot and
 // token since the look, [slots, ring], and `drawn` as many places for what is drawn. `shared` is a tile for
 // every 256 tokens of the vocabulary.
 extern "C" __global__ void __launch_bounds__(1024)

@@ -76,8 +76,8 @@ extern "C" __global__ void dlogits(number* logits, const unsigned* targets, cons
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             if (!even && j < there) logit.at[j] = wide(row[i + j]);
-            float chance = expf(logit.at[j] * scale - sum);
-            logit.at[j] = ((i + j == target ? 1.0f : 0.0f) - chance) * slope;
+            float probability = expf(logit.at[j] * scale - sum);
+            logit.at[j] = ((i + j == target ? 1.0f : 0.0f) - probability) * slope;
             if (!even && j < there) row[i + j] = narrow(logit.at[j]);
         }
         if (even) store(row + i, logit);
