@@ -357,7 +357,7 @@ fn tokens_come_from_a_folder_with_all_that_ends_an_answer() {
     write("tokenizer.json", "{}");
     assert!(refused().what.contains("is broken: "), "{}", refused());
     copy("tokenizer.json");
-    assert!(read().unwrap().stops().is_empty() && !read().unwrap().can_chat());
+    assert!(read().unwrap().stops().is_empty());
     write("config.json", r#"{"eos_token_id": 394}"#);
     write("generation_config.json", r#"{"eos_token_id": [395, 394]}"#);
     write("tokenizer_config.json", r#"{"eos_token": {"content": "<|im_end|>"}}"#);
@@ -381,7 +381,7 @@ fn tokens_come_from_a_folder_with_all_that_ends_an_answer() {
     // A template that can't be read is in no one's way who asks plain text.
     write("chat_template.jinja", "{% generation %}");
     let tokens = read().unwrap();
-    assert!(tokens.encode_ask(&Ask::Text("12".to_owned())).is_ok() && !tokens.can_chat());
+    assert!(tokens.encode_ask(&Ask::Text("12".to_owned())).is_ok());
     let broken = tokens.encode_ask(&asked).unwrap_err();
     assert!(broken.what.contains("chat_template.jinja` is broken: "), "{broken}");
 
@@ -634,10 +634,7 @@ fn an_exported_folder_is_the_model_that_it_was_made_from() {
     tokens.write(&to).unwrap();
     assert_same(&Checkpoint::load(&to, &CPU).unwrap(), &checkpoint, "from GGUF");
     let again = Tokens::read(&to).unwrap();
-    assert_eq!(
-        (again.stops(), again.can_chat(), again.vocabulary()),
-        (tokens.stops(), true, tokens.vocabulary())
-    );
+    assert_eq!((again.stops(), again.vocabulary()), (tokens.stops(), tokens.vocabulary()));
     let asked = Ask::Chat(vec![Message { role: "user".to_owned(), content: "2 + 2?".to_owned() }]);
     assert_eq!(again.encode_ask(&asked).unwrap(), tokens.encode_ask(&asked).unwrap());
 }

@@ -215,11 +215,6 @@ impl Tokens {
         &self.special
     }
 
-    /// Whether messages can be asked.
-    pub fn can_chat(&self) -> bool {
-        matches!(self.chat, Ok(Some(_)))
-    }
-
     /// One more than the largest token that it knows.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
