@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use allot_allocation::PromptId;
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
-use allot_engine::model::{Checkpoint, Decoder, Input, Precision, SpecialIds};
+use allot_engine::model::{Checkpoint, Decoder, Precision, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
     Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, OptimizerConfig,
@@ -419,9 +419,9 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
         let decoder = Decoder::new(&case.checkpoint);
         let mut loss = Tensor::zeros((), DType::F32, &Device::Cpu).unwrap();
         for (i, sequence) in sequences.iter().enumerate() {
-            let input = Input::of(&[sequence.tokens.to_vec()], &Device::Cpu).unwrap();
-            let logits = decoder.forward(&input).unwrap().logits;
-            let log_probs = allot_engine::model::token_log_probs(&logits, &input.tokens).unwrap();
+            let tokens = Tensor::new(vec![sequence.tokens], &Device::Cpu).unwrap();
+            let logits = decoder.forward(&tokens).unwrap().logits;
+            let log_probs = allot_engine::model::token_log_probs(&logits, &tokens).unwrap();
             let answer = log_probs.narrow(1, sequence.prompt - 1, sequence.answer()).unwrap();
             let c: Vec<f32> = (0..sequence.answer()).map(|t| coefficient(i, t)).collect();
             let c = Tensor::from_vec(c, (1, sequence.answer()), &Device::Cpu).unwrap();
@@ -534,7 +534,7 @@ fn adapters_learn_and_merge() {
         let mut core = Cpu::new(&case.checkpoint, Setup { lora: Some(config), ..setup(2) }).unwrap();
         let sequences = [Sequence { tokens: &case.ids, prompt: 4 }];
         let sum = |core: &mut Cpu| -> f64 {
-            core.score(&sequences, PLAIN, false)[0].iter().map(|t| f64::from(t.log_prob)).sum()
+            core.score(&sequences, PLAIN, false).unwrap()[0].iter().map(|t| f64::from(t.log_prob)).sum()
         };
         let before = sum(&mut core);
         let bare = Cpu::new(&case.checkpoint, setup(1)).unwrap();
@@ -544,17 +544,17 @@ fn adapters_learn_and_merge() {
         let up = OptimizerConfig { weight_decay: 0.0, max_norm: 0.0, ..OptimizerConfig::default() };
         let all_up = |_: usize, statistics: &[TokenStatistics]| vec![-1.0; statistics.len()];
         for _ in 0..3 {
-            core.learn(&sequences, PLAIN, all_up);
-            core.step(&up, 1e-2);
+            core.learn(&sequences, PLAIN, &all_up).unwrap();
+            core.step(&up, 1e-2).unwrap();
         }
         let after = sum(&mut core);
         assert!(after > before + 1.0, "{}: {before} to {after}", name(&folder));
-        core.learn(&sequences, PLAIN, all_up);
-        let gradient = core.gathered();
+        core.learn(&sequences, PLAIN, &all_up).unwrap();
+        let gradient = core.gathered().unwrap();
         // By the chain rule from the gradient of the merged weights: dA = s Bᵀ dW, dB = s dW Aᵀ.
         let mut whole = Cpu::of(core.arena().clone(), core.merged().into_owned(), setup(1)).unwrap();
-        whole.learn(&sequences, PLAIN, all_up);
-        let full = whole.gathered();
+        whole.learn(&sequences, PLAIN, &all_up).unwrap();
+        let full = whole.gathered().unwrap();
         let full: HashMap<&str, &[f32]> = whole.arena().tensors(&full).map(|(n, _, g)| (n, g)).collect();
         let adapters = core.adapters().unwrap();
         let numbers: Vec<_> = adapters.tensors(core.trained()).collect();
@@ -578,7 +578,10 @@ fn adapters_learn_and_merge() {
         let mut plain = Cpu::of(core.arena().clone(), merged, setup(1)).unwrap();
         assert!((sum(&mut plain) - sum(&mut core)).abs() < 1e-3, "{}", name(&folder));
         assert!(
-            (core.score(&sequences, PLAIN, true)[0].iter().map(|t| f64::from(t.log_prob)).sum::<f64>()
+            (core.score(&sequences, PLAIN, true).unwrap()[0]
+                .iter()
+                .map(|t| f64::from(t.log_prob))
+                .sum::<f64>()
                 - before)
                 .abs()
                 < 1e-3

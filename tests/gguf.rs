@@ -10,7 +10,7 @@ mod skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot_engine::model::{Checkpoint, Decoder, Input, ModelError, Precision, Shape, token_log_probs};
+use allot_engine::model::{Checkpoint, Decoder, ModelError, Precision, Shape, token_log_probs};
 use allot_models::tokens::Tokens;
 use allot_tasks::{Ask, Message};
 use candle_core::quantized::gguf_file::{self, Value as Meta};
@@ -246,12 +246,8 @@ fn a_gguf_file_is_the_model_that_it_was_made_from() {
 
         let reference = candle_core::safetensors::load(source.join("reference.safetensors"), &CPU).unwrap();
         let ids = reference["input_ids"].to_dtype(DType::U32).unwrap();
-        let input = Input::of(&ids.to_vec2().unwrap(), &CPU).unwrap();
-        let logits = Decoder::new(&ours).forward(&input).unwrap().logits;
-        assert!(
-            numbers(&logits) == numbers(&Decoder::new(&theirs).forward(&input).unwrap().logits),
-            "{name}"
-        );
+        let logits = Decoder::new(&ours).forward(&ids).unwrap().logits;
+        assert!(numbers(&logits) == numbers(&Decoder::new(&theirs).forward(&ids).unwrap().logits), "{name}");
         let off = largest(&(&logits - &reference["logits"]).unwrap()) / largest(&reference["logits"]);
         assert!(off < 2e-5, "{name}: logits differ by {off:e}");
     }
@@ -666,8 +662,8 @@ fn a_real_gguf_file_computes_what_transformers_does() {
         assert_eq!(tokens.encode(case["text"].as_str().unwrap()).unwrap(), ids, "{}", case["text"]);
     }
 
-    let input = Input::of(std::slice::from_ref(&prompt), &CPU).unwrap();
-    let output = Decoder::new(&checkpoint).forward(&input).unwrap();
+    let ids = Tensor::new(vec![prompt.as_slice()], &CPU).unwrap();
+    let output = Decoder::new(&checkpoint).forward(&ids).unwrap();
     let last = prompt.len() - 1;
     let off = |what: &str, ours: &Tensor, bound: f32| {
         let theirs = &reference[what];
@@ -679,17 +675,14 @@ fn a_real_gguf_file_computes_what_transformers_does() {
         off(&format!("hidden_{layer}_last_pos"), &output.hidden[layer].i((0, last)).unwrap(), 1e-4);
     }
     off("last_logits", &output.logits.i((0, last)).unwrap(), 1e-4);
-    let ids = Tensor::new(vec![prompt.clone()], &CPU).unwrap();
     off("token_logp", &token_log_probs(&output.logits, &ids).unwrap(), 1e-4);
 
     let greedy: Vec<u32> =
         reference["greedy_output_ids"].i(0).unwrap().to_dtype(DType::U32).unwrap().to_vec1().unwrap();
     let mut row = prompt.clone();
     while row.len() < greedy.len() {
-        let logits = Decoder::new(&checkpoint)
-            .forward(&Input::of(std::slice::from_ref(&row), &CPU).unwrap())
-            .unwrap()
-            .logits;
+        let ids = Tensor::new(vec![row.as_slice()], &CPU).unwrap();
+        let logits = Decoder::new(&checkpoint).forward(&ids).unwrap().logits;
         row.push(logits.i((0, row.len() - 1)).unwrap().argmax(0).unwrap().to_scalar().unwrap());
     }
     assert_eq!(row, greedy);

@@ -1,5 +1,5 @@
 //! The decoder against transformers, over tiny checkpoints with recorded values: `ALLOT_TINY_MODELS`
-//! names another folder of them. Logits, hidden states, a left-padded batch, greedy tokens, token
+//! names another folder of them. Logits, hidden states, greedy tokens, token
 //! log-probs, the clipped loss and every gradient.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use allot_engine::loss::{LossInputs, LossNormalization, part};
-use allot_engine::model::{Checkpoint, Decoder, Input, Shape, token_log_probs};
+use allot_engine::model::{Checkpoint, Decoder, Shape, token_log_probs};
 use allot_engine::{LossConfig, LossKind};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -69,23 +69,11 @@ fn the_decoder_computes_what_transformers_does() {
         };
 
         let ids = tokens(&reference, "input_ids");
-        let input = Input::of(&rows(&ids), &Device::Cpu).unwrap();
-        let output = decoder.forward(&input).unwrap();
+        let output = decoder.forward(&ids).unwrap();
         close(&output.logits, &reference["logits"], "logits", 2e-5);
         for (i, hidden) in output.hidden.iter().enumerate() {
             close(hidden, &reference[&format!("hidden_{i}")], &format!("hidden_{i}"), 2e-5);
         }
-
-        // The padded places of the batch hold nothing that anyone reads.
-        let mask = reference["batch_attention_mask"].to_dtype(DType::F32).unwrap();
-        let batch = Input {
-            tokens: tokens(&reference, "batch_input_ids"),
-            positions: tokens(&reference, "batch_position_ids"),
-            mask: mask.clone(),
-        };
-        let only = |t: &Tensor| t.broadcast_mul(&mask.unsqueeze(2).unwrap()).unwrap();
-        let logits = decoder.forward(&batch).unwrap().logits;
-        close(&only(&logits), &only(&reference["batch_logits"]), "left-padded batch", 2e-5);
 
         // The reference was told to give twelve tokens, none of them the end.
         let config: serde_json::Value =
@@ -94,7 +82,8 @@ fn the_decoder_computes_what_transformers_does() {
         let mut row = rows(&ids).swap_remove(0);
         let greedy = rows(&tokens(&reference, "greedy_output_ids")).swap_remove(0);
         while row.len() < greedy.len() {
-            let logits = decoder.forward(&Input::of(&[row.clone()], &Device::Cpu).unwrap()).unwrap().logits;
+            let ids = Tensor::new(vec![row.as_slice()], &Device::Cpu).unwrap();
+            let logits = decoder.forward(&ids).unwrap().logits;
             let mut last: Vec<f32> = logits.i((0, row.len() - 1)).unwrap().to_vec1().unwrap();
             last[end] = f32::NEG_INFINITY;
             let best = (0..last.len()).max_by(|a, b| last[*a].total_cmp(&last[*b])).unwrap();
@@ -116,8 +105,7 @@ fn the_decoder_learns_what_transformers_does() {
         let number = |path: &str| told.pointer(path).and_then(serde_json::Value::as_f64).unwrap();
 
         let ids = tokens(&reference, "input_ids");
-        let input = Input::of(&rows(&ids), &Device::Cpu).unwrap();
-        let logits = Decoder::new(&checkpoint).forward(&input).unwrap().logits;
+        let logits = Decoder::new(&checkpoint).forward(&ids).unwrap().logits;
         let log_probs = token_log_probs(&logits, &ids).unwrap();
         let d = difference(&log_probs, &reference["token_logp"]);
         assert!(d < 2e-5, "{name}: log-probs differ by {d:e}");

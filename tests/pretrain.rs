@@ -9,13 +9,13 @@ use std::collections::HashSet;
 
 use allot_allocation::seed::Stream;
 use allot_config::train::TrainConfig;
-use allot_engine::cpu::{PassOptions, Sequence};
-use allot_engine::model::{Checkpoint, Decoder, Input, token_log_probs};
+use allot_engine::core::{PassOptions, Sequence};
+use allot_engine::model::{Checkpoint, Decoder, token_log_probs};
 use allot_models::tokens::Tokens;
 use allot_pretrain::{Alphabet, Care, Lessons, Recipe, folder, measure};
 use allot_tasks::Ask;
 use allot_tasks::generate::{Split, generate};
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use scratch::{Scratch, root};
 
 const SMALL: &str = r#"
@@ -234,9 +234,9 @@ fn the_core_s_model_is_the_decoder_s() {
     let ids = tokens.encode("12+34=46").unwrap();
     let checkpoint = Checkpoint::load(&path, &Device::Cpu).unwrap();
     let decoder = Decoder::new(&checkpoint);
-    let input = Input::of(std::slice::from_ref(&ids), &Device::Cpu).unwrap();
-    let logits = decoder.forward(&input).unwrap().logits;
-    let theirs = token_log_probs(&logits, &input.tokens).unwrap();
+    let tokens = Tensor::new(vec![ids.as_slice()], &Device::Cpu).unwrap();
+    let logits = decoder.forward(&tokens).unwrap().logits;
+    let theirs = token_log_probs(&logits, &tokens).unwrap();
     let theirs: Vec<f32> = theirs.flatten_all().unwrap().to_vec1().unwrap();
     let mut core = folder::read(&path, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
     let options = PassOptions { temperature: 1.0, recompute: false };

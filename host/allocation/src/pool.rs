@@ -152,11 +152,6 @@ impl Pool {
         self.evicted.len() >= self.lengths.len()
     }
 
-    /// How many prompts were evicted.
-    pub fn evicted(&self) -> usize {
-        self.evicted.len()
-    }
-
     fn offer(&mut self, id: PromptId, epoch: u32) {
         let past = self.past.get(&id).copied();
         self.offered.push(Prompt { id, epoch, tokens: self.lengths[id.0 as usize], past });

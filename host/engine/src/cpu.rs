@@ -28,16 +28,15 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Interrupt;
-use crate::model::{Checkpoint, ModelError, Shape};
+use crate::model::{Checkpoint, ModelError};
 
-pub use adamw::Moments;
+pub(crate) use adamw::Moments;
 pub use arena::Arena;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
 
-pub use crate::core::{Answered, PassOptions, Request, Sequence, TokenStatistics};
-use crate::core::{Core, Loss};
+use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, RopeTable, Weights};
 use decode::Decode;
@@ -121,129 +120,13 @@ impl Cpu {
         })
     }
 
-    /// The model's shape.
-    pub fn shape(&self) -> &Shape {
-        &self.arena.shape
-    }
-
-    /// The layout of its weights.
-    pub fn arena(&self) -> &Arena {
-        &self.arena
-    }
-
-    /// Samples on the model's threads, and hands answers over on this one meanwhile.
-    fn decode(
-        &self,
-        requests: &[Request<'_>],
-        stops: &[u32],
-        rows: usize,
-        whole: &mut dyn FnMut(usize, Answered),
-        interrupt: &Interrupt,
-    ) {
-        let (weights, rope, threads) = (self.view(), &self.rope, self.threads);
-        let (tell, told) = mpsc::channel();
-        self.pool.in_place_scope(|scope| {
-            scope.spawn(move |_| {
-                let laid = self.laid.get_or_init(|| weights.pack(spare(&self.spare)));
-                let weights = Weights { laid: Some(laid), ..weights };
-                Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(requests);
-            });
-            for (number, answer) in told.into_iter().flatten() {
-                whole(number, answer);
-            }
-        });
-    }
-
-    /// What the model thinks of each answer's tokens; under the reference if that is asked for.
-    pub fn score(
-        &mut self,
-        sequences: &[Sequence<'_>],
-        options: PassOptions,
-        reference: bool,
-    ) -> Vec<Vec<TokenStatistics>> {
-        let slices = self.slices();
-        self.passes.resize_with(slices, Pass::default);
-        let Self {
-            arena,
-            base,
-            adapters,
-            reference: frozen,
-            rope,
-            laid,
-            spare: old,
-            passes,
-            pool,
-            threads,
-            ..
-        } = self;
-        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
-        let mut weights = Weights { arena, base, adapters, laid: None };
-        let threads = inner(*threads, slices);
-        pool.install(|| {
-            // Those of a reference are used too seldom to be kept.
-            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.pack(spare(old))));
-            let how = How { weights, rope, temperature: options.temperature, recompute: false, threads };
-            let parts = split(sequences, slices);
-            let work = parts.into_par_iter().zip(passes.par_iter_mut());
-            work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
-        })
-    }
-
-    /// Adds a micro-batch to the gradients. `loss` is given a sequence's number and what the model
-    /// thinks of its answer, and answers with the gradient of the loss by each log-probability.
-    pub fn learn(
-        &mut self,
-        sequences: &[Sequence<'_>],
-        options: PassOptions,
-        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync,
-    ) {
-        let slices = self.slices();
-        let trained = self.trained().len();
-        self.passes.resize_with(slices, Pass::default);
-        self.gradients.resize_with(slices, || vec![0.0; trained]);
-        if sequences.is_empty() {
-            return;
-        }
-        let Self { arena, base, adapters, rope, laid, spare: old, gradients, passes, pool, threads, .. } =
-            self;
-        let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let mut weights = Weights { arena, base, adapters, laid: None };
-        let (temperature, recompute) = (options.temperature, options.recompute);
-        let (threads, loss) = (inner(*threads, slices), &loss);
-        pool.install(|| {
-            weights.laid = Some(laid.get_or_init(|| weights.pack(spare(old))));
-            let how = How { weights, rope, temperature, recompute, threads };
-            let parts = split(sequences, slices);
-            let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
-            work.for_each(|((part, pass), gradients)| {
-                let first = part.start;
-                let mut gradients = match adapters {
-                    Some(_) => Gradients::Adapters(gradients),
-                    None => Gradients::Full(gradients),
-                };
-                let own = |i: usize, statistics: &[TokenStatistics]| loss(first + i, statistics);
-                pass.learn(how, &sequences[part], own, &mut gradients);
-            });
-        });
-    }
-
-    /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their
-    /// norm before it was cut. Where that is not finite nothing changes.
-    pub fn step(&mut self, config: &OptimizerConfig, rate: f64) -> f64 {
-        self.outdated();
-        let Self { base, adapters, gradients, moments, pool, .. } = self;
-        let trained = adapters.as_mut().map_or(base, |(_, numbers)| numbers);
-        pool.install(|| moments.step(trained, gradients, config, rate))
-    }
-
     /// The numbers that are trained.
     pub fn trained(&self) -> &[f32] {
         self.adapters.as_ref().map_or(&self.base, |(_, numbers)| numbers)
     }
 
     /// Puts back what was trained, and the optimizer's moments.
-    pub fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
+    fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
         self.outdated();
         match &mut self.adapters {
             Some((_, numbers)) => *numbers = trained,
@@ -252,23 +135,9 @@ impl Cpu {
         self.moments = moments;
     }
 
-    /// The optimizer's moments.
-    pub fn moments(&self) -> &Moments {
-        &self.moments
-    }
-
     /// The adapters' layout, where adapters are trained.
     pub fn adapters(&self) -> Option<&Adapters> {
         self.adapters.as_ref().map(|(adapters, _)| adapters)
-    }
-
-    /// The gradients gathered so far, in one.
-    pub fn gathered(&self) -> Vec<f32> {
-        let mut all = self.gradients.first().cloned().unwrap_or_default();
-        for more in self.gradients.iter().skip(1) {
-            all.iter_mut().zip(more).for_each(|(a, b)| *a += b);
-        }
-        all
     }
 
     /// All weights as others should see them: with the adapters merged, if there are any.
@@ -281,11 +150,6 @@ impl Cpu {
                 Cow::Owned(base)
             }
         }
-    }
-
-    /// The weights, without adapters, in the arena's layout.
-    pub fn weights(&self) -> &[f32] {
-        &self.base
     }
 
     fn view(&self) -> Weights<'_> {
@@ -315,6 +179,7 @@ impl Core for Cpu {
         self.adapters.is_some()
     }
 
+    /// On the model's threads; answers are handed over on this one meanwhile.
     fn sample(
         &self,
         requests: &[Request<'_>],
@@ -323,7 +188,18 @@ impl Core for Cpu {
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,
     ) -> Result<(), ModelError> {
-        self.decode(requests, stops, rows, whole, interrupt);
+        let (weights, rope, threads) = (self.view(), &self.rope, self.threads);
+        let (tell, told) = mpsc::channel();
+        self.pool.in_place_scope(|scope| {
+            scope.spawn(move |_| {
+                let laid = self.laid.get_or_init(|| weights.pack(spare(&self.spare)));
+                let weights = Weights { laid: Some(laid), ..weights };
+                Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(requests);
+            });
+            for (number, answer) in told.into_iter().flatten() {
+                whole(number, answer);
+            }
+        });
         Ok(())
     }
 
@@ -333,7 +209,33 @@ impl Core for Cpu {
         options: PassOptions,
         reference: bool,
     ) -> Result<Vec<Vec<TokenStatistics>>, ModelError> {
-        Ok(self.score(sequences, options, reference))
+        let slices = self.slices();
+        self.passes.resize_with(slices, Pass::default);
+        let Self {
+            arena,
+            base,
+            adapters,
+            reference: frozen,
+            rope,
+            laid,
+            spare: old,
+            passes,
+            pool,
+            threads,
+            ..
+        } = self;
+        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
+        let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
+        let mut weights = Weights { arena, base, adapters, laid: None };
+        let threads = inner(*threads, slices);
+        pool.install(|| {
+            // Those of a reference are used too seldom to be kept.
+            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.pack(spare(old))));
+            let how = How { weights, rope, temperature: options.temperature, recompute: false, threads };
+            let parts = split(sequences, slices);
+            let work = parts.into_par_iter().zip(passes.par_iter_mut());
+            Ok(work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat())
+        })
     }
 
     fn learn(
@@ -342,7 +244,34 @@ impl Core for Cpu {
         options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError> {
-        self.learn(sequences, options, loss);
+        let slices = self.slices();
+        let trained = self.trained().len();
+        self.passes.resize_with(slices, Pass::default);
+        self.gradients.resize_with(slices, || vec![0.0; trained]);
+        if sequences.is_empty() {
+            return Ok(());
+        }
+        let Self { arena, base, adapters, rope, laid, spare: old, gradients, passes, pool, threads, .. } =
+            self;
+        let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
+        let mut weights = Weights { arena, base, adapters, laid: None };
+        let (temperature, recompute) = (options.temperature, options.recompute);
+        let threads = inner(*threads, slices);
+        pool.install(|| {
+            weights.laid = Some(laid.get_or_init(|| weights.pack(spare(old))));
+            let how = How { weights, rope, temperature, recompute, threads };
+            let parts = split(sequences, slices);
+            let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
+            work.for_each(|((part, pass), gradients)| {
+                let first = part.start;
+                let mut gradients = match adapters {
+                    Some(_) => Gradients::Adapters(gradients),
+                    None => Gradients::Full(gradients),
+                };
+                let own = |i: usize, statistics: &[TokenStatistics]| loss(first + i, statistics);
+                pass.learn(how, &sequences[part], own, &mut gradients);
+            });
+        });
         Ok(())
     }
 
@@ -351,7 +280,10 @@ impl Core for Cpu {
     }
 
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {
-        Ok(self.step(config, rate))
+        self.outdated();
+        let Self { base, adapters, gradients, moments, pool, .. } = self;
+        let trained = adapters.as_mut().map_or(base, |(_, numbers)| numbers);
+        Ok(pool.install(|| moments.step(trained, gradients, config, rate)))
     }
 
     fn steps(&self) -> u32 {
@@ -363,11 +295,15 @@ impl Core for Cpu {
     }
 
     fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError> {
-        Ok(Cow::Borrowed(self.weights()))
+        Ok(Cow::Borrowed(&self.base))
     }
 
     fn gathered(&self) -> Result<Vec<f32>, ModelError> {
-        Ok(self.gathered())
+        let mut all = self.gradients.first().cloned().unwrap_or_default();
+        for more in self.gradients.iter().skip(1) {
+            all.iter_mut().zip(more).for_each(|(a, b)| *a += b);
+        }
+        Ok(all)
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

@@ -8,7 +8,10 @@
 
 use std::ops::Range;
 
+use allot_allocation::{Compute, GrantLine, PromptId};
+
 use crate::model::Shape;
+use crate::{Answer, Sample};
 
 impl Shape {
     /// Of reading a prompt of so many tokens once, up to the distribution of the first token after it.
@@ -26,6 +29,25 @@ impl Shape {
     /// foretold.
     pub fn pass_flops(&self, prompt: usize, answer: usize) -> f64 {
         self.blocks_flops(0..(prompt + answer).saturating_sub(1)) + answer as f64 * self.head_flops()
+    }
+
+    /// Of sampling these rollouts, granted in these lines, with the tokens of prompts of such lengths: a prompt is
+    /// read once for all the answers that a line grants.
+    pub fn sampled(
+        &self,
+        lines: &[GrantLine],
+        samples: &[Sample<Answer>],
+        length: impl Fn(PromptId) -> usize,
+    ) -> Compute {
+        let mut compute = Compute::default();
+        for prompt in lines.iter().map(|line| length(line.prompt)) {
+            compute.prompt_tokens += prompt as u64;
+            compute.flops.prefill += self.prefill_flops(prompt);
+        }
+        for sample in samples {
+            compute.flops.decode += self.decode_flops(length(sample.prompt), sample.answer.tokens.len());
+        }
+        compute
     }
 
     /// Of all blocks for tokens at these positions.

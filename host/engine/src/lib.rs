@@ -41,4 +41,4 @@ pub use loss::{LossConfig, LossKind};
 pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;
-pub use update::{Old, UpdateConfig};
+pub use update::{Old, UpdateConfig, learning_flops};

@@ -121,6 +121,17 @@ pub struct LossNormalization {
     pub correction: f64,
 }
 
+impl LossNormalization {
+    /// What a token's term is multiplied with, in an answer of so many.
+    pub fn each(&self, kind: LossKind, tokens: usize) -> f64 {
+        match kind {
+            LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (self.answers * tokens.max(1)) as f64,
+            LossKind::DrGrpo => 1.0 / (self.answers * self.longest) as f64,
+            LossKind::Dapo | LossKind::Cispo => 1.0 / self.tokens as f64,
+        }
+    }
+}
+
 /// An answer's part of a batch's loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
@@ -144,12 +155,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
     let (bounds, a) = (config.bounds(), told.advantage);
     let difference = |x: &[f32], y: &[f32], t: usize| f64::from(x[t]) - f64::from(y[t]);
     let mut part = Part { gradient: vec![0.0; n], ..Part::default() };
-    // What one token's term is multiplied with.
-    let each = match config.kind {
-        LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (over.answers * n.max(1)) as f64,
-        LossKind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
-        LossKind::Dapo | LossKind::Cispo => 1.0 / over.tokens as f64,
-    };
+    let each = over.each(config.kind, n);
     let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
     match config.kind {
         LossKind::Gspo | LossKind::Rloo => {

@@ -19,7 +19,7 @@ use thiserror::Error;
 pub use checkpoint::{Checkpoint, Precision};
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use decoder::Projection;
-pub use decoder::{Decoder, Input, Output, token_log_probs};
+pub use decoder::{Decoder, Output, token_log_probs};
 pub use gguf::Gguf;
 pub use shape::{Family, Llama3, Rope, Shape, SpecialIds};
 

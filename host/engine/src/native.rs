@@ -201,17 +201,7 @@ impl Engine for Native {
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
-        let mut compute = Compute::default();
-        for line in lines {
-            let prompt = self.prompts[line.prompt.0 as usize].len();
-            compute.prompt_tokens += prompt as u64;
-            compute.flops.prefill += self.core.shape().prefill_flops(prompt);
-        }
-        for sample in samples {
-            let prompt = self.prompts[sample.prompt.0 as usize].len();
-            compute.flops.decode += self.core.shape().decode_flops(prompt, sample.answer.tokens.len());
-        }
-        compute
+        self.core.shape().sampled(lines, samples, |prompt| self.prompt(prompt).len())
     }
 
     async fn update(

@@ -210,7 +210,7 @@ fn computed(
 
 /// Operations of learning from one answer to a prompt of these lengths, with adapters or all weights. `anew` says
 /// whether its log-probabilities are computed first.
-pub(crate) fn learning_flops(
+pub fn learning_flops(
     shape: &Shape,
     adapted: bool,
     config: &UpdateConfig,

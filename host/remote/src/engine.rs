@@ -6,7 +6,7 @@ use allot_allocation::{Compute, Flops, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Old, Report, Sample,
-    Sampled, Sampling, Whole,
+    Sampled, Sampling, Whole, learning_flops,
 };
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -318,7 +318,8 @@ impl Remote {
     fn counted(&self, lessons: &[&TrainingSample], steps: u32) -> Compute {
         let epochs = self.config.update.epochs;
         let one = |lesson: &&TrainingSample| {
-            self.learning_flops(lesson.prompt, lesson.tokens.len() - lesson.prompt, lesson.anew)
+            let lengths = (lesson.prompt, lesson.tokens.len() - lesson.prompt);
+            learning_flops(&self.shape, true, &self.config.update, lengths, lesson.anew)
         };
         let counting = lessons.iter().filter(|l| l.advantage != 0.0);
         Compute {
@@ -327,14 +328,6 @@ impl Remote {
             flops: Flops { training: counting.map(one).sum(), ..Flops::default() },
             ..Compute::default()
         }
-    }
-
-    /// Operations of learning from one answer to a prompt of these lengths. `anew` says whether its
-    /// log-probabilities are computed first.
-    fn learning_flops(&self, prompt: usize, answer: usize, anew: bool) -> f64 {
-        let pass = self.shape.pass_flops(prompt, answer);
-        let attention = self.shape.attention_flops(0..(prompt + answer).saturating_sub(1));
-        f64::from(self.config.update.epochs) * (2.0 * pass + attention) + f64::from(u8::from(anew)) * pass
     }
 
     /// Lets the server remove a state that no checkpoint names.
@@ -374,17 +367,7 @@ impl Engine for Remote {
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
-        let mut compute = Compute::default();
-        for line in lines {
-            let prompt = self.prompt(line.prompt).len();
-            compute.prompt_tokens += prompt as u64;
-            compute.flops.prefill += self.shape.prefill_flops(prompt);
-        }
-        for sample in samples {
-            let prompt = self.prompt(sample.prompt).len();
-            compute.flops.decode += self.shape.decode_flops(prompt, sample.answer.tokens.len());
-        }
-        compute
+        self.shape.sampled(lines, samples, |prompt| self.prompt(prompt).len())
     }
 
     async fn update(
@@ -425,7 +408,7 @@ impl Engine for Remote {
         Cost {
             reading: self.shape.prefill_flops(prompt),
             answering: self.shape.decode_flops(prompt, answer),
-            learning: self.learning_flops(prompt, answer, true),
+            learning: learning_flops(&self.shape, true, &self.config.update, (prompt, answer), true),
         }
     }
 }

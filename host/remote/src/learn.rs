@@ -81,12 +81,8 @@ pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longe
 impl Batch {
     /// What each token's advantage is multiplied with, so that the server's mean comes to ours.
     fn scale(&self, kind: LossKind, can: Can, lesson: &TrainingSample) -> f64 {
-        let (tokens, over) = (lesson.sampled.len().max(1), self.over);
-        let each = match kind {
-            LossKind::DrGrpo => 1.0 / (over.answers * over.longest) as f64,
-            LossKind::Dapo | LossKind::Cispo => 1.0 / over.tokens as f64,
-            LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (over.answers * tokens) as f64,
-        };
+        let tokens = lesson.sampled.len().max(1);
+        let each = self.over.each(kind, tokens);
         match can.loss {
             Mean::Sum => each,
             Mean::SequenceMean => each * (tokens * self.lessons.len()) as f64,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use allot_allocation::shown;
 use sha2::{Digest, Sha256};
@@ -97,11 +96,6 @@ impl Sandbox {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    /// How long after [`Caps::time`] the clock stops a guest at the latest.
-    pub fn grace() -> Duration {
-        2 * TICK
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Weights<'a> {
     pub base: &'a [f32],
     /// Adapters beside them, if any.
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
-    /// The same numbers laid out for products, adapters merged, where somebody has them.
+    /// The same numbers laid out for products, adapters merged: none of a reference's, which are used too seldom.
     pub laid: Option<&'a PackedWeights>,
 }
 
@@ -85,11 +85,9 @@ impl<'a> Weights<'a> {
         if let Some(laid) = self.laid {
             laid.of_block(layer, place).spread(x, y, add, threads);
         } else {
+            // A reference's weights, which have no adapters.
             let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
             product(y, rows, add, Mat::of(x, x.len() / cols, cols), weight.t(), threads);
-            if let Some((adapters, numbers)) = self.adapters {
-                adapters.add(numbers, layer, place, linear, x, y);
-            }
         }
         if let Some(bias) = &linear.bias {
             let bias = &self.base[bias.clone()];

@@ -121,25 +121,6 @@ impl Adapters {
         })
     }
 
-    /// Adds the adapters of a matrix to what it gives: `y += scale · (x Aᵀ) Bᵀ` in the rows of each
-    /// projection. `x` is `[N, cols]`, `y` `[N, rows]`.
-    pub fn add(
-        &self,
-        all: &[f32],
-        layer: usize,
-        place: Projection,
-        linear: &Linear,
-        x: &[f32],
-        y: &mut [f32],
-    ) {
-        let n = x.len() / linear.cols;
-        for pair in &self.blocks[layer][place as usize] {
-            let h = self.inner(all, pair, linear, x, n);
-            let b = Mat::of(&all[pair.b.clone()], pair.rows.len(), self.rank);
-            product(&mut y[pair.rows.start..], linear.rows, true, Mat::of(&h, n, self.rank), b.t(), 1);
-        }
-    }
-
     /// `scale · x Aᵀ`, `[N, rank]`.
     fn inner(&self, all: &[f32], pair: &Pair, linear: &Linear, x: &[f32], n: usize) -> Vec<f32> {
         let mut h = vec![0.0; n * self.rank];

@@ -19,7 +19,7 @@ const ADAPTER_CONFIG: &str = "adapter/adapter_config.json";
 
 impl Cpu {
     /// The weights, adapters merged.
-    pub fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+    pub(super) fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         let merged = self.merged();
         let mut weights = BTreeMap::new();
         for (name, shape, numbers) in self.arena.tensors(&merged) {
@@ -29,7 +29,7 @@ impl Cpu {
     }
 
     /// Writes moments and adapters into a folder; weights are not among them.
-    pub fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
+    pub(super) fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
         write_moments(folder, &self.moments)?;
         if let Some((adapters, numbers)) = &self.adapters {
             let mut all = HashMap::new();
@@ -48,7 +48,12 @@ impl Cpu {
 
     /// Takes up training where a checkpoint left it: its weights, or its adapters where they are what is
     /// trained, and the moments after this many steps of the optimizer.
-    pub fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
+    pub(super) fn load_training(
+        &mut self,
+        folder: &Path,
+        model: &Path,
+        steps: u32,
+    ) -> Result<(), ModelError> {
         let trained = match &self.adapters {
             None => {
                 let loaded = Checkpoint::load(model, &Device::Cpu)?;

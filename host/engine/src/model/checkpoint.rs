@@ -69,7 +69,7 @@ impl Checkpoint {
     }
 
     /// Loads a folder for a shape that was read elsewhere.
-    pub fn load_as(folder: &Path, shape: Shape, device: &Device) -> Result<Self, ModelError> {
+    fn load_as(folder: &Path, shape: Shape, device: &Device) -> Result<Self, ModelError> {
         let places = shape.tensors();
         let (mut weights, mut spare_head) = (BTreeMap::new(), None);
         for file in files(folder)? {
@@ -111,11 +111,6 @@ impl Checkpoint {
             return Err(head(folder, "is the embedding", "its `lm_head.weight` is another tensor"));
         }
         Ok(Self { shape, weights })
-    }
-
-    /// Writes the weights as one safetensors file, in float32.
-    pub fn save(&self, path: &Path) -> Result<(), ModelError> {
-        self.write(path, Precision::F32)
     }
 
     /// Writes `config.json` and `model.safetensors` into a folder that is new or empty, as transformers 4

@@ -6,21 +6,10 @@
 //!
 //! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 
-use super::operations::{First, RopeTable, Turn, attend, gated, linear, norm, project, side_by_side};
+use super::operations::{First, RopeTable, Turn, ahead, attend, gated, linear, norm, project, side_by_side};
 use super::{Checkpoint, Family, ModelError};
-
-/// A padded batch of token sequences.
-#[derive(Clone, Debug)]
-pub struct Input {
-    /// Tokens, `[B, T]`, u32.
-    pub tokens: Tensor,
-    /// Position of each token in its own sequence, `[B, T]`, u32.
-    pub positions: Tensor,
-    /// 1 for a token, 0 for padding, `[B, T]`, f32.
-    pub mask: Tensor,
-}
 
 /// What a forward pass gives.
 #[derive(Clone, Debug)]
@@ -66,19 +55,6 @@ impl Projection {
     }
 }
 
-impl Input {
-    /// Sequences as they are, all of one length.
-    pub fn of(rows: &[Vec<u32>], device: &Device) -> Result<Self> {
-        let (b, t) = (rows.len(), rows.first().map_or(0, Vec::len));
-        let positions: Vec<u32> = (0..b).flat_map(|_| 0..t as u32).collect();
-        Ok(Self {
-            tokens: Tensor::new(rows.to_vec(), device)?,
-            positions: Tensor::from_vec(positions, (b, t), device)?,
-            mask: Tensor::ones((b, t), DType::F32, device)?,
-        })
-    }
-}
-
 impl<'a> Decoder<'a> {
     /// A decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
@@ -90,16 +66,17 @@ impl<'a> Decoder<'a> {
         Self { checkpoint, frozen: true }
     }
 
-    /// One forward pass over whole sequences.
-    pub fn forward(&self, input: &Input) -> std::result::Result<Output, ModelError> {
+    /// One forward pass over whole sequences of one length: tokens `[B, T]`, u32.
+    pub fn forward(&self, tokens: &Tensor) -> std::result::Result<Output, ModelError> {
         let shape = &self.checkpoint.shape;
-        let largest = input.tokens.flatten_all()?.max(0)?.to_scalar::<u32>()?;
+        let largest = tokens.flatten_all()?.max(0)?.to_scalar::<u32>()?;
         if largest as usize >= shape.vocabulary {
             return Err(ModelError::Token { token: largest, vocabulary: shape.vocabulary });
         }
-        let mut x_btd = self.embed(&input.tokens)?;
-        let rope = self.rope(&input.positions)?;
-        let bias = attention_bias(&input.mask)?;
+        let (_, t) = tokens.dims2()?;
+        let mut x_btd = self.embed(tokens)?;
+        let rope = self.rope(&Tensor::arange(0, t as u32, tokens.device())?.unsqueeze(0)?)?;
+        let bias = ahead(t, tokens.device())?;
 
         let mut hidden = vec![x_btd.clone()];
         for layer in 0..shape.layers {
@@ -221,15 +198,4 @@ pub fn token_log_probs(logits: &Tensor, tokens: &Tensor) -> Result<Tensor> {
     let next = tokens.narrow(1, 1, t - 1)?.contiguous()?.unsqueeze(2)?;
     let chosen = ahead.gather(&next, D::Minus1)?.squeeze(2)?;
     chosen - ahead.log_sum_exp(D::Minus1)?
-}
-
-/// What is added to attention scores, `[B, 1, T, T]`: 0 where a token may look, far below where it
-/// may not, that is ahead of itself and at padding.
-fn attention_bias(mask: &Tensor) -> Result<Tensor> {
-    let (_, t) = mask.dims2()?;
-    let causal: Vec<f32> =
-        (0..t).flat_map(|i| (0..t).map(move |j| if j <= i { 0.0 } else { -1e9 })).collect();
-    let causal = Tensor::from_vec(causal, (1, 1, t, t), mask.device())?;
-    let padding = ((mask - 1.0)? * 1e9)?.unsqueeze(1)?.unsqueeze(1)?;
-    causal.broadcast_add(&padding)
 }

@@ -7,7 +7,7 @@
 //! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
 //! head.
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::{silu, softmax};
 
 /// Cosines and sines of each token's rope, `[B or 1, 1, T, E/2]` each, f32.
@@ -101,6 +101,12 @@ pub(crate) fn attend(q_bhte: &Tensor, k_bkse: &Tensor, v_bkse: &Tensor, bias: &T
     let scores = (scores.reshape((b, h, t, s))?.to_dtype(DType::F32)? / (e as f64).sqrt())?;
     let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
     weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
+}
+
+/// What is added to scores so that no token looks ahead, `[1, 1, T, T]`: 0 where it may look, else far below.
+pub(crate) fn ahead(tokens: usize, device: &Device) -> Result<Tensor> {
+    let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
+    Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
 }
 
 /// Heads side by side: `[B, T, H E]` from `[B, H, T, E]`.

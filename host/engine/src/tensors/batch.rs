@@ -14,8 +14,6 @@ pub struct Batch {
     pub numbers: Vec<usize>,
     /// What the model reads, `[B, T]`, u32.
     pub tokens: Tensor,
-    /// `0..T`, `[1, T]`, u32.
-    pub positions: Tensor,
     /// The places among `B · T` that foretell an answer's token, sequence by sequence, `[R]`, u32.
     pub places: Tensor,
     /// The tokens of the answers, `[R]`, u32.
@@ -64,7 +62,6 @@ impl Batch {
             #[cfg(any(feature = "cuda", test))]
             back: Back::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
-            positions: Tensor::arange(0, t as u32, device)?.unsqueeze(0)?,
             places: Tensor::from_vec(places, r, device)?,
             targets: Tensor::from_vec(targets, r, device)?,
             numbers,

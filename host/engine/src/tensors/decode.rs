@@ -172,8 +172,7 @@ impl Decode<'_> {
             row[..prompt.len()].copy_from_slice(prompt);
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
-        let rope = decoder.rope(&Tensor::arange(0, longest as u32, &device)?.unsqueeze(0)?)?;
-        let way = Way { rope, ahead: self.learning.ahead(longest, &device)? };
+        let way = Way::new(self.learning, self.weights, longest, &device)?;
         let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
         let mut x = decoder.embed(&tokens)?;

@@ -10,7 +10,7 @@ mod learning;
 
 use std::sync::Arc;
 
-use candle_core::{D, DType, Error, Result, Tensor};
+use candle_core::{D, DType, Error, Result, Tensor, bail};
 
 use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine};
 use crate::model::operations::{First, RopeTable, Turn};
@@ -203,13 +203,13 @@ impl Kernels {
             First::Bias(bias) => (Some(self.machine.lend(bias)?), None, 0.0),
             First::Norm(weight, epsilon) => (None, Some(self.machine.lend(weight)?), epsilon),
         };
-        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rope(turn.rope)?);
+        let (x, lent) = (self.machine.lend(x)?, self.rope(turn.rope)?);
         let by = by.map(|by| self.machine.lend(by)).transpose()?;
         let [bias, norm, cos, sin, by] =
             [&bias, &norm, &lent[0], &lent[1], &by].map(|buffer| Arg::from(buffer.as_ref()));
         self.machine.rework(&[&made], &mut |made| {
             let buffers = [(&x).into(), bias, norm, cos, sin, by, (&made[0]).into()];
-            let counts = [b * t, t, heads, apart].map(Arg::from);
+            let counts = [b * t, t, heads].map(Arg::from);
             let args = [&buffers[..], &counts[..], &[epsilon.into()]].concat();
             self.launch("spread", (b * t * heads).div_ceil(WARPS), THREADS, &args)
         })?;
@@ -220,22 +220,24 @@ impl Kernels {
     fn gather(&self, x: &Tensor, rope: Option<&RopeTable>, by: Option<&Tensor>) -> Result<Tensor> {
         let (b, heads, t, e) = x.dims4()?;
         let made = self.fresh(&[b, t, heads * e])?;
-        let (x, (lent, apart)) = (self.machine.lend(x)?, self.rope(rope)?);
+        let (x, lent) = (self.machine.lend(x)?, self.rope(rope)?);
         let by = by.map(|by| self.machine.lend(by)).transpose()?;
         let [cos, sin, by] = [&lent[0], &lent[1], &by].map(|buffer| Arg::from(buffer.as_ref()));
         self.machine.rework(&[&made], &mut |made| {
             let buffers = [(&x).into(), cos, sin, by, (&made[0]).into()];
-            let args = [&buffers[..], &[b * t, t, heads, apart].map(Arg::from)].concat();
+            let args = [&buffers[..], &[b * t, t, heads].map(Arg::from)].concat();
             self.launch("gather", (b * t * heads).div_ceil(WARPS), THREADS, &args)
         })?;
         Ok(made)
     }
 
-    /// Cosines and sines, and how far apart those of two sequences are: 0 where they are the same.
-    fn rope(&self, rope: Option<&RopeTable>) -> Result<([Option<DeviceBuffer>; 2], usize)> {
-        let Some((cos, sin)) = rope else { return Ok(([None, None], 0)) };
-        let apart = if cos.dim(0)? == 1 { 0 } else { cos.elem_count() / cos.dim(0)? };
-        Ok((self.lend([cos, sin])?.map(Some), apart))
+    /// Cosines and sines, the same for all sequences.
+    fn rope(&self, rope: Option<&RopeTable>) -> Result<[Option<DeviceBuffer>; 2]> {
+        let Some((cos, sin)) = rope else { return Ok([None, None]) };
+        if cos.dim(0)? != 1 {
+            bail!("kernels turn all sequences alike");
+        }
+        Ok(self.lend([cos, sin])?.map(Some))
     }
 
     /// Scores `[.., T]` become weights in their place. Gives their sums, f32.

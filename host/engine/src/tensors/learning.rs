@@ -9,7 +9,7 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
 use super::gradients::{Gradients, add};
-use crate::model::operations::{RopeTable, attend, side_by_side};
+use crate::model::operations::{RopeTable, ahead, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// The numbers of a step of AdamW, beside what each weight has of its own.
@@ -46,6 +46,20 @@ pub struct Way {
     pub rope: RopeTable,
     /// Who may look where: what [`Learning::ahead`] gave.
     pub ahead: Tensor,
+}
+
+impl Way {
+    /// For sequences of so many tokens, padding included, from the first position on.
+    pub fn new(
+        learning: &dyn Learning,
+        weights: &Checkpoint,
+        tokens: usize,
+        device: &Device,
+    ) -> std::result::Result<Self, ModelError> {
+        let positions = Tensor::arange(0, tokens as u32, device)?.unsqueeze(0)?;
+        let rope = Decoder::frozen(weights).rope(&positions)?;
+        Ok(Self { rope, ahead: learning.ahead(tokens, device)? })
+    }
 }
 
 /// What came of a block.
@@ -151,10 +165,8 @@ impl Learning for Candle {
         1 << 26
     }
 
-    /// 0 where a token may look, far below where it is ahead: `[1, 1, T, T]`.
     fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor> {
-        let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
-        Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
+        ahead(tokens, device)
     }
 
     fn block<'a>(

@@ -29,9 +29,8 @@ impl<'a> Pass<'a> {
         batch: &'a Batch,
         options: PassOptions,
     ) -> Result<Self, ModelError> {
-        let rope = Decoder::frozen(weights).rope(&batch.positions)?;
-        let ahead = learning.ahead(batch.tokens.dim(1)?, batch.tokens.device())?;
-        Ok(Self { learning, weights, batch, options, way: Way { rope, ahead } })
+        let way = Way::new(learning, weights, batch.tokens.dim(1)?, batch.tokens.device())?;
+        Ok(Self { learning, weights, batch, options, way })
     }
 
     /// What the model thinks of all answers' tokens, in the order of the batch.

@@ -9,30 +9,29 @@
 struct Head {
     u64 beside;   // among heads side by side
     u64 alone;    // among heads by themselves
-    u64 rotation; // its token's rotations
+    int rotation; // its token's rotations
     int head;
     bool is;
 };
 
-// `apart` is 0 where all sequences have the same rotations, else the numbers of one.
-__device__ inline Head find(int rows, int tokens, int heads, int apart) {
+__device__ inline Head find(int rows, int tokens, int heads) {
     int which = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     int row = which / heads, head = which % heads, sequence = row / tokens, token = row % tokens;
     Head found;
     found.beside = (u64)which * HEAD;
     found.alone = (((u64)sequence * heads + head) * tokens + token) * HEAD;
-    found.rotation = (u64)sequence * apart + (u64)token * HALF;
+    found.rotation = token * HALF;
     found.head = head;
     found.is = row < rows;
     return found;
 }
 
 // Blocks for rows * heads warps. A bias is [heads, HEAD], a norm's weight [HEAD], rotations are [tokens,
-// HALF] or [B, tokens, HALF], what heads are divided by first [B, heads, tokens]; each may be absent.
+// HALF], the same for all sequences, what heads are divided by first [B, heads, tokens]; each may be absent.
 extern "C" __global__ void spread(const number* x, const float* bias, const float* norm, const float* cosines,
                                   const float* sines, const float* by, number* out, int rows, int tokens,
-                                  int heads, int apart, float epsilon) {
-    Head at = find(rows, tokens, heads, apart);
+                                  int heads, float epsilon) {
+    Head at = find(rows, tokens, heads);
     if (!at.is) return;
     int lane = threadIdx.x % WARP;
     float by_what = by ? by[at.alone / HEAD] : 1;
@@ -71,8 +70,8 @@ extern "C" __global__ void spread(const number* x, const float* bias, const floa
 
 // The way back, with rotations by the negative angle.
 extern "C" __global__ void gather(const number* x, const float* cosines, const float* sines, const float* by,
-                                  number* out, int rows, int tokens, int heads, int apart) {
-    Head at = find(rows, tokens, heads, apart);
+                                  number* out, int rows, int tokens, int heads) {
+    Head at = find(rows, tokens, heads);
     if (!at.is) return;
     float by_what = by ? by[at.alone / HEAD] : 1;
     for (int i = threadIdx.x % WARP; i < HALF; i += WARP) {
