@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use allot_component::TooLarge;
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address};
 use allot_registry::Reference;
@@ -62,10 +63,8 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
         if !about.is_file() {
             return Err(Error::new(format!("could not load policy `{source}`: it is no file")));
         }
-        if about.len() > Sandbox::largest() {
-            let error = LoadError::TooLarge(about.len(), Sandbox::largest());
-            return Err(Error::told(format!("could not load policy `{source}`: {error}"), error.hint()));
-        }
+        TooLarge::check(about.len())
+            .map_err(|error| Error::new(format!("could not load policy `{source}`: {error}")))?;
         return std::fs::read(path).map_err(|e| Error::file("read", path, &e));
     }
     if let Some(bytes) = shipped::component(source) {

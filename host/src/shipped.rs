@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use allot_record::{CapsStamp, PolicyStamp};
-pub use allot_sandbox::shipped::{component, names};
+pub use allot_component::shipped::{component, names};
 use allot_sandbox::{Caps, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct Entry {
 
 /// The manifest of what ships.
 pub fn manifest() -> Option<Manifest> {
-    serde_json::from_slice(allot_sandbox::shipped::manifest()?).ok()
+    serde_json::from_slice(allot_component::shipped::manifest()?).ok()
 }
 
 /// Limits as a record has them.

@@ -34,7 +34,7 @@ use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::looks_like_a_path;
-use allot_sandbox::{Caps, Description, sha256};
+use allot_component::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
 
 pub use tree::Tree;
@@ -383,7 +383,7 @@ pub fn settings(
         let error = Error::new(format!("policy `{policy}` has no setting `{unknown}`"));
         return Err(error.hint(did_you_mean(unknown, names)));
     }
-    let value = |setting: &allot_sandbox::Setting| match given.get(&setting.name) {
+    let value = |setting: &allot_component::Setting| match given.get(&setting.name) {
         None => Ok(setting.default.clone()),
         Some(given) => fit(given, &setting.default).ok_or_else(|| {
             let (name, kind) = (&setting.name, setting.default.kind());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use allot_sandbox::sha256;
+use allot_component::sha256;
 
 fn place(cache: &Path, digest: &str) -> PathBuf {
     cache.join("sha256").join(digest)

@@ -1,7 +1,7 @@
 //! What of a manifest is the component.
 
+use allot_component::TooLarge;
 use allot_error::{Error, Result, count};
-use allot_sandbox::{LoadError, Sandbox};
 use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use serde_json::Value;
 
@@ -40,10 +40,8 @@ impl Layer {
             return Err(wrong("names its component by something else than a sha256"));
         };
         let size = u64::try_from(layer.size).map_err(|_| wrong("has a component of less than no bytes"))?;
-        if size > Sandbox::largest() {
-            let error = LoadError::TooLarge(size, Sandbox::largest());
-            return Err(Error::told(format!("could not load policy `{reference}`: {error}"), error.hint()));
-        }
+        TooLarge::check(size)
+            .map_err(|error| Error::new(format!("could not load policy `{reference}`: {error}")))?;
         Ok(Self { digest: digest.to_owned(), size })
     }
 }

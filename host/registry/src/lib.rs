@@ -26,7 +26,7 @@ mod reference;
 use std::path::Path;
 
 use allot_error::{Error, Result};
-use allot_sandbox::sha256;
+use allot_component::sha256;
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
 use oci_client::{Reference as Image, RegistryOperation};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use allot_allocation::shown;
+use allot_component::TooLarge;
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
@@ -14,8 +15,8 @@ pub enum LoadError {
     #[error("the file is empty")]
     Empty,
     /// More than anyone means to load.
-    #[error("the file has {0} bytes; a policy has {1} at most")]
-    TooLarge(u64, u64),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// Text in the Wasm text format.
     #[error("the file is Wasm text, not a binary component")]
     Text,

@@ -2,13 +2,11 @@
 //! is compiled (which can take a minute) or run.
 
 use allot_allocation::shown;
+use allot_component::TooLarge;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::complexity::Complexity;
 use crate::{CONTRACT, LoadError};
-
-/// The largest file that is taken for a policy. A Python component has 18 MB.
-pub(crate) const LARGEST: u64 = 128 << 20;
 
 /// What was seen.
 pub(crate) struct Inspection {
@@ -23,9 +21,7 @@ pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
     if bytes.is_empty() {
         return Err(LoadError::Empty);
     }
-    if bytes.len() as u64 > LARGEST {
-        return Err(LoadError::TooLarge(bytes.len() as u64, LARGEST));
-    }
+    TooLarge::check(bytes.len() as u64)?;
     if !bytes.starts_with(b"\0asm") {
         let text = std::str::from_utf8(bytes).unwrap_or("");
         let code = text.lines().map(str::trim_start).find(|l| !l.is_empty() && !l.starts_with(";;"));

@@ -4,7 +4,7 @@
 //! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
 //! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
 //! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
-//! kept. The components that ship are inside of it.
+//! kept. What a component is without an engine is in [`allot_component`].
 //!
 //! ```
 //! use allot_sandbox::{Caps, Sandbox, shipped};
@@ -23,15 +23,14 @@ mod inspection;
 mod policy;
 mod restricted_wasi;
 mod sandbox;
-pub mod shipped;
 mod v0_1;
 
 pub use allot_allocation::log::{Level, LogLine};
 pub use fault::{Fault, LoadError};
-pub use guest::Caps;
-pub use policy::{Cost, Description, Policy, Setting};
+pub use allot_component::{Caps, Description, Setting, sha256, shipped};
+pub use policy::{Cost, Policy};
 pub use restricted_wasi::Other;
-pub use sandbox::{Sandbox, sha256};
+pub use sandbox::Sandbox;
 
 /// The contract's package, without its version.
 pub const CONTRACT: &str = "rollout:allocation";

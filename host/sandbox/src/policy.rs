@@ -2,7 +2,8 @@
 
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Plan, Run, Value, View, shown};
+use allot_allocation::{Plan, Run, View, shown};
+use allot_component::Description;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
@@ -13,21 +14,6 @@ use crate::restricted_wasi::{Other, RestrictedWasi};
 use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
 
-/// What a policy says of itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description {
-    /// Short and lower-case.
-    pub name: String,
-    /// The policy's own version.
-    pub version: String,
-    /// One line for people.
-    pub summary: String,
-    /// Every setting a run may give.
-    pub settings: Vec<Setting>,
-    /// Signals to show beside each rollout.
-    pub signals: Vec<String>,
-}
-
 /// Bytes that a description may hand over, far more than a usable one has.
 const DESCRIPTION: usize = 4 << 20;
 /// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
@@ -37,17 +23,6 @@ const ANSWER: usize = 32 << 20;
 /// may name them in.
 const PER_PROMPT: usize = 512;
 const PER_ROLLOUT: usize = 32;
-
-/// A setting of a policy. Its default also fixes its type.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
-    /// Its name.
-    pub name: String,
-    /// The value in force where a run gives none.
-    pub default: Value,
-    /// One line for people.
-    pub summary: String,
-}
 
 /// What one call cost.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use allot_allocation::shown;
-use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
 
@@ -74,7 +73,7 @@ impl Sandbox {
     /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
     /// demands one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
-        let found = self::sha256(bytes);
+        let found = allot_component::sha256(bytes);
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
@@ -82,11 +81,6 @@ impl Sandbox {
         let component = Component::from_binary(&self.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
         Policy::new(self.clone(), &component, inspection, found, bytes.len() as u64)
-    }
-
-    /// The largest file that is taken for a policy, in bytes.
-    pub fn largest() -> u64 {
-        inspection::LARGEST
     }
 
     /// What one call may use.
@@ -97,15 +91,6 @@ impl Sandbox {
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
-}
-
-/// The sha256 of bytes, in hexadecimal.
-pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// An engine's error in one line: it may name what a guest named.
