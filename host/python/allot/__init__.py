@@ -1,8 +1,8 @@
 """Rollout allocation for group-based RL post-training: what to sample, how often, and what to train on.
 
-A policy is a WebAssembly component, the same file that the program `allot` runs. `Policy` asks one;
-`Allocator` is a whole run without its sampling and learning, which are the trainer's. `allot.trl` and
-`allot.verl` are trainers that have it.
+A policy is a WebAssembly component, the same file that the program `allot` runs. `Policy` calls one;
+`Allocator` is a whole run without sampling and updates, which the trainer does. `allot.trl` and
+`allot.verl` are trainers that use it.
 """
 
 from ._allot import CONTRACT, VERSION, Policy, calls, shipped

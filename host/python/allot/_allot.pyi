@@ -80,10 +80,10 @@ class Plan(_Plan, total=False):
     metrics: list[tuple[str, float]]
 
 class Policy:
-    """A policy: the name of one that ships, or the path of a component.
+    """A policy: the name of a shipped one, or the path of a component.
 
     `run` has prompts, steps, groups, rollouts, and pool and max_age if they are not the defaults; without it
-    the policy can be described and no more. `caps` has fuel, seconds and memory: what one call may use.
+    only `describe` works. `caps` has fuel, seconds and memory: the limits of one call.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class Policy:
         sha256: str | None = None,
     ) -> None: ...
     def describe(self) -> dict[str, Any]:
-        """What the policy says of itself, and which build of it this is."""
+        """The policy's description of itself, and its sha256."""
     def decide(self, view: View) -> Plan:
-        """Asks what to do next, and remembers what the policy wants remembered.
+        """Calls the policy with a view, and stores the state that it returns.
 
-        The plan keeps the rules, or `BrokenRule` is raised.
+        Raises `BrokenRule` if the plan breaks a rule.
         """
     @property
     def settings(self) -> dict[str, bool | int | float | str]: ...
     @property
     def state(self) -> bytes:
-        """What the policy remembers."""
+        """The policy's state."""
     @state.setter
     def state(self, state: bytes) -> None: ...
 
 class Allocator:
-    """The native half of `allot.Allocator`."""
+    """The native part of `allot.Allocator`."""
 
     def __init__(self, policy: Policy, setup: dict[str, Any]) -> None: ...
     def next(self) -> dict[str, Any]: ...
@@ -135,7 +135,7 @@ class Allocator:
     def groups(self) -> list[Group]: ...
 
 def shipped() -> list[str]:
-    """The names of the policies that ship."""
+    """The names of the shipped policies."""
 
 def calls(record: str | PathLike[str]) -> tuple[dict[str, Any], list[tuple[View, Plan]]]:
-    """A recorded run: its head, and what its policy saw and answered, call by call."""
+    """A recorded run: its head, and every view with its plan, call by call."""

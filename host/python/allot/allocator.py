@@ -1,4 +1,4 @@
-"""A run without its sampling and learning: pool, shelf, books, policy, rules, advantages and record.
+"""A run without sampling and updates: pool, rollout buffer, budget ledger, policy, rules, advantages, record.
 
     for order in allocator:
         match order:
@@ -8,8 +8,8 @@
                 ...                       # an update on their answers, with these advantages
                 allocator.trained()
 
-It knows nothing of any trainer: an answer is whatever the trainer hands in with a rollout, kept while that
-is buffered and handed back in the batch.
+It does not depend on any trainer: an answer is whatever the trainer passes with a rollout. It is kept while
+the rollout is buffered, and returned in the batch.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class Draw:
 
     prompt: int
     count: int
-    #: A seed for each, by prompt, weights and position: two runs of one seed that use them are paired.
+    #: A seed for each, from prompt, weights and position: runs with the same seed that use them are paired.
     seeds: list[int]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sample these, and hand them in with `Allocator.sampled`."""
+    """Sample these, and pass the results to `Allocator.sampled`."""
 
     step: int
     round: int
     draws: list[Draw]
-    #: Rollouts that the policy asked for: more than are drawn where the budget has no room for all.
+    #: Rollouts that the policy asked for: more than `count` if the budget does not allow all of them.
     asked: int | None = None
 
     @property
     def count(self) -> int:
-        """Rollouts in all."""
+        """The total number of rollouts."""
         return sum(draw.count for draw in self.draws)
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """A sampled rollout. Without a reward it could not be scored: it is paid for, and no policy sees it."""
+    """A sampled rollout. Without a reward it is unscorable: it is paid for, and no policy sees it."""
 
     reward: float | None
     tokens: int
@@ -70,7 +70,7 @@ class Learn:
 
     id: int
     prompt: int
-    #: Model updates made since it was sampled.
+    #: Model updates since it was sampled.
     age: int
     advantage: float
     answer: Any
@@ -78,12 +78,12 @@ class Learn:
 
 @dataclass(frozen=True)
 class Train:
-    """Update the model on these, and tell `Allocator.trained`. None at all: a step without an update."""
+    """Update the model on these, and call `Allocator.trained`. If empty: a step without an update."""
 
     step: int
     round: int
     rollouts: list[Learn]
-    #: Prompts whose other rollouts stay buffered, to be trained on at later weights.
+    #: Prompts whose other rollouts stay buffered, for later updates.
     hold: list[int]
 
 
@@ -95,7 +95,7 @@ class Over:
 
 
 class Allocator:
-    """A run that its trainer drives."""
+    """A run that a trainer drives."""
 
     def __init__(
         self,
@@ -119,22 +119,22 @@ class Allocator:
         training: Any = None,
         name: str | None = None,
     ):
-        """A run over prompts of these lengths, in tokens, with answers of `longest` tokens at most.
+        """A run over prompts of these lengths, in tokens, with answers of at most `longest` tokens.
 
         The other names and their defaults are those of a config's [run], [budget] and [advantage].
-        `record` is the run's folder. `signals` are what the trainer measures beside each rollout.
+        `record` is the run's folder. `signals` are what the trainer measures for each rollout.
         """
         self.policy = (
             policy if isinstance(policy, _allot.Policy) else _allot.Policy(policy, dict(settings or {}))
         )
         if settings is not None and self.policy is policy:
             raise Error("`settings` are given beside a policy that has its own", "give them to Policy(…)")
-        #: The longest that an answer gets, in tokens.
+        #: The maximum length of an answer, in tokens.
         self.longest = longest
-        #: What the policy wants to see beside each rollout.
+        #: The signals that the policy needs for each rollout.
         self.signals: list[str] = self.policy.describe()["signals"]
         self._answers: dict[int, Any] = {}
-        #: Requests that the budget clipped, and how many they were when that was told last.
+        #: Requests that the budget clipped, and how many there were at the last warning.
         self._clipped, self._clipped_told = 0, 0
         self._picked: list[Learn] = []
         self._native = _allot.Allocator(
@@ -164,7 +164,7 @@ class Allocator:
             yield order
 
     def next(self) -> Sample | Train | Over:
-        """What to do next. Nothing samples without it, and nothing more than it says."""
+        """What to do next. Sample only what it says."""
         order = self._native.next()
         if order["kind"] == "over":
             return Over(order["reason"])
@@ -177,7 +177,7 @@ class Allocator:
         return Train(order["step"], order["round"], list(self._picked), order["hold"])
 
     def _tell_if_clipped(self, sample: Sample) -> None:
-        """Tells the first request that the budget clipped, and then whenever they are ten times as many."""
+        """Warns at the first request that the budget clipped, and after 10, 100, 1,000 and so on."""
         if sample.asked is None or sample.asked <= sample.count:
             return
         self._clipped += 1
@@ -187,7 +187,7 @@ class Allocator:
             logger.warning(what, sample.step + 1, sample.asked, sample.count)
 
     def sampled(self, rollouts: Sequence[Rollout]) -> None:
-        """Hands in what was sampled: a rollout for each that was granted, draw by draw."""
+        """Takes what was sampled: a rollout for each that was granted, draw by draw."""
         told = [self._told(rollout) for rollout in rollouts]
         first, on_hand = self._native.sampled(told)
         for i, (rollout, there) in enumerate(zip(rollouts, on_hand, strict=True)):
@@ -213,9 +213,9 @@ class Allocator:
         metrics: Mapping[str, float] | None = None,
         accuracy: float | None = None,
     ) -> dict[str, Any]:
-        """Says that the batch is done, and gives the step as the record has it.
+        """Ends the step after its batch, and returns the step as the record has it.
 
-        `updated` is whether the model changed, by which rollouts age: it did, if there was a batch.
+        `updated` says whether the model changed, which ages rollouts. By default True if there was a batch.
         """
         updated = bool(self._picked) if updated is None else updated
         told = self._native.trained(updated, [(k, float(v)) for k, v in (metrics or {}).items()], accuracy)
@@ -227,16 +227,16 @@ class Allocator:
         return step
 
     def scored(self, accuracy: float) -> None:
-        """The score before the first step, for the record. Later ones go to `trained`."""
+        """Records the accuracy before the first step. Pass later ones to `trained`."""
         self._native.scored(accuracy)
 
     def on_hand(self, prompt: int) -> dict[int, Any]:
-        """The buffered answers of a prompt, by their rollouts' numbers."""
+        """The buffered answers of a prompt, by the numbers of their rollouts."""
         return {rollout: self._answers.get(rollout) for rollout in self._native.on_hand(prompt)}
 
     @property
     def over(self) -> str | None:
-        """Why the run is over, or none."""
+        """Why the run is over, or None."""
         return self._native.over
 
     @property
@@ -246,12 +246,12 @@ class Allocator:
 
     @property
     def version(self) -> int:
-        """Model updates made."""
+        """Model updates so far."""
         return self._native.version
 
     @property
     def spent(self) -> dict[str, int]:
-        """What was spent: run_rollouts and run_tokens, and of the step at hand rounds and step_rollouts."""
+        """What was spent: run_rollouts and run_tokens, and in the current step rounds and step_rollouts."""
         return self._native.spent
 
     @property
@@ -260,11 +260,11 @@ class Allocator:
         return self._native.groups
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, between two steps: for a checkpoint beside the model's. Answers are as handed in."""
+        """The whole state, between two steps, for a checkpoint beside the model's. Answers are as passed in."""
         return {"run": self._native.save(), "answers": dict(self._answers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there. What the record had after it is cut off."""
+        """Continues from this state. The record is truncated to it."""
         self._native.load(state["run"])
         self._answers = dict(state["answers"])
         self._picked = []

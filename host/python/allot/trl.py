@@ -1,15 +1,15 @@
-"""TRL: a GRPO trainer whose rollouts a policy allots. Written for, and tested with, TRL 1.16.
+"""TRL: a GRPO trainer whose rollouts a policy allocates. Written for, and tested with, TRL 1.16.
 
     allocator = allot.Allocator(policy, lengths(dataset, tokenizer), steps=…, groups=…, rollouts=…, longest=…)
     AllocatedGRPOTrainer(model, reward_funcs=…, args=…, train_dataset=dataset, allocator=allocator).train()
 
-TRL wants the same number of rows in each batch. Sampling goes by the policy's plans, with as many rounds and
-as ragged counts as it likes; then what it picked is handed to TRL by `rollout_func`, and rows that are left
-over are filled with one masked token, which nothing is learned from. Advantages are the allocator's. So is
-the count of rollouts and tokens: TRL's own would count the filling, and not what was sampled and discarded.
+TRL needs the same number of rows in each batch. Sampling follows the policy's plans, with any number of
+rounds and uneven counts; then the picked rollouts are passed to TRL by `rollout_func`, and unused rows are
+padded with one masked token, which has no effect on training. The allocator computes advantages and counts
+rollouts and tokens: TRL's own counts would include the padding, and not what was sampled and discarded.
 
-The order of prompts is the allocator's, not the data loader's. One process only: sampling in several would
-have to be put together before a policy could see it.
+The order of prompts is the allocator's, not the data loader's. One process only: rollouts of several
+processes would have to be gathered before a policy could see them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .errors import Error
 
 logger = logging.getLogger("allot.trl")
 
-#: What the trainer can show a policy beside each rollout: Allocator(…, signals=SIGNALS).
+#: The signals that the trainer can measure for each rollout: Allocator(…, signals=SIGNALS).
 SIGNALS = ("mean-log-prob", "mean-entropy")
 
-#: Losses that TRL divides by tokens: filling has none.
+#: Losses that TRL divides by tokens: padding rows have none.
 BY_TOKENS = ("dapo", "cispo", "vespo")
-#: Losses that TRL divides by rows: advantages are scaled by all rows over those that are real.
+#: Losses that TRL divides by rows: advantages are scaled by all rows / real rows.
 BY_ROWS = ("grpo", "sapo", "dr_grpo", "luspo")
 
 #: The file in a checkpoint's folder.
@@ -43,20 +43,20 @@ STATE = "allot.pt"
 
 @dataclass
 class Answer:
-    """What TRL needs of a rollout, from its sampling until it is trained on or discarded."""
+    """What TRL needs for a rollout, from its sampling until it is trained on or discarded."""
 
     prompt_ids: list[int]
     completion_ids: list[int]
-    #: By the sampler, where it tells: vLLM does.
+    #: From the sampler, if it reports them: vLLM does.
     logprobs: list[float] | None
-    #: One of each reward function, NaN for none.
+    #: One from each reward function, NaN for none.
     rewards: list[float]
-    #: By the model that sampled it, where it may be trained on at later weights.
+    #: Under the model that sampled it, if it may be trained on after a later update.
     logps: torch.Tensor | None = None
 
 
 def lengths(dataset: Sequence[dict[str, Any]], tokenizer: Any) -> list[int]:
-    """Each prompt's length, in tokens, as an `Allocator` wants it."""
+    """Each prompt's length, in tokens, as an `Allocator` needs it."""
 
     def length(prompt: Any) -> int:
         if isinstance(prompt, str):
@@ -79,11 +79,11 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         correct: Callable[[float], bool] = lambda reward: reward > 0.5,
         **named: Any,
     ):
-        """`correct` says by its reward whether an answer was right: policies are told both."""
+        """`correct` says whether a reward is that of a right answer: policies see both."""
         super().__init__(*arguments, **named)
         self.allocator = allocator
         self.correct = correct
-        #: What is handed to TRL at the moment.
+        #: The rows that are currently passed to TRL.
         self._rows: list[Learn] | None = None
         #: Whether TRL asked for a batch after the run's end.
         self._past_the_end = False
@@ -91,7 +91,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         self.add_callback(_Steps(self))
 
     def _check(self) -> None:
-        """Whether what was asked of TRL is something that this trainer does right."""
+        """Raises an error for settings of TRL that this trainer does not support."""
         args, wrong = self.args, None
         optimizer_steps = max(
             1, args.steps_per_generation * self.num_iterations // args.gradient_accumulation_steps
@@ -156,7 +156,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         inputs = [dict(self.train_dataset[prompt]) for prompt in prompts]
 
         metrics = self._metrics["train"]
-        # TRL would count the filling; what was sampled is counted already.
+        # TRL would count the padding; what was sampled is already counted.
         counted = {name: list(values) for name, values in metrics.items() if _of_lengths(name)}
         seen = self.state.num_input_tokens_seen
         self._rows, self.rollout_func = rows, self._hand_over
@@ -183,7 +183,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
                 case Train(rollouts=[]):
                     self.allocator.trained(updated=False)
                 case Train() as batch:
-                    # At later weights nobody knows any more what these had.
+                    # After the update, these log-probabilities could no longer be computed.
                     held = [a for prompt in batch.hold for a in self.allocator.on_hand(prompt).values()]
                     late = any(row.age > 0 for row in batch.rollouts)
                     fresh = [row.answer for row in batch.rollouts] if late else []
@@ -199,7 +199,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         for start in range(0, len(prompts), most):
             rows = [dict(self.train_dataset[prompt]) for prompt in prompts[start : start + most]]
             texts = [row["prompt"] for row in rows]
-            # Each row for itself: TRL would take `num_generations` in a row for the same prompt.
+            # One by one: TRL would treat `num_generations` consecutive rows as the same prompt.
             several, self.num_generations = self.num_generations, 1
             try:
                 prompt_ids, completion_ids, _, completions, logprobs, *_ = self._generate(texts)
@@ -230,7 +230,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
                 )
 
     def _score(self, answers: list[Answer]) -> list[dict[str, float]]:
-        """Log-probabilities by the model as it is, put into the answers; and each one's signals."""
+        """Stores log-probabilities under the current model in the answers; returns their signals."""
         signals = []
         size = self.args.per_device_train_batch_size
         for start in range(0, len(answers), size):
@@ -254,17 +254,17 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         return signals
 
     def _padded(self, lists: list[list[int]], *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token ids in a rectangle, and which of them are real."""
+        """Padded token ids, and the mask of real ones."""
         side = "left" if left else "right"
         pad = torch.nn.utils.rnn.pad_sequence
         ids = pad([torch.tensor(x) for x in lists], True, self._tokenizer.pad_token_id, side)
         mask = pad([torch.ones(len(x), dtype=torch.long) for x in lists], True, 0, side)
         return ids.to(self.accelerator.device), mask.to(self.accelerator.device)
 
-    # === Handing over ===
+    # === Passing rollouts to TRL ===
 
     def _hand_over(self, prompts: list[Any], _trainer: GRPOTrainer) -> dict[str, Any]:
-        """TRL's `rollout_func`: the rows to train on, and filling."""
+        """TRL's `rollout_func`: the rows to train on, and padding."""
         answers = [row.answer for row in self._rows or []]
         filling = len(prompts) - len(answers)
         end = [self.eos_token_ids[0]]
@@ -279,7 +279,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        """Rewards were given when the rollouts were sampled; none is asked for twice."""
+        """Rewards were computed when the rollouts were sampled, and are not computed again."""
         if self._rows is None:
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         none = [float("nan")] * len(self.reward_funcs)
@@ -287,7 +287,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
 
     def _logps_of(self, rows: list[Learn], completion_ids: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities by the weights that each row was sampled at."""
+        """Log-probabilities under the weights that sampled each row."""
         logps = torch.zeros(completion_ids.shape, dtype=torch.float32)
         for i, row in enumerate(rows):
             logps[i, : len(row.answer.logps)] = row.answer.logps
@@ -296,7 +296,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         if self._past_the_end:
-            # There was nothing to train on: without gradients the optimizer leaves the weights alone.
+            # There was nothing to train on: without gradients the optimizer does not change the weights.
             for parameter in self.model.parameters():
                 parameter.grad = None
         return loss

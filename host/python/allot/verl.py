@@ -1,16 +1,16 @@
-"""verl: its replay buffer and its per-prompt counts, under a policy. For verl 0.9, trainer V1, in step.
+"""verl: its replay buffer and its per-prompt counts, under a policy. For verl 0.9, trainer V1, synchronous.
 
-verl asks a replay buffer for the next batch. This one does not wait for prompts that somebody else
-submitted: it goes by the policy's plans, submits what they grant with `__rollout_n__` of each prompt, reads
-rewards and lengths of what came back out of the TransferQueue, and asks the policy again; what is picked is
-the batch. Rollouts that a policy holds stay in the queue. The trainer hands advantages over, settles the
-shelf after each update, and keeps the run's state beside verl's checkpoints, with what is held.
+verl asks a replay buffer for the next batch. This one does not wait for prompts that are submitted elsewhere:
+it follows the policy's plans, submits the granted rollouts with `__rollout_n__` of each prompt, reads rewards
+and lengths of the results from the TransferQueue, and calls the policy again; the picked rollouts are the
+batch. Rollouts that a policy holds stay in the queue. The trainer passes advantages to verl, updates the
+rollout buffer after each update, and stores the run's state and held rollouts beside verl's checkpoints.
 
     VERL_USE_EXTERNAL_MODULES=allot.verl python -m verl.trainer.main_ppo … \\
         trainer.v1.trainer_mode=allot \\
         +trainer.v1.sampler.sampler_kwargs='{policy: …, groups: …, rollouts: …, budget: {rollouts: …}}'
 
-The other keys are those of `allot.Allocator`. It knows nothing of how verl samples or learns.
+The other keys are those of `allot.Allocator`. It does not depend on how verl samples or trains.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ STATE = "allot.pt"
 
 @dataclass(frozen=True)
 class Answer:
-    """A rollout in the TransferQueue: the keys of its trajectories, several where a session has several."""
+    """A rollout in the TransferQueue: the keys of its trajectories; a session may have several."""
 
     keys: list[str]
     tags: list[dict[str, Any]]
 
 
 class RunIsOver(Exception):  # noqa: N818
-    """There is no further batch. A normal end."""
+    """There is no further batch. This is a normal end."""
 
 
 class AllocatedReplayBuffer(ReplayBuffer):
-    """A replay buffer that says what is sampled, and how often."""
+    """A replay buffer that decides what is sampled, and how often."""
 
-    #: Given by the trainer before the first batch.
+    #: Set by the trainer before the first batch.
     allocator: Allocator
-    #: Submits draws, each under the name beside it.
+    #: Submits draws, each under the name at the same position.
     submit: Callable[[list[Draw], list[str]], None]
     #: Whether a reward is that of a right answer.
     correct: Callable[[float], bool] = staticmethod(lambda reward: reward > 0.5)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
-        """The policy's next batch. What is held out for validation goes verl's own way."""
+        """The policy's next batch. verl handles validation itself."""
         if partition_id != "train":
             return super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         while True:
@@ -83,7 +83,7 @@ class AllocatedReplayBuffer(ReplayBuffer):
                     raise RunIsOver(reason)
 
     def _sampled(self, partition_id: str, draws: list[Draw], names: list[str]) -> Iterator[Rollout]:
-        """What came of the draws, in order. A session that failed is a rollout that could not be scored."""
+        """The results of the draws, in order. A failed session is an unscorable rollout."""
         waiting, asked = set(names), time.time()
         while waiting:
             self._sync_metadata_from_transfer_queue()
@@ -137,7 +137,7 @@ class AllocatedReplayBuffer(ReplayBuffer):
         }
 
     def settle(self) -> dict[str, float]:
-        """The model was updated. What is not held leaves the queue; the batch is verl's to clear."""
+        """Called after a model update. Removes what is not held from the queue; verl clears the batch."""
         return self._settle(updated=True)
 
     def _settle(self, updated: bool) -> dict[str, float]:
@@ -164,7 +164,7 @@ class AllocatedReplayBuffer(ReplayBuffer):
         return list(self.allocator.on_hand(prompt).values())
 
     def state_dict(self) -> dict[str, Any]:
-        """The run's state, and what is held in the queue: that ends with its process."""
+        """The run's state, and the held rollouts, because the queue ends with its process."""
         state = self.allocator.state_dict()
         answers = state.pop("answers")
         keys = [key for answer in answers.values() for key in answer.keys]
@@ -175,7 +175,7 @@ class AllocatedReplayBuffer(ReplayBuffer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from there, and puts back into the queue what was held."""
+        """Continues from this state, and puts the held rollouts back into the queue."""
         answers = {rollout: Answer(*both) for rollout, both in state["answers"].items()}
         if state["held"] is not None:
             keys = [key for answer in answers.values() for key in answer.keys]
@@ -190,7 +190,7 @@ class AllocatedTrainer(PPOTrainerSync):
 
     def __init__(self, config: DictConfig):
         with open_dict(config):
-            # What verl tells from other modes by its name is all as it is in step.
+            # verl checks the mode by its name; this trainer behaves like the synchronous mode.
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
         if self.parameter_sync_step != 1:
@@ -236,7 +236,7 @@ class AllocatedTrainer(PPOTrainerSync):
         return len(ids["input_ids"])
 
     def _add_batch_to_generate(self) -> None:
-        """Nothing: what is sampled is said by the policy, when the replay buffer is asked for a batch."""
+        """Does nothing: the policy decides what is sampled when the replay buffer is asked for a batch."""
 
     def _submit(self, draws: list[Draw], names: list[str]) -> None:
         rows = collate_fn([self.train_dataset[draw.prompt] for draw in draws])
@@ -247,7 +247,7 @@ class AllocatedTrainer(PPOTrainerSync):
         self._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        """verl's own, for whatever else it computes there, and then the allocator's. Padding has none."""
+        """Runs verl's own for what else it computes there, then sets the allocator's. Padding has none."""
         batch = super()._compute_advantage(batch, metrics)
         masks = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"]
@@ -262,7 +262,7 @@ class AllocatedTrainer(PPOTrainerSync):
 
     def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
-        # Before verl's checkpoint, which is made right after this.
+        # Before verl's checkpoint, which is written right after this.
         metrics.update(self.replay_buffer.settle())
         return batch
 
@@ -271,7 +271,7 @@ class AllocatedTrainer(PPOTrainerSync):
             super().fit(agent_loop_manager)
         except RunIsOver as over:
             print(f"the run is over: {over}")
-            # The step that found no batch is none.
+            # The step that found no batch does not count.
             self.global_steps -= 1
             if self.config.trainer.save_freq > 0:
                 self._save_checkpoint()
