@@ -287,7 +287,7 @@ fn slurm_that_is_not_there_is_told() {
     hint: run this where Slurm's commands are, on a login node say
     ");
     insta::assert_snapshot!(place.said(&compare("slurm", &["--slurm-options", "partition=main"])).1, @r#"
-    error: "partition=main" are no options for sbatch
+    error: "partition=main" are not valid options for sbatch
 
     hint: as in --slurm-options "--partition=short --time=2:00:00"
     "#);
@@ -400,7 +400,7 @@ fn a_ray_that_is_no_good_is_told() {
     ray.with(|inside| inside.token = Some("another".to_owned()));
     let secret = ("RAY_AUTH_TOKEN", "verysecret");
     insta::assert_snapshot!(told(&[("RAY_ADDRESS", &ray.address), secret]), @"
-    error: Ray at [ray] does not let this user in (401)
+    error: Ray at [ray] refuses this user (401)
 
     hint: put the cluster's token into `RAY_AUTH_TOKEN`
     ");

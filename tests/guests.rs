@@ -60,7 +60,7 @@ fn a_guest_that_traps_is_quoted() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -73,7 +73,7 @@ fn a_guest_that_loops_runs_out_of_fuel() {
     error: in step 0, round 0 policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call
 
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -92,7 +92,7 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     error: in step 0, round 0 policy `guest` ran out of time: more than 0.05 s in one call
 
     hint: look for an endless loop, or raise `seconds` under [policy.caps]
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -102,10 +102,10 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
 fn a_guest_that_grows_runs_out_of_memory() {
     insta::assert_snapshot!(run("grows"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1080295440 bytes and may have 1073741824
+    error: in step 0, round 0 policy `guest` ran out of memory: it requested 1080295440 bytes of at most 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -115,10 +115,10 @@ fn a_guest_that_grows_runs_out_of_memory() {
 fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     insta::assert_snapshot!(run("huge_state"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: in step 0, round 0 policy `guest` ran out of memory: it wanted 1074003984 bytes and may have 1073741824
+    error: in step 0, round 0 policy `guest` ran out of memory: it requested 1074003984 bytes of at most 1073741824
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -130,7 +130,7 @@ fn a_guest_that_gives_up_is_quoted() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` gave up: the words of the guest
 
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -142,7 +142,7 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: list pointer/length out of bounds of memory
 
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -154,7 +154,7 @@ fn a_guest_that_logs_without_end_keeps_its_last_words() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -167,7 +167,7 @@ fn a_check_of_a_guest_that_loops_ends() {
     let report = scratch.allot(&["check", "./guest.wasm", "--fuel", "10000000"]);
     assert!(
         report.contains(
-            "FAIL  answers every call (1 calls on made views)\n      on a fresh step: ran out of fuel"
+            "FAIL  answers every call (1 calls on synthetic views)\n      on a fresh step: ran out of fuel"
         ),
         "{report}"
     );
@@ -190,7 +190,7 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008
 
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -203,7 +203,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
     error: policy `guest` asked for prompt `1` twice in one plan (step 0, round 0)
 
     hint: add the counts up in one request
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -216,7 +216,7 @@ fn a_position_past_the_end_breaks_a_rule() {
     error: policy `guest` picked rollout 99 of prompt `1`, which has 4 buffered (0 to 3) (step 0, round 1)
 
     hint: positions index the group's lists, from 0, each once
-    note: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
+    note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -229,7 +229,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
     error: policy `guest` gave prompt `1` the weight NaN; a weight is from 0 to 1000000 (step 0, round 1)
 
     hint: look for a division by zero
-    note: what it was shown is in out/view-0.1.json; to ask it that again: allot replay out --at 0.1
+    note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -242,7 +242,7 @@ fn a_state_of_20_megabytes_breaks_a_rule() {
     error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");
@@ -255,7 +255,7 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
     error: policy `guest` asked for no rollouts, skipped nothing and evicted nothing (step 0, round 0)
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
-    note: what it was shown is in out/view-0.0.json; to ask it that again: allot replay out --at 0.0
+    note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
     ");

@@ -539,7 +539,7 @@ fn a_state_that_the_server_no_longer_has_is_named() {
 
     hint: its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another
     note: all that was finished is in run/record.jsonl
-    note: the last good checkpoint is run/checkpoints/step-000002; to go on from it: allot train --resume run
+    note: the last good checkpoint is run/checkpoints/step-000002; to resume from it: allot train --resume run
     exit code 2
     ");
 }

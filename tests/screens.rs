@@ -197,7 +197,7 @@ fn a_record_that_was_edited_is_refused() {
     ");
     scratch.write("edited.jsonl", whole.replacen("\"round\":1", "\"round\":", 1));
     insta::assert_snapshot!(scratch.allot(&["replay", "edited.jsonl", "uniform"]), @"
-    error: `edited.jsonl` line 4 is no line of a record: expected value at line 1 column 33
+    error: `edited.jsonl` line 4 is not a line of a record: expected value at line 1 column 33
     exit code 2
     ");
     scratch.write("edited.jsonl", whole.replacen("\"format\":1", "\"format\":9", 1));

@@ -768,7 +768,7 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: File too large (os error 27)
 
     note: all that was finished is in out/record.jsonl
-    note: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    note: the last good checkpoint is out/checkpoints/step-000002; to resume from it: allot train --resume out
     ");
     assert_eq!(checkpoints(&run), left);
 
@@ -779,7 +779,7 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     error: could not write `out/rollouts/part-00002.parquet`: the disk is full
 
     note: all that was finished is in out/record.jsonl
-    note: the last good checkpoint is out/checkpoints/step-000002; to go on from it: allot train --resume out
+    note: the last good checkpoint is out/checkpoints/step-000002; to resume from it: allot train --resume out
     exit code 2
     ");
     assert_eq!(checkpoints(&run), left);

@@ -34,33 +34,33 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the policies that ship, with their settings
+    /// List the shipped policies, with their settings
     Policies(policies::Policies),
-    /// Put a policy to the test: rules, purity, limits, cost
+    /// Test a policy: rules, purity, limits, cost
     Check(check::Check),
     /// Train a language model under a policy
     Train(train::Train),
     /// Compare policies over seeds, under one budget
     Compare(compare::Compare),
-    /// What runs came to: a page, figures and tables, from their records alone
+    /// Report on runs: a page, figures and tables, from their records alone
     Report(report::ReportRuns),
-    /// Look at rollouts of a training run: question, answer, reward, and what became of each
+    /// Look at rollouts of a training run: question, answer, reward, and what happened to each
     Rollouts(rollouts::Rollouts),
-    /// Look at runs while they go on: curves, waste, rates, time left
+    /// Watch runs: curves, wasted rollouts, rates, time left
     Watch(watch::Watch),
     /// Run a policy in the coin-flip world, in seconds
     Simulate(simulate::Simulate),
-    /// Make a small model from nothing, by sloppy demonstrations, in minutes
+    /// Train a small model from random weights in minutes, on examples with mistakes
     Pretrain(pretrain::Pretrain),
-    /// Ask a policy again what a recorded run asked, and show where it differs
+    /// Replay a recorded run's decisions with a policy, and show the differences
     Replay(replay::Replay),
-    /// Measure sampling and learning, here and in a peer, by turns
+    /// Measure sampling and training, in this program and in a peer, in alternating rounds
     Bench(bench::Bench),
-    /// Start a policy of your own
+    /// Create a policy project
     New(new::New),
-    /// Make a component of a policy's project, or of a core Wasm module
+    /// Build a component from a policy's project, or from a core Wasm module
     Build(build::Build),
-    /// What a policy's component is, and how a config demands that very one
+    /// Describe a policy's component, and how a config pins it
     Pack(pack::Pack),
     /// Print a script that makes a shell complete this program's commands and options
     Completions(completions::Completions),

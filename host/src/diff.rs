@@ -30,8 +30,8 @@ fn pick(pick: &Pick) -> String {
         Some(positions) => format!("rollouts {}", joined(positions)),
     };
     let advantage = match &pick.advantage {
-        Advantage::Picked => "measured against the picked".to_owned(),
-        Advantage::Group => "measured against the group".to_owned(),
+        Advantage::Picked => "baseline: the picked rollouts".to_owned(),
+        Advantage::Group => "baseline: the group".to_owned(),
         Advantage::Given(own) => format!("advantages {}", joined(own)),
     };
     let weight = if pick.weight == 1.0 { String::new() } else { format!(", weight {}", pick.weight) };

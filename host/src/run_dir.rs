@@ -107,7 +107,7 @@ fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -
     serde_json::to_writer(&mut file, &kept).ok()?;
     file.flush().ok()?;
     let again = format!("allot replay {} --at {at}", folder.display());
-    Some(format!("what it was shown is in {}; to ask it that again: {again}", path.display()))
+    Some(format!("its view is in {}; to repeat the call: {again}", path.display()))
 }
 
 /// A config's text.

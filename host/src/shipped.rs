@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use allot_record::{CapsStamp, PolicyStamp};
 pub use allot_component::shipped::{component, names};
+use allot_record::{CapsStamp, PolicyStamp};
 use allot_sandbox::{Caps, Policy};
 use serde::{Deserialize, Serialize};
 

@@ -46,7 +46,7 @@ fn one(scratch: &Scratch, way: &str) -> String {
     let out = format!("out-{way}");
     let said = scratch.allot(&["simulate", "run.toml", "--set", &format!("how={way}"), "--out", &out]);
     let kept = format!(
-        "note: what it was shown is in {out}/view-0.0.json; to ask it that again: allot replay {out} --at 0.0\n\
+        "note: its view is in {out}/view-0.0.json; to repeat the call: allot replay {out} --at 0.0\n\
          note: all that was finished is in {out}/record.jsonl\nexit code 2"
     );
     let (start, rest) = said.split_once('\n').unwrap();
@@ -178,7 +178,7 @@ fn in_python() {
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
 
     grow:
-    error: in step 0, round 0 policy `faulty` ran out of memory: it wanted … bytes and may have 100000000
+    error: in step 0, round 0 policy `faulty` ran out of memory: it requested … bytes of at most 100000000
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     ");
@@ -248,7 +248,7 @@ fn in_javascript() {
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
 
     grow:
-    error: in step 0, round 0 policy `faulty` ran out of memory: it wanted … bytes and may have 100000000
+    error: in step 0, round 0 policy `faulty` ran out of memory: it requested … bytes of at most 100000000
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     ");
@@ -316,7 +316,7 @@ fn in_c() {
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
 
     grow:
-    error: in step 0, round 0 policy `faults` ran out of memory: it wanted … bytes and may have 100000000
+    error: in step 0, round 0 policy `faults` ran out of memory: it requested … bytes of at most 100000000
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     ");
@@ -386,7 +386,7 @@ fn in_go() {
     hint: look for an endless loop, or raise `fuel` under [policy.caps]
 
     grow:
-    error: in step 0, round 0 policy `faults` ran out of memory: it wanted … bytes and may have 100000000
+    error: in step 0, round 0 policy `faults` ran out of memory: it requested … bytes of at most 100000000
 
     hint: look for a list that only grows, or raise `memory` under [policy.caps]
     ");

@@ -31,10 +31,10 @@ fn a_recorded_call_is_asked_again() {
     let at = |args: &[&str]| costless(&told(&scratch, &[&["replay", "out"], args].concat()));
     insta::assert_snapshot!(at(&["--at", "2.1"]), @"
     train on 4 groups
-      all rollouts of prompt 12, measured against the picked
-      all rollouts of prompt 98, measured against the picked
-      all rollouts of prompt 34, measured against the picked
-      all rollouts of prompt 60, measured against the picked
+      all rollouts of prompt 12, baseline: the picked rollouts
+      all rollouts of prompt 98, baseline: the picked rollouts
+      all rollouts of prompt 34, baseline: the picked rollouts
+      all rollouts of prompt 60, baseline: the picked rollouts
     as recorded
     exit code 0
     ");
@@ -90,7 +90,7 @@ fn a_call_that_failed_is_asked_again() {
             scratch.write("run.toml", config.replace("\"uniform\"", "\"./guest.wasm\""));
             scratch.write("guest.wasm", scratch::guest(guest));
             let said = told(&scratch, &[command, "run.toml", "--out", "out"]);
-            let again = "to ask it that again: allot replay out --at 0.0\n";
+            let again = "to repeat the call: allot replay out --at 0.0\n";
             assert!(said.contains(again) && said.ends_with("exit code 2"), "{said}");
             let at = ["replay", "out", "--at", "0.0"];
             insta::assert_snapshot!(format!("{command}_{guest}_again"), told(&scratch, &at));

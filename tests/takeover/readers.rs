@@ -86,5 +86,5 @@ fn a_swap_that_was_moved_or_edited_is_refused() {
     }
     scratch.write("out/record.jsonl", edited("\"policy\":{", "\"policy\":[").join("\n") + "\n");
     let said = told(&scratch, &["replay", "out", "uniform"]);
-    assert!(said.contains("is no line of a record"), "{said}");
+    assert!(said.contains("is not a line of a record"), "{said}");
 }

@@ -32,9 +32,9 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
+use allot_component::{Caps, Description, sha256};
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::looks_like_a_path;
-use allot_component::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
 
 pub use tree::Tree;

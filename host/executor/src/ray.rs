@@ -106,7 +106,7 @@ impl Ray {
         loop {
             let words = match self.once(path, body) {
                 Ok(answer) if matches!(answer.code, 401 | 403) => {
-                    let what = format!("Ray at {} does not let this user in ({})", self.address, answer.code);
+                    let what = format!("Ray at {} refuses this user ({})", self.address, answer.code);
                     return Err(Error::new(what).hint("put the cluster's token into `RAY_AUTH_TOKEN`"));
                 }
                 Ok(answer) if answer.code < 502 => return Ok(answer),

@@ -29,7 +29,7 @@ impl Slurm {
     pub fn new(setup: &Setup<'_>) -> Result<Self> {
         let options = setup.slurm.unwrap_or_default().trim();
         if options.contains(['\n', '\r']) || (!options.is_empty() && !options.starts_with('-')) {
-            let what = format!("{options:?} are no options for sbatch");
+            let what = format!("{options:?} are not valid options for sbatch");
             return Err(Error::new(what).hint("as in --slurm-options \"--partition=short --time=2:00:00\""));
         }
         let config = said("scontrol", &["show", "config"])?;

@@ -58,7 +58,7 @@ pub enum RecordError {
     #[error("`{}` holds no record: not one whole line", .0.display())]
     Empty(PathBuf),
     /// A line that is none.
-    #[error("`{}` line {number} is no line of a record: {reason}", .path.display())]
+    #[error("`{}` line {number} is not a line of a record: {reason}", .path.display())]
     Line {
         /// The file.
         path: PathBuf,

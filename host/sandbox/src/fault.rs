@@ -126,7 +126,7 @@ pub enum Fault {
     #[error("ran out of time: more than {} s in one call", .0.as_secs_f64())]
     OutOfTime(Duration),
     /// It wanted more memory than it may have.
-    #[error("ran out of memory: it wanted {wanted} bytes and may have {limit}")]
+    #[error("ran out of memory: it requested {wanted} bytes of at most {limit}")]
     OutOfMemory {
         /// What its memory would have grown to.
         wanted: usize,

@@ -26,8 +26,8 @@ mod sandbox;
 mod v0_1;
 
 pub use allot_allocation::log::{Level, LogLine};
-pub use fault::{Fault, LoadError};
 pub use allot_component::{Caps, Description, Setting, sha256, shipped};
+pub use fault::{Fault, LoadError};
 pub use policy::{Cost, Policy};
 pub use restricted_wasi::Other;
 pub use sandbox::Sandbox;

@@ -2,8 +2,8 @@
 
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Plan, Run, View, shown};
-use allot_component::Description;
+use allot_allocation::{Plan, Run, Value, View, shown};
+use allot_component::{Description, Setting};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 

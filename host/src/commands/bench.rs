@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 
 use crate::screen::Screen;
 
-/// Measure sampling and learning, here and in a peer, by turns
+/// Measure sampling and training, in this program and in a peer, in alternating rounds
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(subcommand)]

@@ -11,7 +11,7 @@ use crate::policy_loader;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
 
-/// Make a component of a policy's project, in any of its languages, or of a core Wasm module
+/// Build a component from a policy's project, in any of its languages, or from a core Wasm module
 #[derive(Debug, Args)]
 pub struct Build {
     /// A project's folder, a core module, or a module's text; several with --into

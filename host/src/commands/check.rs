@@ -25,7 +25,7 @@ use crate::{policy_loader, run};
 use allot_config::{self};
 use allot_error::{Error, Exit, Result};
 
-/// Put a policy to the test: rules, purity, limits, cost
+/// Test a policy: rules, purity, limits, cost
 #[derive(Debug, Args)]
 pub struct Check {
     /// The policy: a name, or the path of a component
@@ -42,7 +42,7 @@ pub struct Check {
     /// Bytes of memory that a call may use
     #[arg(long)]
     memory: Option<usize>,
-    /// Seconds for the whole check: what is not tried by then is left out, and told
+    /// Seconds for the whole check: what is not tested by then is skipped, and reported
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     within: f64,
     /// The report card as JSON
@@ -318,7 +318,7 @@ impl Card {
                 if n > 1 { format!("{first} (and {} more)", n - 1) } else { first.to_owned() }
             };
             let faults = self.faults.as_ref().map(|(n, first)| many(*n, first));
-            row(faults.as_deref(), &format!("answers every call ({} calls on made views)", self.calls));
+            row(faults.as_deref(), &format!("answers every call ({} calls on synthetic views)", self.calls));
             let impure = self
                 .impure
                 .as_ref()

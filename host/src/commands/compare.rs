@@ -26,20 +26,20 @@ pub struct Compare {
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
-    /// The folder for the comparison; one that is there already goes on [default: a new one under runs/]
+    /// The folder for the comparison; an existing one is resumed [default: a new one under runs/]
     #[arg(long, conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the comparison in this folder
+    /// Resume the comparison in this folder
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
-    /// Other seeds than the config's: how many, as in 20, or which, as in 3,5,8; a comparison that is there
-    /// already grows by those that it lacks
+    /// Other seeds than the config's: how many, as in 20, or which, as in 3,5,8; an existing comparison
+    /// gets those that it lacks
     #[arg(long)]
     seeds: Option<Seeds>,
     /// Runs at a time [default: as many as there are cores for their threads; with slurm, no limit]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Where the runs are made
+    /// Where the runs are executed
     #[arg(long, value_enum, default_value_t = Where::Local)]
     executor: Where,
     /// Options for sbatch, as in "--partition=short --time=2:00:00"

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::screen::Screen;
 
-/// Start a policy of your own
+/// Create a policy project
 #[derive(Debug, Args)]
 pub struct New {
     /// Its name: lower-case letters, digits and dashes

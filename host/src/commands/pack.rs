@@ -8,7 +8,7 @@ use super::policies;
 use crate::policy_loader;
 use crate::screen::Screen;
 
-/// What a policy's component is, and the lines by which a config demands that very one
+/// Describe a policy's component, and print the lines that pin it in a config
 #[derive(Debug, Args)]
 pub struct Pack {
     /// The policy: a name, a component's path, or oci://…

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::screen::Screen;
 use crate::{policy_loader, shipped};
 
-/// List the policies that ship, with their settings
+/// List the shipped policies, with their settings
 #[derive(Debug, Args)]
 pub struct Policies {
     /// Only this one: a name, or the path of a component

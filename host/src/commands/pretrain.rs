@@ -10,7 +10,7 @@ use clap::Args;
 use crate::memory;
 use crate::screen::Screen;
 
-/// Make a small model from nothing, by sloppy demonstrations, in minutes
+/// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
 pub struct Pretrain {
     /// The recipe

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::screen::Screen;
 use crate::{components, diff, policy_loader, shipped};
 
-/// Ask a policy again what a recorded run asked, and show where it differs
+/// Replay a recorded run's decisions with a policy, and show the differences
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The record, or the run's folder

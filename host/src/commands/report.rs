@@ -11,7 +11,7 @@ use clap::Args;
 use crate::gather::{self, Gathered};
 use crate::screen::Screen;
 
-/// What runs came to: a page, figures and tables, from their records alone
+/// Report on runs: a page, figures and tables, from their records alone
 #[derive(Debug, Args)]
 pub struct ReportRuns {
     /// Folders of runs, their records, or folders with runs below them
@@ -20,13 +20,13 @@ pub struct ReportRuns {
     /// The folder for the report [default: `report` in the first RUN if that has runs below it, else here]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The policy that others are measured against [default: the comparison's, or the first]
+    /// The policy that the others are compared with [default: the comparison's, or the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// An accuracy, from 0 to 1, whose cost is told; may be given many times
+    /// An accuracy, from 0 to 1, whose cost is reported; may be given many times
     #[arg(long = "target", value_name = "ACCURACY")]
     targets: Vec<f64>,
-    /// What costs are told in: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
+    /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
     #[arg(long)]
     axis: Option<String>,
     /// The report as JSON

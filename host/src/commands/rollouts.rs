@@ -13,7 +13,7 @@ use parquet::record::Field;
 
 use crate::screen::Screen;
 
-/// Look at rollouts of a training run: question, answer, reward, and what became of each
+/// Look at rollouts of a training run: question, answer, reward, and what happened to each
 #[derive(Debug, Args)]
 pub struct Rollouts {
     /// The run's folder

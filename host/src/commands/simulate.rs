@@ -37,7 +37,7 @@ pub struct Simulate {
     /// A setting of the policy, as NAME=VALUE; may be given many times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Show another policy what this one sees, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; may be given many times
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
     /// Another seed than the config's

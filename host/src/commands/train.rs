@@ -38,7 +38,7 @@ pub struct Train {
     /// A setting of the policy, as NAME=VALUE; may be given many times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Show another policy what this one sees, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; may be given many times
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
     /// Another seed than the config's
@@ -47,7 +47,7 @@ pub struct Train {
     /// The folder for the run [default: a new one under runs/]
     #[arg(long, conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the run in this folder from its last checkpoint
+    /// Resume the run in this folder from its last checkpoint
     #[arg(long, value_name = "RUN")]
     resume: Option<PathBuf>,
     /// Check everything but the weights, say what would run, and stop
@@ -264,7 +264,7 @@ fn go(
             recorder.progress.screen.draw("");
             let saved = recorder.saved.as_ref().filter(|saved| saved.exists()).map(|saved| {
                 let last = format!("the last good checkpoint is {}", saved.display());
-                if stop.may_pass() { format!("{last}; to go on from it: {again}") } else { last }
+                if stop.may_pass() { format!("{last}; to resume from it: {again}") } else { last }
             });
             Err(run_dir::stopped(&stop, Some(place.folder)).note(saved))
         }

@@ -14,13 +14,13 @@ use crate::screen::Screen;
 /// The picture's size where there is no terminal to ask.
 const SIZE: (u16, u16) = (80, 24);
 
-/// Look at runs while they go on: curves, waste, rates, time left
+/// Watch runs: curves, wasted rollouts, rates, time left
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// A run's folder, or one with runs somewhere in it; new ones are found as they come
+    /// A run's folder, or one with runs somewhere in it; new runs appear as they start
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Seconds between two looks
+    /// Seconds between refreshes
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     every: f64,
     /// Print one picture as plain text, and end

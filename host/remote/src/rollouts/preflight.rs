@@ -163,7 +163,7 @@ async fn vllm(
         Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}
         Err(Failure::Stop(error)) => return Err(error),
         Err(Failure::Lost(_) | Failure::Refused { .. }) => {
-            let what = format!("the server at {url} does not take tokens, `/{}`", vllm::GENERATE);
+            let what = format!("the server at {url} does not accept token ids, `/{}`", vllm::GENERATE);
             return Err(told(what, "start it with `--enable-scale-out`, a vLLM from 0.32 on"));
         }
     }
@@ -172,7 +172,7 @@ async fn vllm(
         return Err(error);
     }
     if weights.is_err() {
-        let what = format!("the server at {url} does not load weights anew, `/weight_info`");
+        let what = format!("the server at {url} cannot reload weights, `/weight_info`");
         return Err(told(what, "start it with `VLLM_SERVER_DEV_MODE=1` in its environment"));
     }
     let info: Value = known(client, "server_info?config_format=json", "vLLM").await?;
