@@ -95,7 +95,7 @@ fn plain(line: &str) -> String {
         {
             out.push_str("(…)");
             rest = rest.split_once(')').map_or("", |(_, rest)| rest);
-        } else if digits > 6 && out.ends_with("wanted ") {
+        } else if digits > 6 && out.ends_with("requested ") {
             out.push('…');
             rest = &rest[digits..];
         } else {
