@@ -41,7 +41,7 @@ enum By {
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Self {
         let settings = config.judge.clone().unwrap_or_default();
-        // A judge may know gold answers of one kind alone, so that it is preflight with one of the run's own.
+        // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
         let gold = problems.first().and_then(|p| p.gold.first()).cloned().unwrap_or_default();
         let greeting = Question { gold: vec![gold.clone()], answer: gold };
         let judge = match config.grader {
