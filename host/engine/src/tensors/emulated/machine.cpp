@@ -236,10 +236,10 @@ static std::index_sequence_for<A...> counted(void (*)(A...)) {
     return {};
 }
 static std::map<std::string, void (*)(const uint64_t*)> kernels = {
-    KERNEL(embed),       KERNEL(turn),         KERNEL(attend),  KERNEL(join),        KERNEL(draw),
+    KERNEL(embed),       KERNEL(rope_qkv),     KERNEL(attend),  KERNEL(join),        KERNEL(draw),
     KERNEL(rms_norm),    KERNEL(swiglu),       KERNEL(norm_back), KERNEL(swiglu_back), KERNEL(columns),
     KERNEL(totals),      KERNEL(spread),       KERNEL(gather),  KERNEL(softmax),     KERNEL(softmax_back),
-    KERNEL(think),       KERNEL(slopes),       KERNEL(adamw),   KERNEL(squares),     KERNEL(embed_back),
+    KERNEL(logprob_entropy), KERNEL(dlogits),  KERNEL(adamw),   KERNEL(squares),     KERNEL(embed_back),
 };
 
 // --- Commands ---
