@@ -1,6 +1,6 @@
-//! The model on the CPU: sampling, scoring and learning with loops of our own over candle's matrix
-//! products. Fewer and larger operations than candle's autograd, and no buffer made twice; the twin
-//! that it is held against is [`crate::model::Decoder`].
+//! The model on the CPU: sampling, scoring and learning with loops and matrix products of our own. Fewer and
+//! larger operations than candle's autograd, and no buffer made twice; the twin that it is held against is
+//! [`crate::model::Decoder`].
 
 mod adamw;
 pub(crate) mod arena;
