@@ -1,59 +1,101 @@
-//! The messages that newer servers take and give as protobuf, and nothing else of it: one request, two answers.
-//! They are made of the JSON that older servers take, and become the JSON that those answer, so that no other
-//! file knows of them. Field numbers are those of `tinker_public.proto` in the package `tinker` 0.25.0; its
-//! lists of numbers are bytes, the lowest first.
+//! The messages that newer servers take and give as protobuf: one request, two answers. They are made of the JSON that
+//! older servers take, and become the JSON that those answer, so that no other file knows of them. Messages and field
+//! numbers are those of `tinker_public.proto` in the package `tinker` 0.25.0, as far as they are used here; its lists of
+//! numbers are bytes, the lowest first.
 
+use std::collections::BTreeMap;
+
+use prost::Message;
 use serde_json::{Map, Value, json};
 
 /// What such a message calls itself.
 pub(crate) const CONTENT: &str = "application/x-protobuf";
 
-/// Kinds of numbers in a list.
-const FLOAT32: u64 = 1;
-const INT64: u64 = 2;
-const BFLOAT16: u64 = 4;
+// Kinds of numbers in a list.
+const FLOAT32: i32 = 1;
+const INT64: i32 = 2;
+const BFLOAT16: i32 = 4;
+
+// ---- the request
+
+/// `forward` and `forward_backward`.
+#[derive(Message)]
+struct PassRequest {
+    #[prost(string, tag = "1")]
+    model: String,
+    #[prost(uint64, tag = "2")]
+    number: u64,
+    #[prost(message, repeated, tag = "3")]
+    data: Vec<Datum>,
+    #[prost(string, tag = "4")]
+    loss: String,
+    #[prost(btree_map = "string, double", tag = "5")]
+    loss_config: BTreeMap<String, f64>,
+    #[prost(bool, tag = "6")]
+    forward_only: bool,
+}
+
+#[derive(Message)]
+struct Datum {
+    #[prost(message, repeated, tag = "1")]
+    chunks: Vec<Chunk>,
+    #[prost(btree_map = "string, message", tag = "2")]
+    inputs: BTreeMap<String, Tensor>,
+}
+
+#[derive(Message)]
+struct Chunk {
+    #[prost(message, optional, tag = "1")]
+    text: Option<Text>,
+}
+
+#[derive(Message)]
+struct Text {
+    /// Tokens of 4 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    tokens: Vec<u8>,
+}
+
+#[derive(Message)]
+struct Tensor {
+    #[prost(bytes = "vec", tag = "1")]
+    data: Vec<u8>,
+    #[prost(int32, tag = "3")]
+    kind: i32,
+    #[prost(uint64, repeated, tag = "4")]
+    shape: Vec<u64>,
+}
 
 /// The body of `forward` or `forward_backward` as the one request that newer servers know for both. A part of
 /// it that is missing is left out.
 pub(crate) fn passed(body: &Value, forward: bool) -> Vec<u8> {
     let input = &body[if forward { "forward_input" } else { "forward_backward_input" }];
-    let mut message = Writer::default();
-    message.text(1, &body["model_id"]);
-    message.number(2, body["seq_id"].as_u64().unwrap_or_default());
-    for datum in list(&input["data"]) {
-        message.bytes(3, &self::datum(datum));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    PassRequest {
+        model: text(&body["model_id"]),
+        number: body["seq_id"].as_u64().unwrap_or_default(),
+        data: list(&input["data"]).map(datum).collect(),
+        loss: text(&input["loss_fn"]),
+        loss_config: pairs(&input["loss_fn_config"])
+            .map(|(name, value)| (name.clone(), value.as_f64().unwrap_or_default()))
+            .collect(),
+        forward_only: forward,
     }
-    message.text(4, &input["loss_fn"]);
-    for (name, value) in pairs(&input["loss_fn_config"]) {
-        let mut entry = Writer::default();
-        entry.bytes(1, name.as_bytes());
-        entry.double(2, value.as_f64().unwrap_or_default());
-        message.bytes(5, &entry.0);
-    }
-    message.number(6, u64::from(forward));
-    message.0
+    .encode_to_vec()
 }
 
-fn datum(datum: &Value) -> Vec<u8> {
-    let mut message = Writer::default();
-    for chunk in list(&datum["model_input"]["chunks"]) {
+fn datum(datum: &Value) -> Datum {
+    let chunk = |chunk: &Value| {
         let tokens = list(&chunk["tokens"]).filter_map(Value::as_i64);
-        let mut text = Writer::default();
-        text.bytes(1, &tokens.flat_map(|token| (token as i32).to_le_bytes()).collect::<Vec<u8>>());
-        let mut chunk = Writer::default();
-        chunk.bytes(1, &text.0);
-        message.bytes(1, &chunk.0);
+        Chunk { text: Some(Text { tokens: tokens.flat_map(|token| (token as i32).to_le_bytes()).collect() }) }
+    };
+    Datum {
+        chunks: list(&datum["model_input"]["chunks"]).map(chunk).collect(),
+        inputs: pairs(&datum["loss_fn_inputs"]).map(|(name, value)| (name.clone(), tensor(value))).collect(),
     }
-    for (name, tensor) in pairs(&datum["loss_fn_inputs"]) {
-        let mut entry = Writer::default();
-        entry.bytes(1, name.as_bytes());
-        entry.bytes(2, &self::tensor(tensor));
-        message.bytes(2, &entry.0);
-    }
-    message.0
 }
 
-fn tensor(tensor: &Value) -> Vec<u8> {
+fn tensor(tensor: &Value) -> Tensor {
     let whole = tensor["dtype"] == "int64";
     let one = |number: &Value| {
         if whole {
@@ -62,15 +104,55 @@ fn tensor(tensor: &Value) -> Vec<u8> {
             (number.as_f64().unwrap_or_default() as f32).to_le_bytes().to_vec()
         }
     };
-    let mut shape = Writer::default();
-    for length in list(&tensor["shape"]).filter_map(Value::as_u64) {
-        shape.varint(length);
+    Tensor {
+        data: list(&tensor["data"]).flat_map(one).collect(),
+        kind: if whole { INT64 } else { FLOAT32 },
+        shape: list(&tensor["shape"]).filter_map(Value::as_u64).collect(),
     }
-    let mut message = Writer::default();
-    message.bytes(1, &list(&tensor["data"]).flat_map(one).collect::<Vec<u8>>());
-    message.number(3, if whole { INT64 } else { FLOAT32 });
-    message.bytes(4, &shape.0);
-    message.0
+}
+
+// ---- the answers
+
+#[derive(Message)]
+struct SampleAnswer {
+    #[prost(message, repeated, tag = "1")]
+    sequences: Vec<Sequence>,
+}
+
+#[derive(Message)]
+struct Sequence {
+    /// 0 where it came to its end, 1 where it met the length limit.
+    #[prost(int32, tag = "1")]
+    stop: i32,
+    /// Tokens of 4 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    tokens: Vec<u8>,
+    /// Log-probabilities of 4 bytes, or none.
+    #[prost(bytes = "vec", tag = "3")]
+    log_probs: Vec<u8>,
+}
+
+#[derive(Message)]
+struct PassAnswer {
+    #[prost(message, repeated, tag = "2")]
+    records: Vec<Outputs>,
+}
+
+#[derive(Message)]
+struct Outputs {
+    #[prost(btree_map = "string, message", tag = "2")]
+    lists: BTreeMap<String, Lists>,
+}
+
+/// Lists of numbers, one after the other in one; where each begins and the last ends is told in bytes.
+#[derive(Message)]
+struct Lists {
+    #[prost(bytes = "vec", tag = "1")]
+    data: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    offsets: Vec<u8>,
+    #[prost(int32, tag = "3")]
+    kind: i32,
 }
 
 /// An answer to `verb` as JSON. None where it is no such message.
@@ -83,65 +165,40 @@ pub(crate) fn answer(verb: &str, bytes: &[u8]) -> Option<Value> {
 }
 
 fn sampled(bytes: &[u8]) -> Option<Value> {
-    let mut sequences = Vec::new();
-    for field in fields(bytes) {
-        let (1, Field::Bytes(sequence)) = field? else { continue };
-        let (mut stop, mut tokens, mut log_probs) = ("stop", Vec::new(), Value::Null);
-        for field in fields(sequence) {
-            match field? {
-                (1, Field::Number(0)) => {}
-                (1, Field::Number(1)) => stop = "length",
-                (1, _) => return None,
-                (2, Field::Bytes(bytes)) => tokens = each(bytes, i32::from_le_bytes)?,
-                (3, Field::Bytes(bytes)) if !bytes.is_empty() => {
-                    log_probs = json!(each(bytes, f32::from_le_bytes)?);
-                }
-                _ => {}
-            }
-        }
-        sequences.push(json!({ "stop_reason": stop, "tokens": tokens, "logprobs": log_probs }));
-    }
-    Some(json!({ "sequences": sequences }))
+    let sequence = |sequence: &Sequence| {
+        let stop = match sequence.stop {
+            0 => "stop",
+            1 => "length",
+            _ => return None,
+        };
+        let log_probs = match &sequence.log_probs[..] {
+            [] => Value::Null,
+            bytes => json!(each(bytes, f32::from_le_bytes)?),
+        };
+        let tokens = each(&sequence.tokens, i32::from_le_bytes)?;
+        Some(json!({ "stop_reason": stop, "tokens": tokens, "logprobs": log_probs }))
+    };
+    let answer = SampleAnswer::decode(bytes).ok()?;
+    let sequences: Option<Vec<Value>> = answer.sequences.iter().map(sequence).collect();
+    Some(json!({ "sequences": sequences? }))
 }
 
 /// Log-probabilities, sequence by sequence. What else a server has measured is passed over.
 fn outputs(bytes: &[u8]) -> Option<Value> {
     let mut all: Vec<Value> = Vec::new();
-    for field in fields(bytes) {
-        let (2, Field::Bytes(record)) = field? else { continue };
-        for field in fields(record) {
-            let (2, Field::Bytes(entry)) = field? else { continue };
-            let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
-            for field in fields(entry) {
-                match field? {
-                    (1, Field::Bytes(bytes)) => name = bytes,
-                    (2, Field::Bytes(bytes)) => value = bytes,
-                    _ => {}
-                }
-            }
-            if name == b"logprobs" {
-                all.extend(batch(value)?.into_iter().map(|data| json!({ "logprobs": { "data": data } })));
-            }
+    for record in PassAnswer::decode(bytes).ok()?.records {
+        if let Some(lists) = record.lists.get("logprobs") {
+            all.extend(split(lists)?.into_iter().map(|data| json!({ "logprobs": { "data": data } })));
         }
     }
     Some(json!({ "loss_fn_outputs": all }))
 }
 
-/// Lists of numbers, one after the other in one; where each begins and the last ends is told in bytes.
-fn batch(bytes: &[u8]) -> Option<Vec<Vec<f32>>> {
-    let (mut data, mut offsets, mut kind): (&[u8], &[u8], u64) = (&[], &[], 0);
-    for field in fields(bytes) {
-        match field? {
-            (1, Field::Bytes(bytes)) => data = bytes,
-            (2, Field::Bytes(bytes)) => offsets = bytes,
-            (3, Field::Number(number)) => kind = number,
-            _ => {}
-        }
-    }
-    let offsets = each(offsets, i64::from_le_bytes)?;
+fn split(lists: &Lists) -> Option<Vec<Vec<f32>>> {
+    let offsets = each(&lists.offsets, i64::from_le_bytes)?;
     let one = |pair: &[i64]| {
-        let part = data.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
-        match kind {
+        let part = lists.data.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
+        match lists.kind {
             FLOAT32 => each(part, f32::from_le_bytes),
             // The upper half of a float.
             BFLOAT16 => each(part, |half: [u8; 2]| f32::from_le_bytes([0, 0, half[0], half[1]])),
@@ -163,99 +220,6 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 fn pairs(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
-}
-
-/// A message that is being written. As the format wants it, what is nothing is left out.
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn number(&mut self, field: u64, number: u64) {
-        if number != 0 {
-            self.varint(field << 3);
-            self.varint(number);
-        }
-    }
-
-    fn double(&mut self, field: u64, number: f64) {
-        self.varint(field << 3 | 1);
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend(bytes);
-    }
-
-    fn text(&mut self, field: u64, text: &Value) {
-        if let Some(text) = text.as_str() {
-            self.bytes(field, text.as_bytes());
-        }
-    }
-}
-
-/// What a field holds.
-enum Field<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    /// A number of four or eight bytes: none that is looked at.
-    Fixed,
-}
-
-/// The fields of a message, by their numbers. None where it breaks off or is no message, and no more then.
-fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, Field<'_>)>> {
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let field = field(&mut rest);
-        if field.is_none() {
-            rest = &[];
-        }
-        Some(field)
-    })
-}
-
-fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
-    let tag = varint(rest)?;
-    let held = match tag & 7 {
-        0 => Field::Number(varint(rest)?),
-        1 => take(rest, 8).map(|_| Field::Fixed)?,
-        2 => {
-            let length = varint(rest)?;
-            Field::Bytes(take(rest, usize::try_from(length).ok()?)?)
-        }
-        5 => take(rest, 4).map(|_| Field::Fixed)?,
-        _ => return None,
-    };
-    Some((tag >> 3, held))
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = take(rest, 1)?[0];
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, left) = rest.split_at_checked(length)?;
-    *rest = left;
-    Some(taken)
 }
 
 #[cfg(test)]

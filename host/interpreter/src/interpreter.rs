@@ -1,0 +1,239 @@
+//! CPython that has started: opened once, and from then on a fresh one for each answer in a fraction of a millisecond.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use allot_component::sha256;
+use allot_error::{Error, Result};
+use wasmtime::{
+    Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap,
+    TypedFunc,
+};
+
+use crate::build::{self, BUILDS, Build, MAILBOX};
+use crate::guest::{self, Exited, Guest};
+
+/// What every interpreter has at hand before any answer comes: modules that answers import, and the two ends of a
+/// call from one interpreter to another.
+const PRELUDE: &str = include_str!("prelude.py");
+/// Instructions that starting and the prelude may take: some times what they do.
+const START: u64 = 20_000_000_000;
+/// What an interpreter that has started has of memory, at least, in bytes.
+pub const LEAST_MEMORY: usize = 64 << 20;
+
+/// What one answer may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Wasm instructions.
+    pub fuel: u64,
+    /// Bytes of memory.
+    pub memory: usize,
+}
+
+/// An interpreter that has started, ready to be copied.
+pub struct Interpreter {
+    build: &'static Build,
+    engine: Engine,
+    fresh: InstancePre<Guest>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It came to its end.
+    Done,
+    /// It raised an exception, or could not be compiled.
+    Raised,
+    /// It ended the process.
+    Exited(i32),
+    /// It used up its instructions.
+    OutOfFuel,
+    /// It used up its stack, or did something else that ends the interpreter.
+    Trapped(String),
+}
+
+/// An interpreter at work.
+pub struct Session {
+    store: Store<Guest>,
+    run: TypedFunc<(i32, i32), i32>,
+    memory: Memory,
+    mailbox: usize,
+}
+
+impl Interpreter {
+    /// Opens the interpreter in this file. What is made of it, a copy that has started and its compiled form, is kept
+    /// in `cache`; without one each opening takes the better part of a minute.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, or is none of the builds that are known.
+    pub fn open(path: &Path, cache: Option<&Path>) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
+        let hash = sha256(&bytes);
+        let build = BUILDS.iter().find(|build| build.sha256 == hash).ok_or_else(|| unknown(path, &hash))?;
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |e: wasmtime::Error| Error::new(format!("could not {what} {}: {e:#}", build.name))
+        };
+        let kept = cache.map(|folder| folder.join(format!("started-{}.wasm", &key(build)[..16])));
+        let started = match kept.as_ref().and_then(|kept| std::fs::read(kept).ok()) {
+            Some(started) => started,
+            None => {
+                let started = start(build, &bytes).map_err(failed("start"))?;
+                if let Some(kept) = &kept {
+                    keep(kept, &started)?;
+                }
+                started
+            }
+        };
+        let engine = Engine::new(&config(cache)).map_err(failed("prepare"))?;
+        let module = Module::new(&engine, &started).map_err(failed("compile"))?;
+        let linker = guest::linker(&engine, &module).map_err(failed("link"))?;
+        let fresh = linker.instantiate_pre(&module).map_err(failed("link"))?;
+        Ok(Self { build, engine, fresh })
+    }
+
+    /// What it is called, with its version.
+    pub fn name(&self) -> &'static str {
+        self.build.name
+    }
+
+    /// The hash of the file that it was made from.
+    pub fn sha256(&self) -> &'static str {
+        self.build.sha256
+    }
+
+    /// A fresh one.
+    ///
+    /// # Errors
+    ///
+    /// What keeps this machine from running one: no answer's fault.
+    pub fn session(&self, limits: Limits) -> wasmtime::Result<Session> {
+        let mut store = Store::new(&self.engine, Guest::new(limits.memory));
+        store.limiter(|guest| guest);
+        store.set_fuel(limits.fuel)?;
+        let instance = self.fresh.instantiate(&mut store)?;
+        Session::of(store, &instance, self.build.mailbox)
+    }
+}
+
+impl Session {
+    fn of(mut store: Store<Guest>, instance: &wasmtime::Instance, mailbox: usize) -> wasmtime::Result<Self> {
+        let run = instance.get_typed_func(&mut store, build::RUN)?;
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| wasmtime::format_err!("an interpreter without memory"))?;
+        Ok(Self { store, run, memory, mailbox })
+    }
+
+    /// What its program reads and writes.
+    pub fn guest(&mut self) -> &mut Guest {
+        self.store.data_mut()
+    }
+
+    /// Instructions that are left.
+    pub fn fuel(&self) -> u64 {
+        self.store.get_fuel().unwrap_or_default()
+    }
+
+    /// Runs a program in its main module. After any end but [`End::Done`] and [`End::Raised`] it cannot run another.
+    ///
+    /// # Errors
+    ///
+    /// What keeps this machine from running it: no answer's fault.
+    pub fn run(&mut self, program: &str) -> wasmtime::Result<End> {
+        // A text with a null in it is no program, and one that does not fit is longer than any answer.
+        if program.len() >= MAILBOX || program.contains('\0') {
+            return Ok(End::Raised);
+        }
+        self.memory.write(&mut self.store, self.mailbox, program.as_bytes())?;
+        self.memory.write(&mut self.store, self.mailbox + program.len(), &[0])?;
+        match self.run.call(&mut self.store, (self.mailbox as i32, 0)) {
+            Ok(0) => Ok(End::Done),
+            Ok(_) => Ok(End::Raised),
+            Err(error) => ended(error),
+        }
+    }
+}
+
+/// How a call ended that did not come back.
+fn ended(error: wasmtime::Error) -> wasmtime::Result<End> {
+    if let Some(Exited(code)) = error.downcast_ref() {
+        return Ok(End::Exited(*code));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => Ok(End::OutOfFuel),
+        Some(trap) => Ok(End::Trapped(trap.to_string())),
+        None => Err(error),
+    }
+}
+
+/// Starts a build, and gives the module that has started.
+fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    let broken = |why: String| wasmtime::format_err!("{why}");
+    let starting = build::starting(build, module).map_err(broken)?;
+    let mut config = config(None);
+    // It runs once.
+    config.cranelift_opt_level(OptLevel::None);
+    let engine = Engine::new(&config)?;
+    let compiled = Module::new(&engine, &starting)?;
+    let mut store = Store::new(&engine, Guest::new(1 << 30));
+    store.limiter(|guest| guest);
+    store.set_fuel(START)?;
+    let instance = guest::linker(&engine, &compiled)?.instantiate(&mut store, &compiled)?;
+    let memory = instance.get_memory(&mut store, "memory");
+    let memory = memory.ok_or_else(|| wasmtime::format_err!("it exports no memory"))?;
+    if memory.data_size(&store) != build.mailbox {
+        wasmtime::bail!("it begins with {} bytes of memory", memory.data_size(&store));
+    }
+    memory.grow(&mut store, (MAILBOX / build::PAGE) as u64)?;
+    let begun = instance.get_typed_func::<(), ()>(&mut store, "_start")?.call(&mut store, ());
+    let errors = String::from_utf8_lossy(&store.data().errors).into_owned();
+    match begun.map_err(ended) {
+        Err(Ok(End::Trapped(_))) if errors.is_empty() => {}
+        other => wasmtime::bail!("it did not stop where it was to: {other:?} {errors}"),
+    }
+    let mut session = Session::of(store, &instance, build.mailbox)?;
+    let prepared = session.run(PRELUDE)?;
+    if prepared != End::Done {
+        let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
+        wasmtime::bail!("its prelude ended with {prepared:?}: {errors}");
+    }
+    session.memory.write(&mut session.store, build.mailbox, &vec![0; MAILBOX])?;
+    build::started(&starting, session.memory.data(&session.store)).map_err(broken)
+}
+
+fn config(cache: Option<&Path>) -> Config {
+    let mut config = Config::new();
+    config.consume_fuel(true).wasm_backtrace_max_frames(None);
+    if let Some(folder) = cache {
+        let mut settings = CacheConfig::new();
+        settings.with_directory(folder.join("compiled"));
+        // Without a cache it is slower, and nothing else.
+        config.cache(Cache::new(settings).ok());
+    }
+    config
+}
+
+/// What a started copy is kept under: all that it is made of.
+fn key(build: &Build) -> String {
+    sha256(format!("{} {} {}", build.sha256, sha256(PRELUDE), env!("CARGO_PKG_VERSION")))
+}
+
+/// Written under another name first, so that no other process finds half of it.
+fn keep(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+    std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
+    let passing = path.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::File::create(&passing)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| std::fs::rename(&passing, path))
+        .map_err(|e| Error::file("write", path, &e))
+}
+
+fn unknown(path: &Path, hash: &str) -> Error {
+    let known =
+        BUILDS.iter().map(|b| format!("{} of {} {} (sha256 {})", b.name, b.package.0, b.package.1, b.sha256));
+    Error::new(format!("`{}` is no Python that this program knows: its sha256 is {hash}", path.display()))
+        .hint(format!("known is {}", known.collect::<Vec<_>>().join(", ")))
+}
