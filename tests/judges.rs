@@ -251,9 +251,9 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
 
     let patience = Duration::from_secs(1);
     let hangs = told(Judge { patience, ..judge(folder.path(), "exec sleep 600") });
-    let slow = "hint: one that comes up slowly wants a larger `reward.judge.start_seconds`";
+    let slow = "one that comes up slowly wants a larger `reward.judge.start_seconds`";
     let what = "the judge `puppet` gave no answer within 1 s";
-    assert_eq!(hangs, Error::new(what).hint(format!("{protocol}\n{slow}")));
+    assert_eq!(hangs, Error::new(what).hint(protocol).hint(slow));
     // How long that is waited for follows from what an answer may take, unless it is said.
     let waits = |seconds, start_seconds| {
         let config = JudgeConfig { seconds, start_seconds, ..config(&["judge"]) };

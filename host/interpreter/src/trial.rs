@@ -95,14 +95,11 @@ impl Trial {
         program: &str,
         limits: Limits,
     ) -> wasmtime::Result<Result<Outcome, String>> {
-        let (setup, tests, names) = match (&self.test, &self.entry_point) {
-            (Some(test), Some(name)) => {
-                (self.prompt.clone(), vec![format!("{test}\n\ncheck({name})\n")], vec![name.clone()])
-            }
-            _ => {
-                let setup = format!("{}\n{}\n", self.test_imports.join("\n"), self.test_setup_code);
-                (setup, self.test_list.clone(), Vec::new())
-            }
+        let (setup, tests, names) = if let (Some(test), Some(name)) = (&self.test, &self.entry_point) {
+            (self.prompt.clone(), vec![format!("{test}\n\ncheck({name})\n")], vec![name.clone()])
+        } else {
+            let setup = format!("{}\n{}\n", self.test_imports.join("\n"), self.test_setup_code);
+            (setup, self.test_list.clone(), Vec::new())
         };
         let mut outcome = Outcome { passed: 0, tests: tests.len(), stopped: None };
         let mut answers = interpreter.session(limits)?;
@@ -223,7 +220,7 @@ fn same_text(output: &str, wanted: &Value) -> bool {
     let wanted = match wanted {
         Value::String(text) => text.clone(),
         Value::Array(lines) => {
-            lines.iter().map(|l| format!("{}\n", l.as_str().unwrap_or_default())).collect()
+            lines.iter().map(|line| line.as_str().unwrap_or_default()).collect::<Vec<_>>().join("\n")
         }
         other => other.to_string(),
     };

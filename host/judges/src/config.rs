@@ -5,10 +5,12 @@ use std::path::Path;
 
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
+use allot_interpreter::trial::Trial;
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::protocol::is_name;
+use crate::sandboxed::PythonConfig;
 
 /// How answers are judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub struct RewardConfig {
     /// The processes of a grader that is no part of this program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeConfig>,
+    /// The sandbox of grader `python`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonConfig>,
 }
 
 /// A grader: one of ours, or processes that judge.
@@ -47,6 +52,8 @@ pub enum AnyGrader {
     MathVerify,
     /// A command of the user's own.
     Command,
+    /// Tests, or inputs and outputs, of generated Python, in the sandbox.
+    Python,
 }
 
 /// What becomes of a problem none of whose gold answers the grader can read.
@@ -119,6 +126,7 @@ impl AnyGrader {
             Self::Native(grader) => grader.name(),
             Self::MathVerify => "math-verify",
             Self::Command => "command",
+            Self::Python => "python",
         }
     }
 
@@ -126,13 +134,22 @@ impl AnyGrader {
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
-            Self::MathVerify | Self::Command => None,
+            Self::MathVerify | Self::Command | Self::Python => None,
+        }
+    }
+
+    /// Whether it can read a gold answer. Judges that are processes read for themselves.
+    pub fn reads(self, gold: &str) -> bool {
+        match self {
+            Self::Native(grader) => grader.reads(gold),
+            Self::Python => Trial::of(gold).is_ok(),
+            Self::MathVerify | Self::Command => true,
         }
     }
 
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        Grader::ALL.into_iter().map(Self::Native).chain([Self::MathVerify, Self::Command])
+        Grader::ALL.into_iter().map(Self::Native).chain([Self::MathVerify, Self::Command, Self::Python])
     }
 }
 
@@ -197,10 +214,10 @@ impl RewardConfig {
         }
         let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
         match (self.grader, &self.judge) {
-            (AnyGrader::Native(grader), Some(_)) => {
+            (AnyGrader::Native(_) | AnyGrader::Python, Some(_)) => {
                 let what = format!(
                     "`{name}` has a section [reward.judge], and grader `{}` has no processes",
-                    grader.name()
+                    self.grader.name()
                 );
                 return Err(
                     Error::new(what).hint("leave the section out, or take grader `command` or `math-verify`")
@@ -212,6 +229,19 @@ impl RewardConfig {
                 return Err(Error::new(what).hint(hint));
             }
             _ => {}
+        }
+        match &self.python {
+            Some(_) if self.grader != AnyGrader::Python => {
+                let grader = self.grader.name();
+                let what = format!("`{name}` has a section [reward.python], and its grader is `{grader}`");
+                return Err(Error::new(what).hint("leave the section out, or take grader `python`"));
+            }
+            Some(python) => {
+                if let Some((key, value, rule)) = python.wrong() {
+                    return wrong(key, value, rule);
+                }
+            }
+            None => {}
         }
         if words.is_some_and(|words| words.first().is_none_or(String::is_empty)) {
             let what = format!("`{name}`: `reward.judge.command` is empty");
@@ -233,9 +263,12 @@ impl RewardConfig {
         Ok(())
     }
 
-    /// Makes whole each word of the command that is the path of a file here, so that the run can be taken
-    /// up from elsewhere.
+    /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from
+    /// elsewhere.
     pub fn settle(&mut self) -> Result<()> {
+        if let Some(path) = self.python.as_mut().and_then(|python| python.interpreter.as_mut()) {
+            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
+        }
         let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
         for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
             let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;

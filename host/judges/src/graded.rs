@@ -12,6 +12,7 @@ use allot_tasks::grader::Grader;
 use super::identity::Identity;
 use super::pool::{Judge, Pool, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
+use super::sandboxed::Sandboxed;
 use super::{Reward, UNSCORABLE, Verdict};
 use crate::config::{AnyGrader, Overlong, RewardConfig};
 
@@ -36,27 +37,35 @@ pub struct Graded {
 enum By {
     Grader(Grader),
     Judges(Pool),
+    Sandboxed(Sandboxed),
 }
 
 impl By {
-    fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Self {
+    fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
         let settings = config.judge.clone().unwrap_or_default();
         // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
         let gold = problems.first().and_then(|p| p.gold.first()).cloned().unwrap_or_default();
         let greeting = Question { gold: vec![gold.clone()], answer: gold };
         let judge = match config.grader {
-            AnyGrader::Native(grader) => return Self::Grader(grader),
+            AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
+            AnyGrader::Python => {
+                let config = config.python.clone().unwrap_or_default();
+                return Sandboxed::new(&config).map(Self::Sandboxed);
+            }
             AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
             AnyGrader::Command => Judge::command(&settings, greeting),
         };
-        Self::Judges(Pool::new(Judge { known, ..judge }))
+        Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
     }
 }
 
 /// Starts one of the judges that answers to these problems would have, if they are processes, and lets it
 /// go again: what is missing is told before anything else is made. Gives who it is.
 pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
-    let By::Judges(pool) = By::of(config, problems, None) else { return Ok(None) };
+    if config.grader == AnyGrader::Python {
+        return Sandboxed::check(&config.python.clone().unwrap_or_default()).map(Some);
+    }
+    let By::Judges(pool) = By::of(config, problems, None)? else { return Ok(None) };
     let preflight = pool.check()?;
     // It may be unsure of the greeting, or fail at it: it works.
     let reward = preflight.opinion.clone().map(|judgement| config.reward(judgement));
@@ -76,9 +85,9 @@ impl Graded {
         config: RewardConfig,
         longest: u32,
         known: Option<Identity>,
-    ) -> Self {
-        let by = By::of(&config, &problems, known);
-        Self {
+    ) -> Result<Self> {
+        let by = By::of(&config, &problems, known)?;
+        Ok(Self {
             tokens,
             problems,
             config,
@@ -87,7 +96,7 @@ impl Graded {
             opinions: HashMap::new(),
             unjudged: 0,
             last_trouble: None,
-        }
+        })
     }
 
     fn question(&self, sample: &Sample<Answer>) -> std::result::Result<Question, String> {
@@ -124,6 +133,10 @@ impl Reward<Answer> for Graded {
                 pool.begin(place, question);
                 self.opinions.insert(place, None)
             }
+            (Ok(question), By::Sandboxed(sandboxed)) => {
+                sandboxed.begin(place, question);
+                self.opinions.insert(place, None)
+            }
         };
     }
 
@@ -134,9 +147,12 @@ impl Reward<Answer> for Graded {
             }
         }
         let mut opinions = std::mem::take(&mut self.opinions);
-        if let By::Judges(pool) = &mut self.by {
-            opinions.extend(pool.finish().await?.into_iter().map(|(place, opinion)| (place, Some(opinion))));
-        }
+        let judged = match &mut self.by {
+            By::Grader(_) => Vec::new(),
+            By::Judges(pool) => pool.finish().await?,
+            By::Sandboxed(sandboxed) => sandboxed.finish().await,
+        };
+        opinions.extend(judged.into_iter().map(|(place, opinion)| (place, Some(opinion))));
         let verdict = |(place, sample): &(usize, &Sample<Answer>)| {
             let opinion = opinions.remove(place).flatten();
             self.verdict(sample, opinion.unwrap_or_else(|| Err("it was not asked about".to_owned())))
@@ -149,7 +165,9 @@ impl RewardConfig {
     /// What a judgement comes to before any penalty: the reward, whether the answer is correct, and the reward's
     /// parts. Or what the judgement lacks.
     pub fn reward(&self, judgement: Judgement) -> std::result::Result<(f32, bool, Vec<Part>), String> {
-        let Judgement { correct, reward, parts } = judgement;
+        let Judgement { correct, reward, parts, share } = judgement;
+        let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
+        let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
         let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
         let correct = match (correct, told, self.correct_from) {
             (Some(correct), ..) => correct,

@@ -2,7 +2,7 @@
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
 //! judges a model's answers as text, by a grader of ours or by a [`pool`] of judges that are processes and speak the
-//! lines of [`protocol`]; [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
+//! lines of [`protocol`], or as programs in a sandbox ([`sandboxed`]); [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
 //! say, and what becomes of a reward for the run.
 //!
 //! ```
@@ -19,6 +19,7 @@ pub mod identity;
 pub mod pool;
 pub mod process;
 pub mod protocol;
+pub mod sandboxed;
 
 use allot_engine::Sample;
 use allot_error::Result;

@@ -41,6 +41,8 @@ pub struct Judgement {
     pub reward: Option<f32>,
     /// Or the parts of its reward, in the order of their names.
     pub parts: Vec<Part>,
+    /// Or the share of its tests that it passes, where it is judged by tests.
+    pub share: Option<f32>,
 }
 
 impl From<bool> for Judgement {
@@ -107,7 +109,8 @@ pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
     let judgement = || -> Opinion {
         let reward = reward.map(|x| number("reward", x)).transpose()?;
         let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
-        Ok(Judgement { correct, reward, parts: parts.into_iter().map(part).collect::<Result<_, _>>()? })
+        let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
+        Ok(Judgement { correct, reward, parts, share: None })
     };
     Some(judgement())
 }
@@ -132,7 +135,7 @@ mod tests {
         let said = |line: &str| opinion(line.as_bytes(), 7);
         let judged = |correct, reward, parts: &[(&str, f32)]| {
             let parts = parts.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-            Some(Ok(Judgement { correct, reward, parts }))
+            Some(Ok(Judgement { share: None, correct, reward, parts }))
         };
         assert_eq!(said("{\"id\":7,\"correct\":true}\n"), Some(Ok(true.into())));
         assert_eq!(said(r#"{"id":7,"correct":false,"error":null,"found":"5"}"#), Some(Ok(false.into())));

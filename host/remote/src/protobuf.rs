@@ -19,7 +19,7 @@ const BFLOAT16: i32 = 4;
 // ---- the request
 
 /// `forward` and `forward_backward`.
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct PassRequest {
     #[prost(string, tag = "1")]
     model: String,
@@ -35,7 +35,7 @@ struct PassRequest {
     forward_only: bool,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Datum {
     #[prost(message, repeated, tag = "1")]
     chunks: Vec<Chunk>,
@@ -43,20 +43,20 @@ struct Datum {
     inputs: BTreeMap<String, Tensor>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Chunk {
     #[prost(message, optional, tag = "1")]
     text: Option<Text>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Text {
     /// Tokens of 4 bytes.
     #[prost(bytes = "vec", tag = "1")]
     tokens: Vec<u8>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Tensor {
     #[prost(bytes = "vec", tag = "1")]
     data: Vec<u8>,
@@ -113,13 +113,13 @@ fn tensor(tensor: &Value) -> Tensor {
 
 // ---- the answers
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct SampleAnswer {
     #[prost(message, repeated, tag = "1")]
     sequences: Vec<Sequence>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Sequence {
     /// 0 where it came to its end, 1 where it met the length limit.
     #[prost(int32, tag = "1")]
@@ -132,20 +132,20 @@ struct Sequence {
     log_probs: Vec<u8>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct PassAnswer {
     #[prost(message, repeated, tag = "2")]
     records: Vec<Outputs>,
 }
 
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Outputs {
     #[prost(btree_map = "string, message", tag = "2")]
     lists: BTreeMap<String, Lists>,
 }
 
 /// Lists of numbers, one after the other in one; where each begins and the last ends is told in bytes.
-#[derive(Message)]
+#[derive(PartialEq, Message)]
 struct Lists {
     #[prost(bytes = "vec", tag = "1")]
     data: Vec<u8>,

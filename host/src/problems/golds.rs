@@ -1,16 +1,15 @@
 //! Gold answers that the run's grader can't read, found before the run starts.
 
 use allot_error::{Error, Result};
-use allot_judges::config::{RewardConfig, Unreadable};
+use allot_judges::config::{AnyGrader, RewardConfig, Unreadable};
 use allot_tasks::Problem;
-use allot_tasks::grader::Grader;
 
 use super::{counted, examples, named};
 
 /// Looks at all gold answers. One that can't be read is told of and passed over; a problem that has no other is
 /// refused or left out, as the config says. Judges that are processes read for themselves.
 pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut Vec<String>) -> Result<()> {
-    let Some(grader) = reward.grader.native() else { return Ok(()) };
+    let grader = reward.grader;
     let quoted = |p: &Problem| {
         let gold = p.gold.iter().find(|gold| !grader.reads(gold)).map(String::as_str).unwrap_or_default();
         let start: String = gold.chars().take(40).collect();
@@ -47,6 +46,6 @@ pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut 
     Ok(())
 }
 
-fn unreadable(grader: Grader, problem: &Problem) -> usize {
+fn unreadable(grader: AnyGrader, problem: &Problem) -> usize {
     problem.gold.iter().filter(|gold| !grader.reads(gold)).count()
 }

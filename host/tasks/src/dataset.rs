@@ -208,6 +208,9 @@ impl Loading<'_> {
         let name = self.config.name.clone().unwrap_or(stem);
         let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
         needed.extend(self.wording.variables());
+        if mapping.answer == columns::WHOLE {
+            needed.extend(columns.iter().cloned());
+        }
         source.each(&needed, &mut |place, row| {
             if self.skipped < self.config.skip {
                 self.skipped += 1;
@@ -231,7 +234,7 @@ impl Loading<'_> {
         let answer = mapping.answer_in(&row, &place)?;
         let gold = self
             .answers
-            .golds(answer)
+            .golds(&answer)
             .map_err(|fault| DataError::answer(fault, place.clone(), mapping.answer.clone()))?;
         if gold.is_empty() {
             report.unanswered.push(place);

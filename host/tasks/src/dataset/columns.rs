@@ -1,5 +1,6 @@
 //! Columns: which one is the question and which the answer, and how a path finds its value.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde_json::Value;
@@ -19,6 +20,9 @@ const LAYOUTS: [(&str, &str); 4] = [
     // DeepMath-103K.
     ("question", "final_answer"),
 ];
+
+/// What stands for a row as a whole, as an answer: its tests may be in several columns.
+pub(super) const WHOLE: &str = "*";
 
 /// The columns of a file that matter.
 pub(super) struct Mapping {
@@ -59,7 +63,7 @@ impl Mapping {
     /// its rows are alike.
     pub(super) fn check(&self, columns: &[String], path: &Path) -> Result<(), DataError> {
         let both = [("question", &self.question), ("answer", &self.answer)];
-        match both.into_iter().find(|(_, column)| !has(columns, column)) {
+        match both.into_iter().find(|(_, column)| *column != WHOLE && !has(columns, column)) {
             None => Ok(()),
             Some((key, column)) => Err(DataError::NoColumn {
                 place: format!("`{}`", path.display()),
@@ -76,8 +80,12 @@ impl Mapping {
     }
 
     /// The answer's value in a row.
-    pub(super) fn answer_in<'a>(&self, row: &'a Row, place: &Place) -> Result<&'a Value, DataError> {
-        at(row, &self.answer).ok_or_else(|| missing(row, place, "answer", &self.answer))
+    pub(super) fn answer_in<'a>(&self, row: &'a Row, place: &Place) -> Result<Cow<'a, Value>, DataError> {
+        if self.answer == WHOLE {
+            return Ok(Cow::Owned(Value::Object(row.clone())));
+        }
+        let found = at(row, &self.answer).map(Cow::Borrowed);
+        found.ok_or_else(|| missing(row, place, "answer", &self.answer))
     }
 }
 

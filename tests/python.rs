@@ -1,0 +1,182 @@
+//! Generated Python in the sandbox: right answers pass, wrong ones fail, and hostile ones get nothing.
+//!
+//! Needs CPython's module: `ALLOT_PYTHON` names it, or `allot fetch python` has fetched it. `ALLOT_HUMANEVAL` names
+//! HumanEval's JSON lines.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod skip;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use allot_interpreter::build::BUILDS;
+use allot_interpreter::trial::{Outcome, Trial};
+use allot_interpreter::{Interpreter, Limits};
+use serde_json::{Value, json};
+
+const LIMITS: Limits = Limits { fuel: 2_000_000_000, memory: 256 << 20 };
+
+fn interpreter() -> Option<&'static Interpreter> {
+    static ONE: OnceLock<Option<Interpreter>> = OnceLock::new();
+    let one = ONE.get_or_init(|| {
+        let cache = allot_files::cache("python");
+        let fetched = cache.as_ref().map(|folder| folder.join(BUILDS[0].file));
+        let path =
+            std::env::var_os("ALLOT_PYTHON").map(PathBuf::from).or(fetched).filter(|path| path.exists())?;
+        Some(Interpreter::open(&path, cache.as_deref()).unwrap())
+    });
+    if one.is_none() {
+        skip::skip("python", "no CPython for WASI: allot fetch python");
+    }
+    one.as_ref()
+}
+
+/// The same problem in the three ways in which problems come: the median of numbers.
+fn trials() -> [(&'static str, Trial); 4] {
+    let of = |gold: Value| Trial::of(&gold.to_string()).unwrap();
+    [
+        (
+            "tests",
+            of(json!({
+                "prompt": "from typing import List\n\ndef median(numbers: List[float]) -> float:\n    \
+                           \"\"\"The median of a list that is not empty.\"\"\"\n",
+                "test": "def check(candidate):\n    assert candidate([3, 1, 2]) == 2\n    \
+                         assert candidate([4, 1, 3, 2]) == 2.5\n    assert candidate([5]) == 5\n    \
+                         assert candidate([-1, -1, 7, 9]) == 3.0\n",
+                "entry_point": "median",
+            })),
+        ),
+        (
+            "statements",
+            of(json!({ "test_list": [
+                "assert median([3, 1, 2]) == 2",
+                "assert median([4, 1, 3, 2]) == 2.5",
+                "assert median((5,)) == 5",
+            ]})),
+        ),
+        (
+            "calls",
+            of(json!({
+                "fn_name": "median",
+                "inputs": [[[3, 1, 2]], [[4, 1, 3, 2]], [[5]]],
+                "outputs": [2, 2.5, 5],
+            })),
+        ),
+        (
+            "streams",
+            of(json!({ "inputs": ["3 1 2\n", "4 1 3 2\n", "5\n"], "outputs": ["2\n", "2.5\n", "5\n"] })),
+        ),
+    ]
+}
+
+const RIGHT: &str = "def median(numbers):
+    numbers = sorted(numbers)
+    half = len(numbers) // 2
+    if len(numbers) % 2:
+        return numbers[half]
+    return (numbers[half - 1] + numbers[half]) / 2
+";
+
+fn judge(python: &Interpreter, trial: &Trial, answer: &str) -> Outcome {
+    trial.judge(python, answer, LIMITS).unwrap()
+}
+
+#[test]
+fn right_answers_pass_and_wrong_ones_do_not() {
+    let Some(python) = interpreter() else { return };
+    let mut said = String::new();
+    for (kind, trial) in trials() {
+        let reads = if kind == "streams" { "print(median([int(x) for x in input().split()]))\n" } else { "" };
+        let whole = format!("{RIGHT}{reads}");
+        let answers = [
+            ("right", whole.clone()),
+            ("in a block", format!("Sort, then take the middle.\n```python\n{whole}```\nThat is it.")),
+            ("cut off", format!("```python\n{whole}")),
+            ("the last block counts", format!("```\n1/0\n```\nNo, rather:\n```py\n{whole}```")),
+            (
+                "of a class",
+                format!(
+                    "class Solution:\n    def median(self, numbers):\n        return f(numbers)\n\n{}",
+                    RIGHT.replace("median", "f")
+                ),
+            ),
+            ("wrong", "def median(numbers):\n    return sum(numbers) / len(numbers)\nprint(2)\n".to_owned()),
+            ("raises", "def median(numbers):\n    return numbers[1000]\n1 / 0\n".to_owned()),
+            ("no program", "It is 2.5.".to_owned()),
+            ("nothing", String::new()),
+            ("for ever", "def median(numbers):\n    while True: pass\nwhile True: pass\n".to_owned()),
+            ("memory", "def median(numbers):\n    return [0] * 10**9\nmedian(1)\n".to_owned()),
+            ("recursion", "def median(numbers):\n    return median(numbers)\nmedian(1)\n".to_owned()),
+        ];
+        for (name, answer) in answers {
+            let Outcome { passed, tests, stopped } = judge(python, &trial, &answer);
+            writeln!(
+                said,
+                "{kind}, {name}: {passed} of {tests}{}",
+                stopped.map(|s| format!(": {s}")).unwrap_or_default()
+            )
+            .unwrap();
+        }
+    }
+    insta::assert_snapshot!("python_answers", said);
+}
+
+#[test]
+fn an_answer_costs_the_same_each_time() {
+    let Some(python) = interpreter() else { return };
+    let program = "import random, time\nprint(random.random(), hash('text'), id(object()), time.time())\n";
+    let run = || {
+        let mut session = python.session(LIMITS).unwrap();
+        session.run(program).unwrap();
+        session.run("sys.stdout.flush()").unwrap();
+        (session.fuel(), String::from_utf8_lossy(&session.guest().output).into_owned())
+    };
+    let first = run();
+    assert!(first.0 > 0 && first.1.ends_with(" 946684800.0\n"), "{first:?}");
+    assert_eq!(run(), first);
+}
+
+#[test]
+fn no_hostile_program_is_rewarded() {
+    let Some(python) = interpreter() else { return };
+    let corpus = include_str!("cases/hostile/python.txt");
+    let programs: Vec<(&str, &str)> =
+        corpus.split("\n=== ").skip(1).filter_map(|part| part.split_once('\n')).collect();
+    assert!(programs.len() >= 200, "{}", programs.len());
+    let mut rewarded = Vec::new();
+    for (kind, trial) in trials() {
+        for (name, program) in &programs {
+            match trial.judge(python, program, LIMITS) {
+                Ok(outcome) if !outcome.is_right() => {}
+                other => rewarded.push(format!("{kind}, {name}: {other:?}")),
+            }
+        }
+    }
+    assert!(rewarded.is_empty(), "{}", rewarded.join("\n"));
+}
+
+/// HumanEval's reference solutions pass, and without their bodies none does.
+#[test]
+fn reference_solutions_of_humaneval_pass_and_empty_bodies_do_not() {
+    let Some(python) = interpreter() else { return };
+    let Some(path) = std::env::var_os("ALLOT_HUMANEVAL") else {
+        return skip::skip("published-data", "ALLOT_HUMANEVAL does not name HumanEval.jsonl");
+    };
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 164);
+    let limits = Limits { fuel: 20_000_000_000, ..LIMITS };
+    let mut took = Vec::new();
+    for row in &rows {
+        let trial = Trial::of(&row.to_string()).unwrap();
+        let began = Instant::now();
+        let outcome = trial.judge(python, row["canonical_solution"].as_str().unwrap(), limits).unwrap();
+        took.push(began.elapsed().as_secs_f64() * 1000.0);
+        assert!(outcome.is_right(), "{} {outcome:?}", row["task_id"]);
+        assert!(!trial.judge(python, "    pass\n", limits).unwrap().is_right(), "{}", row["task_id"]);
+    }
+    took.sort_by(f64::total_cmp);
+    println!("median {:.1} ms, p95 {:.1} ms, longest {:.0} ms", took[82], took[156], took[163]);
+}
