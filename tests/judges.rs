@@ -17,6 +17,7 @@ use allot_error::Error;
 use allot_judges::config::JudgeConfig;
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
+use allot_judges::sandboxed::{PythonConfig, Sandboxed};
 use scratch::Scratch;
 use serde_json::Value;
 use skip::skip;
@@ -220,6 +221,36 @@ fn processes_end_with_the_pool() {
     for pid in started.split_whitespace() {
         assert!(gone(pid), "{pid} still runs");
     }
+}
+
+/// Programs are judged by threads; verdicts go by the places that they were asked for.
+#[tokio::test]
+async fn programs_are_judged_in_the_sandbox_by_threads() {
+    let config = PythonConfig {
+        interpreter: std::env::var_os("ALLOT_PYTHON").map(Into::into),
+        ..PythonConfig::default()
+    };
+    if !config.path().is_some_and(|path| path.exists()) {
+        return skip("python", "no CPython for WASI: allot fetch python");
+    }
+    let met = Sandboxed::check(&config).unwrap();
+    assert_eq!(met.identity.told.name.as_deref(), Some("CPython 3.12.0"));
+    let gold = r#"{"fn_name": "double", "inputs": [[2], [5], [0]], "outputs": [4, 10, 0]}"#;
+    let asked = |answer: &str| Question { gold: vec![gold.to_owned()], answer: answer.to_owned() };
+    let mut sandboxed = Sandboxed::new(&config).unwrap();
+    let answers = ["def double(x): return 2 * x", "def double(x): return x * x", "double = 7", "exit()"];
+    for place in 0..40 {
+        sandboxed.begin(place, asked(answers[place % answers.len()]));
+    }
+    let mut all = sandboxed.finish().await;
+    all.sort_by_key(|(place, _)| *place);
+    let share = |of: usize| all.iter().skip(of).step_by(4).map(|(_, o)| o.as_ref().unwrap().share.unwrap());
+    assert_eq!(all.len(), 40);
+    assert!(share(0).all(|share| share == 1.0) && share(2).chain(share(3)).all(|share| share == 0.0));
+    // 2 * 2 is 2 + 2, and 0 is 0.
+    assert!(share(1).all(|share| share == 2.0 / 3.0), "{:?}", all[1]);
+    assert!(all.iter().all(|(place, o)| o.as_ref().unwrap().correct == Some(place % 4 == 0)));
+    assert_eq!(sandboxed.finish().await, []);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn trials() -> [(&'static str, Trial); 4] {
             of(json!({
                 "prompt": "from typing import List\n\ndef median(numbers: List[float]) -> float:\n    \
                            \"\"\"The median of a list that is not empty.\"\"\"\n",
-                "test": "def check(candidate):\n    assert candidate([3, 1, 2]) == 2\n    \
+                "test": "def check(candidate):\n    assert candidate([9, 1, 2]) == 2\n    \
                          assert candidate([4, 1, 3, 2]) == 2.5\n    assert candidate([5]) == 5\n    \
                          assert candidate([-1, -1, 7, 9]) == 3.0\n",
                 "entry_point": "median",
@@ -51,7 +51,7 @@ fn trials() -> [(&'static str, Trial); 4] {
         (
             "statements",
             of(json!({ "test_list": [
-                "assert median([3, 1, 2]) == 2",
+                "assert median([9, 1, 2]) == 2",
                 "assert median([4, 1, 3, 2]) == 2.5",
                 "assert median((5,)) == 5",
             ]})),
@@ -60,13 +60,13 @@ fn trials() -> [(&'static str, Trial); 4] {
             "calls",
             of(json!({
                 "fn_name": "median",
-                "inputs": [[[3, 1, 2]], [[4, 1, 3, 2]], [[5]]],
+                "inputs": [[[9, 1, 2]], [[4, 1, 3, 2]], [[5]]],
                 "outputs": [2, 2.5, 5],
             })),
         ),
         (
             "streams",
-            of(json!({ "inputs": ["3 1 2\n", "4 1 3 2\n", "5\n"], "outputs": ["2\n", "2.5\n", "5\n"] })),
+            of(json!({ "inputs": ["9 1 2\n", "4 1 3 2\n", "5\n"], "outputs": ["2\n", "2.5\n", "5\n"] })),
         ),
     ]
 }
