@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 /// What a generator makes of the contract.
 fn generated(mut generator: Box<dyn WorldGenerator>) -> Files {
     let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_path(root().join("wit/allocation.wit")).expect("the contract parses");
+    let (package, _) = resolve.push_path(root().join("wit/0.1/allocation.wit")).expect("the contract parses");
     let world =
         resolve.select_world(&[package], Some("policy")).expect("the contract has the world `policy`");
     let mut files = Files::default();
@@ -86,7 +86,7 @@ fn go_bindings_match_the_contract() {
 /// The contract's records that a policy is shown have these fields, as a language spells them, in its SDK.
 fn shown_alike(file: &str, open: impl Fn(&str) -> String, indent: &str, spelled: impl Fn(&str) -> String) {
     let mut resolve = wit_parser::Resolve::default();
-    resolve.push_path(root().join("wit/allocation.wit")).expect("the contract parses");
+    resolve.push_path(root().join("wit/0.1/allocation.wit")).expect("the contract parses");
     let text = std::fs::read_to_string(root().join(file)).expect("the SDK is there");
     for kind in ["run", "view", "budget", "prompt", "past", "group"] {
         let (_, known) = resolve

@@ -346,7 +346,7 @@ fn a_component_of_another_world_is_told_what_is_missing() {
     insta::assert_snapshot!(load(scratch::component("other_world")), @"
     error: could not load policy `./guest.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the interface of wit/0.1/allocation.wit; `allot new NAME` makes a policy that does
     exit code 2
     ");
 }
@@ -354,9 +354,9 @@ fn a_component_of_another_world_is_told_what_is_missing() {
 #[test]
 fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
     insta::assert_snapshot!(load(scratch::component("other_version")), @"
-    error: could not load policy `./guest.wasm`: the component speaks rollout:allocation@0.2.0; this program speaks rollout:allocation@0.1
+    error: could not load policy `./guest.wasm`: this policy is built for rollout:allocation@0.3.0; this program knows 0.1
 
-    hint: build it again with this program's wit/allocation.wit
+    hint: take a newer version of this program, or build the policy with this one: allot build
     exit code 2
     ");
 }
@@ -376,7 +376,7 @@ fn a_component_with_other_types_is_told_that_it_does_not_fit() {
     insta::assert_snapshot!(load(scratch::component("misfit")), @"
     error: could not load policy `./guest.wasm`: the component does not fit the contract rollout:allocation@0.1: failed to convert function to given type: type mismatch with results: expected `record` found `u32`
 
-    hint: build it again with this program's wit/allocation.wit
+    hint: build it again with this program: allot build
     exit code 2
     ");
 }

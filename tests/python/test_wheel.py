@@ -167,9 +167,9 @@ class Policies(Raises):
                 "copy or build it again",
             ),
             "contract": (
-                whole.replace(b"rollout:allocation/allocator@0.1.0", b"rollout:allocation/allocator@0.2.0"),
-                "the component speaks rollout:allocation@0.2.0; this program speaks rollout:allocation@0.1",
-                "build it again with this program's wit/allocation.wit",
+                whole.replace(b"rollout:allocation/allocator@0.1.0", b"rollout:allocation/allocator@0.3.0"),
+                "this policy is built for rollout:allocation@0.3.0; this program knows 0.1",
+                "take a newer version of this program",
             ),
         }
         for name, (content, what, hint) in cases.items():

@@ -8,7 +8,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use crate::preview1;
 
 /// The contract that components are made for.
-pub const CONTRACT: &str = include_str!("../../../wit/allocation.wit");
+pub const CONTRACT: &str = include_str!("../../../wit/0.1/allocation.wit");
 
 /// A component of a core module's bytes or text; a component comes back as it is.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
@@ -26,7 +26,7 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     made.and_then(|made| made).map_err(|why| {
         let error = Error::new(format!("`{name}` does not become a component: {why}"));
         error.hint(
-            "a module exports what wit/allocation.wit asks for; `allot new NAME` makes a policy that does",
+            "a module exports what wit/0.1/allocation.wit asks for; `allot new NAME` makes a policy that does",
         )
     })
 }

@@ -7,6 +7,8 @@ use allot_component::TooLarge;
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
+use crate::contract::Contract;
+
 /// Why a file is no policy that this program can run. Found before anything of it runs.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -41,14 +43,19 @@ pub enum LoadError {
     #[error("the component exports {0}, but no `rollout:allocation/allocator`")]
     NoAllocator(String),
     /// An allocator of a contract version unknown here.
-    #[error("the component speaks {0}; this program speaks rollout:allocation@0.1")]
-    OtherVersion(String),
+    #[error("this policy is built for {built_for}; this program knows {}", Contract::known())]
+    OtherVersion {
+        /// The version, with the contract's name.
+        built_for: String,
+        /// Whether it came after those known here.
+        newer: bool,
+    },
     /// An import that no policy is given.
     #[error("the component imports `{0}`, which no policy is given")]
     ForeignImport(String),
     /// The names fit, the types do not.
-    #[error("the component does not fit the contract rollout:allocation@0.1: {0}")]
-    Misfit(String),
+    #[error("the component does not fit the contract rollout:allocation@{0}: {1}")]
+    Misfit(Contract, String),
 
     // === Not the one that was asked for ===
     /// Another hash than the config demands.
@@ -89,11 +96,14 @@ impl LoadError {
         match self {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
-            Self::NoAllocator(_) => {
-                Some("export the interface of wit/allocation.wit; `allot new NAME` makes a policy that does")
+            Self::NoAllocator(_) => Some(
+                "export the interface of wit/0.1/allocation.wit; `allot new NAME` makes a policy that does",
+            ),
+            Self::OtherVersion { newer: true, .. } => {
+                Some("take a newer version of this program, or build the policy with this one: allot build")
             }
-            Self::OtherVersion(_) | Self::Misfit(_) => {
-                Some("build it again with this program's wit/allocation.wit")
+            Self::OtherVersion { .. } | Self::Misfit(..) => {
+                Some("build it again with this program: allot build")
             }
             Self::ForeignImport(name) if name.starts_with("wasi:http") => {
                 Some("a policy has no network; build it without the http feature")

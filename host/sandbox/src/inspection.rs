@@ -6,11 +6,14 @@ use allot_component::TooLarge;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::complexity::Complexity;
+use crate::contract::Contract;
 use crate::{CONTRACT, LoadError};
 
 /// What was seen.
 pub(crate) struct Inspection {
-    /// The contract version of its allocator, such as `0.1.0`.
+    /// The contract that it is spoken to by.
+    pub contract: Contract,
+    /// The version in its export's name, such as `0.1.0`.
     pub version: String,
     /// Whether it wants the quiet room.
     pub wasi: bool,
@@ -30,19 +33,7 @@ pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
     }
     let (exports, imports) = names(bytes)?;
 
-    // A component may speak several versions; ours is taken where it is among them.
-    let spoken: Vec<String> = exports.iter().filter_map(|name| interface(name, "allocator")).collect();
-    let ours = |v: &&String| *v == "0.1" || v.starts_with("0.1.");
-    let Some(version) = spoken.iter().find(ours).or(spoken.first()).cloned() else {
-        let spoken = exports.iter().find(|name| name.starts_with(CONTRACT));
-        return Err(match spoken {
-            Some(name) => LoadError::OtherVersion(shown::name(name)),
-            None => LoadError::NoAllocator(list(&exports)),
-        });
-    };
-    if !ours(&&version) {
-        return Err(LoadError::OtherVersion(shown::name(&format!("{CONTRACT}@{version}"))));
-    }
+    let (contract, version) = spoken(&exports)?;
     for import in &imports {
         let quiet =
             ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
@@ -51,7 +42,26 @@ pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
             return Err(LoadError::ForeignImport(shown::name(import)));
         }
     }
-    Ok(Inspection { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
+    Ok(Inspection { contract, version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
+}
+
+/// The contract that a component with these exports speaks, and its version to the letter. Of several the newest
+/// that is known.
+fn spoken(exports: &[String]) -> Result<(Contract, String), LoadError> {
+    let versions: Vec<String> = exports.iter().filter_map(|name| interface(name, "allocator")).collect();
+    let known = versions.iter().filter_map(|version| Some((Contract::of(version)?, version)));
+    if let Some((contract, version)) = known.max_by_key(|(contract, _)| *contract) {
+        return Ok((contract, version.clone()));
+    }
+    let other = exports.iter().find(|name| name.starts_with(CONTRACT));
+    Err(match (versions.first(), other) {
+        (Some(version), _) => LoadError::OtherVersion {
+            built_for: shown::name(&format!("{CONTRACT}@{version}")),
+            newer: Contract::is_newer(version),
+        },
+        (None, Some(name)) => LoadError::OtherVersion { built_for: shown::name(name), newer: false },
+        (None, None) => LoadError::NoAllocator(list(exports)),
+    })
 }
 
 /// The names of a component's exports and imports.

@@ -17,6 +17,7 @@
 //! ```
 
 mod complexity;
+mod contract;
 mod fault;
 mod guest;
 mod inspection;
@@ -27,6 +28,7 @@ mod v0_1;
 
 pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Setting, sha256, shipped};
+pub use contract::Contract;
 pub use fault::{Fault, LoadError};
 pub use policy::{Cost, Policy};
 pub use restricted_wasi::Other;

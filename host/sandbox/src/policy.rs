@@ -4,14 +4,14 @@ use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Plan, Run, Value, View, shown};
 use allot_component::{Description, Setting};
-use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::component::{Component, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
+use crate::contract::{Answer, Guest, Linked};
 use crate::fault::Fault;
 use crate::guest::GuestState;
 use crate::inspection::Inspection;
 use crate::restricted_wasi::{Other, RestrictedWasi};
-use crate::v0_1::{self, Bindings, BindingsPre};
 use crate::{LoadError, Sandbox, sandbox};
 
 /// Bytes that a description may hand over, far more than a usable one has.
@@ -50,7 +50,7 @@ impl Cost {
 /// A policy that is loaded and described.
 pub struct Policy {
     sandbox: Sandbox,
-    pre: BindingsPre<GuestState>,
+    linked: Box<dyn Linked>,
     inspection: Inspection,
     description: Description,
     sha256: String,
@@ -65,15 +65,15 @@ impl Policy {
         sha256: String,
         size: u64,
     ) -> Result<Self, LoadError> {
-        let misfit = |e: wasmtime::Error| LoadError::Misfit(sandbox::cause(&e));
         let mut linker: Linker<GuestState> = Linker::new(sandbox.engine());
         if inspection.wasi {
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)
                 .and_then(|()| crate::restricted_wasi::never_wait(&mut linker))
                 .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
         }
-        Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |room| room).map_err(misfit)?;
-        let pre = linker.instantiate_pre(component).and_then(BindingsPre::new).map_err(misfit)?;
+        let contract = inspection.contract;
+        let linked = contract.link(&mut linker, component);
+        let linked = linked.map_err(|e| LoadError::Misfit(contract, sandbox::cause(&e)))?;
 
         let blank = Description {
             name: String::new(),
@@ -82,13 +82,10 @@ impl Policy {
             settings: Vec::new(),
             signals: Vec::new(),
         };
-        let mut policy = Self { sandbox, pre, inspection, description: blank, sha256, size };
+        let mut policy = Self { sandbox, linked, inspection, description: blank, sha256, size };
         policy.fits()?;
         let (description, _) = policy
-            .call(DESCRIPTION, None, |bindings, store| {
-                let described = bindings.rollout_allocation_allocator().call_describe(store)?;
-                Ok(Ok(v0_1::description(described)))
-            })
+            .call(DESCRIPTION, None, |guest, store| Ok(Ok(guest.describe(store)?)))
             .map_err(LoadError::Describe)?;
         usable(&description).map_err(LoadError::Description)?;
         policy.description = description;
@@ -100,13 +97,13 @@ impl Policy {
         let mut store =
             GuestState::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(None), ANSWER)
                 .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
-        let made = self.pre.instantiate(&mut store);
+        let made = self.linked.instantiate(&mut store);
         match made {
             Ok(_) => Ok(()),
             Err(e) if e.downcast_ref::<Trap>().is_some() || store.data().limiter.refused.is_some() => {
                 Err(LoadError::Describe(self.fault(&e, &store)))
             }
-            Err(e) => Err(LoadError::Misfit(sandbox::cause(&e))),
+            Err(e) => Err(LoadError::Misfit(self.inspection.contract, sandbox::cause(&e))),
         }
     }
 
@@ -132,11 +129,7 @@ impl Policy {
 
     /// Checks the run's settings and gives the first state.
     pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
-        let begun = self.call(ANSWER, None, |bindings, store| {
-            let state =
-                v0_1::with_run(run, |run| bindings.rollout_allocation_allocator().call_begin(store, run))?;
-            Ok(state.map_err(v0_1::refusal))
-        });
+        let begun = self.call(ANSWER, None, |guest, store| guest.begin(store, run));
         // No plan comes with it that a rule could look at.
         let most = Bounds::default().state;
         match begun {
@@ -173,17 +166,9 @@ impl Policy {
         let rollouts: usize = view.groups.iter().map(|group| group.rewards.len()).sum();
         let prompts = view.pool.len() + view.groups.len();
         let most = ANSWER + PER_PROMPT * prompts + PER_ROLLOUT * rollouts;
-        self.call(most, other, |bindings, store| {
-            let mut ask = || {
-                v0_1::with_run(run, |run| {
-                    v0_1::with_view(view, |view| {
-                        bindings.rollout_allocation_allocator().call_decide(&mut *store, run, state, view)
-                    })
-                })
-            };
-            let plan = ask()?;
-            let plan = if other == Some(Other::Memory) { ask()? } else { plan };
-            Ok(plan.map(v0_1::plan).map_err(v0_1::refusal))
+        self.call(most, other, |guest, store| {
+            let plan = guest.decide(store, run, state, view)?;
+            if other == Some(Other::Memory) { guest.decide(store, run, state, view) } else { Ok(plan) }
         })
     }
 
@@ -201,23 +186,19 @@ impl Policy {
         self.inspection.wasi.then(|| RestrictedWasi::new(other))
     }
 
-    /// Runs `guest` in a fresh instance, and tells whatever happens in words. The instance hands over `most` bytes
+    /// Asks a fresh instance, and tells whatever happens in words. The instance hands over `most` bytes
     /// at a time at most.
     fn call<T: Send>(
         &self,
         most: usize,
         other: Option<Other>,
-        guest: impl FnOnce(
-            &Bindings,
-            &mut Store<GuestState>,
-        ) -> wasmtime::Result<Result<T, crate::fault::Refusal>>
-        + Send,
+        ask: impl FnOnce(&dyn Guest, &mut Store<GuestState>) -> Answer<T> + Send,
     ) -> Result<(T, Cost), Fault> {
         let here = || {
             let mut store =
                 GuestState::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(other), most)
                     .map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
-            let answer = self.pre.instantiate(&mut store).and_then(|bindings| guest(&bindings, &mut store));
+            let answer = self.linked.instantiate(&mut store).and_then(|guest| ask(&*guest, &mut store));
             let answer = answer.map_err(|error| self.fault(&error, &store))?;
             let fuel = store.get_fuel().map_or(0, |left| self.sandbox.caps().fuel.saturating_sub(left));
             let room = store.data_mut();

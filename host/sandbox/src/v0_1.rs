@@ -6,18 +6,59 @@ use allot_allocation as ours;
 use allot_allocation::log::Level;
 use allot_allocation::{PromptId, shown};
 
+use wasmtime::Store;
+use wasmtime::component::{Component, HasSelf, Linker};
+
 use self::rollout::allocation::{log, types};
+use crate::contract::{Answer, Guest, Linked};
 use crate::fault::Refusal;
 use crate::guest::GuestState;
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
     world: "policy",
-    path: "../../wit/allocation.wit",
+    path: "../../wit/0.1/allocation.wit",
     ownership: Borrowing { duplicate_if_necessary: true },
 });
 
-pub(crate) use self::{Policy as Bindings, PolicyPre as BindingsPre};
+/// Fits a component to the contract.
+pub(crate) fn link(
+    linker: &mut Linker<GuestState>,
+    component: &Component,
+) -> wasmtime::Result<impl Linked + use<>> {
+    Policy::add_to_linker::<_, HasSelf<_>>(linker, |guest| guest)?;
+    linker.instantiate_pre(component).and_then(PolicyPre::new)
+}
+
+impl Linked for PolicyPre<GuestState> {
+    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>> {
+        Ok(Box::new(PolicyPre::instantiate(self, store)?))
+    }
+}
+
+impl Guest for Policy {
+    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description> {
+        Ok(description(self.rollout_allocation_allocator().call_describe(store)?))
+    }
+
+    fn begin(&self, store: &mut Store<GuestState>, run: &ours::Run) -> Answer<Vec<u8>> {
+        let state = with_run(run, |run| self.rollout_allocation_allocator().call_begin(store, run))?;
+        Ok(state.map_err(refusal))
+    }
+
+    fn decide(
+        &self,
+        store: &mut Store<GuestState>,
+        run: &ours::Run,
+        state: &[u8],
+        view: &ours::View,
+    ) -> Answer<ours::Plan> {
+        let allocator = self.rollout_allocation_allocator();
+        let answer =
+            with_run(run, |run| with_view(view, |view| allocator.call_decide(store, run, state, view)))?;
+        Ok(answer.map(plan).map_err(refusal))
+    }
+}
 
 impl types::Host for GuestState {}
 
@@ -36,7 +77,7 @@ impl log::Host for GuestState {
 // === To the guest ===
 
 /// Lends a run's constants to `call`.
-pub(crate) fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
+fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let settings: Vec<(&str, types::ValueParam<'_>)> =
         run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
     call(types::Run {
@@ -51,7 +92,7 @@ pub(crate) fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> 
 }
 
 /// Lends a view to `call`.
-pub(crate) fn with_view<T>(view: &ours::View, call: impl FnOnce(types::View<'_>) -> T) -> T {
+fn with_view<T>(view: &ours::View, call: impl FnOnce(types::View<'_>) -> T) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
     let signals: Vec<Vec<&[f32]>> =
         view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
@@ -112,7 +153,7 @@ fn prompt(p: &ours::Prompt) -> types::Prompt {
 // === From the guest ===
 
 /// A guest's description.
-pub(crate) fn description(d: types::Description) -> Description {
+fn description(d: types::Description) -> Description {
     let setting = |s: types::Setting| Setting {
         name: s.name,
         default: match s.default {
@@ -133,7 +174,7 @@ pub(crate) fn description(d: types::Description) -> Description {
 }
 
 /// A guest's plan.
-pub(crate) fn plan(p: types::Plan) -> ours::Plan {
+fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
         types::Action::Sample(requests) => ours::Action::Sample(
             requests
@@ -167,7 +208,7 @@ fn ids(ids: Vec<u32>) -> Vec<PromptId> {
 }
 
 /// A guest's own error.
-pub(crate) fn refusal(error: types::Error) -> Refusal {
+fn refusal(error: types::Error) -> Refusal {
     let line = |text: &str| shown::line(text, shown::LINE);
     match error {
         types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },

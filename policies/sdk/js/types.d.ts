@@ -1,4 +1,4 @@
-// The contract's types, wit/allocation.wit, as JavaScript sees them: names in camelCase, lists of
+// The contract's types, wit/0.1/allocation.wit, as JavaScript sees them: names in camelCase, lists of
 // numbers as typed arrays, an absent value as undefined.
 
 import type { Plan } from "./plan.js";

@@ -38,7 +38,7 @@ of one.
 
 In plain Python these are functions that tests call (`describe`, `begin`, `decide`, `run_with`,
 `made`); `allot build` makes of them a component of the contract `rollout:allocation@0.1.0`
-(`wit/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
+(`wit/0.1/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
 """
 
 from . import log, made

@@ -1,0 +1,111 @@
+//! The versions of the contract that are spoken here. A version has a file in `wit/` and an adapter beside this one;
+//! nothing outside of the adapters depends on which of them a component speaks.
+
+use std::fmt;
+
+use wasmtime::Store;
+use wasmtime::component::{Component, Linker};
+
+use allot_allocation::{Plan, Run, View};
+
+use crate::fault::Refusal;
+use crate::guest::GuestState;
+use crate::{Description, v0_1};
+
+/// A version of the contract, the older ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contract {
+    /// `wit/0.1/allocation.wit`.
+    V0_1,
+}
+
+/// A component whose imports and exports were found to fit.
+pub(crate) trait Linked: Send + Sync {
+    /// A fresh instance of it.
+    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>>;
+}
+
+/// What a policy answers, or its own error.
+pub(crate) type Answer<T> = wasmtime::Result<Result<T, Refusal>>;
+
+/// An instance, and the contract's three calls in the host's own types.
+pub(crate) trait Guest {
+    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description>;
+
+    fn begin(&self, store: &mut Store<GuestState>, run: &Run) -> Answer<Vec<u8>>;
+
+    fn decide(&self, store: &mut Store<GuestState>, run: &Run, state: &[u8], view: &View) -> Answer<Plan>;
+}
+
+impl Contract {
+    /// All that are known.
+    pub const ALL: [Self; 1] = [Self::V0_1];
+
+    /// The one that a component with an export of this version speaks: `0.1`, `0.1.0`.
+    pub(crate) fn of(version: &str) -> Option<Self> {
+        let is = |known: &Self| {
+            let rest = version.strip_prefix(known.number());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        Self::ALL.into_iter().find(is)
+    }
+
+    /// Its number.
+    fn number(self) -> &'static str {
+        match self {
+            Self::V0_1 => "0.1",
+        }
+    }
+
+    /// Whether a version that is not known here came after all that are.
+    pub(crate) fn is_newer(version: &str) -> bool {
+        let number = |version: &str| {
+            let mut parts = version.split('.').map(|part| part.parse::<u64>().ok());
+            Some((parts.next()??, parts.next()??))
+        };
+        number(version) > Self::ALL.last().and_then(|newest| number(newest.number()))
+    }
+
+    /// All that are known, in words.
+    pub(crate) fn known() -> String {
+        Self::ALL.map(Self::number).join(" and ")
+    }
+
+    /// Fits a component to its adapter.
+    pub(crate) fn link(
+        self,
+        linker: &mut Linker<GuestState>,
+        component: &Component,
+    ) -> wasmtime::Result<Box<dyn Linked>> {
+        Ok(match self {
+            Self::V0_1 => Box::new(v0_1::link(linker, component)?),
+        })
+    }
+}
+
+impl fmt::Display for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_known_by_its_first_two_numbers() {
+        for known in ["0.1", "0.1.0", "0.1.7", "0.1.0-rc1"] {
+            assert_eq!(Contract::of(known), Some(Contract::V0_1), "{known}");
+        }
+        for other in ["", "0", "0.10.0", "0.11", "1.0.1", "0.1x", "v0.1"] {
+            assert_eq!(Contract::of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_is_told_from_what_is_no_version_at_all() {
+        assert!(["0.3.0", "0.10", "1.0.0"].iter().all(|version| Contract::is_newer(version)));
+        assert!(["", "0.0.9", "draft", "0.x"].iter().all(|version| !Contract::is_newer(version)));
+    }
+}
