@@ -213,3 +213,20 @@ fn hostile_texts_are_judged_in_time() {
     println!("slowest: {:?}, {}", slowest.0, slowest.1);
     assert!(slowest.0 < Duration::from_secs(10), "{slowest:?}");
 }
+
+#[test]
+fn no_hostile_text_is_rewarded() {
+    let path = own("../hostile/texts.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows.len() >= 200, "{}", rows.len());
+    let mut rewarded = Vec::new();
+    for row in &rows {
+        let grader: Grader = serde_json::from_value(row["grader"].clone()).unwrap();
+        let (gold, answer) = (row["gold"].as_str().unwrap(), row["answer"].as_str().unwrap());
+        if grader.grade(gold, answer).is_ok_and(|grade| grade.correct) {
+            rewarded.push(format!("{}: {}", grader.name(), row["trick"]));
+        }
+    }
+    assert!(rewarded.is_empty(), "{}", rewarded.join("\n"));
+}
