@@ -123,6 +123,60 @@ fn right_answers_pass_and_wrong_ones_do_not() {
     insta::assert_snapshot!("python_answers", said);
 }
 
+/// What comes out of an answer's interpreter is compared as Python compares it, and JSON's forms of it exactly.
+#[test]
+fn values_are_compared_exactly() {
+    let Some(python) = interpreter() else { return };
+    let call = |wanted: &str, answer: &str| {
+        let gold = format!(r#"{{"fn_name": "f", "inputs": [[1]], "outputs": [{wanted}]}}"#);
+        judge(python, &Trial::of(&gold).unwrap(), &format!("def f(n): return {answer}"))
+    };
+    for (wanted, right, wrong) in [
+        (
+            "265252859812191058636308480000000",
+            "265252859812191058636308480000000",
+            "265252859812191058636308480000001",
+        ),
+        ("9007199254740993", "9007199254740993", "9007199254740992.0"),
+        ("[1, [2.5, null]]", "(1, [2.5, None])", "[1, [2.5, 0]]"),
+        (r#"{"1": "a", "2": "b"}"#, "{1: 'a', '2': 'b'}", "{1: 'a', '1': 'a'}"),
+        ("true", "True", "1"),
+        (r#""12""#, "'12'", "'2'"),
+        ("[7]", "7", "8"),
+        ("[3, 4]", "iter([3, 4]) and [3, 4]", "map(str, [3, 4])"),
+    ] {
+        let outcome = call(wanted, right);
+        assert!(outcome.is_right(), "{right} is {wanted}: {outcome:?}");
+        assert!(!call(wanted, wrong).is_right(), "{wrong} is not {wanted}");
+    }
+    let statement = |test: &str, answer: &str| {
+        let gold = json!({ "test_list": [test] }).to_string();
+        judge(python, &Trial::of(&gold).unwrap(), answer).is_right()
+    };
+    // Tests that warn, print, or catch everything.
+    assert!(statement(r"assert f(1) is 1 or print('x' * 100_000) or '\d'", "def f(n): return 1"));
+    assert!(!statement(
+        "try:
+    f(1)
+except:
+    pass",
+        "def f(n): raise SystemExit(0)"
+    ));
+    assert!(!statement("assert sum(f(1)) == 3", "def f(n): return range(10**12)"));
+    assert!(statement(
+        "assert sorted(f(3)) == [0, 1, 2]",
+        "def f(n):
+    yield from range(n)"
+    ));
+    assert!(statement(
+        "try:
+    f(1)
+    assert False
+except ValueError: pass",
+        "def f(n): raise ValueError(n)"
+    ));
+}
+
 #[test]
 fn an_answer_costs_the_same_each_time() {
     let Some(python) = interpreter() else { return };

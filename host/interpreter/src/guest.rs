@@ -4,7 +4,7 @@
 //! It is written out here, in a hundred lines, rather than taken from wasmtime's WASI, because a guest must be able to
 //! stop in the middle of a read, when the host answers it by running another guest.
 
-use wasmtime::{Caller, Engine, Extern, Linker, Memory, ResourceLimiter, Result, Store, bail};
+use wasmtime::{Caller, Engine, Extern, Linker, Memory, ResourceLimiter, Result, Store, Trap, bail};
 
 /// "Bad file descriptor", and "function not supported", in WASI's numbers.
 const BADF: i32 = 8;
@@ -65,11 +65,17 @@ impl Guest {
         (self.input, self.read) = (input, 0);
     }
 
+    /// How many more bytes of an output are kept. A request has to be whole.
+    fn room(&self, error: bool) -> usize {
+        if self.answer.is_some() && !error {
+            return usize::MAX;
+        }
+        KEPT.saturating_sub(if error { self.errors.len() } else { self.output.len() })
+    }
+
     fn write(&mut self, error: bool, bytes: &[u8]) {
-        // A request has to be whole.
-        let most = if self.answer.is_some() && !error { usize::MAX } else { KEPT };
         let kept = if error { &mut self.errors } else { &mut self.output };
-        kept.extend(bytes.iter().take(most.saturating_sub(kept.len())));
+        kept.extend_from_slice(bytes);
         if !error
             && let Some(answer) = &mut self.answer
             && self.output.ends_with(b"\n")
@@ -129,8 +135,15 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
         put(&mut c, to, &NOW.to_le_bytes())
     })?;
     linker.func_wrap(wasi, "random_get", |mut c: Caller<'_, Guest>, to: i32, length: i32| {
-        let bytes: Vec<u8> = (0..length as u32).map(|_| c.data_mut().byte()).collect();
-        put(&mut c, to, &bytes)
+        charge(&mut c, 8 * u64::from(length as u32))?;
+        let mut at = to as u32;
+        let mut left = length as u32 as usize;
+        while left > 0 {
+            let some: Vec<u8> = (0..left.min(1 << 16)).map(|_| c.data_mut().byte()).collect();
+            put(&mut c, at as i32, &some)?;
+            (at, left) = (at.wrapping_add(some.len() as u32), left - some.len());
+        }
+        Ok(0)
     })?;
     linker.func_wrap(wasi, "sched_yield", || 0)?;
     linker.func_wrap(wasi, "fd_close", |_: i32| 0)?;
@@ -158,14 +171,21 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
         if !(1..3).contains(&fd) {
             return Ok(BADF);
         }
+        let parts = vectors(&mut c, list, n)?;
+        let all: usize = parts.iter().map(|(_, length)| length).sum();
+        charge(&mut c, all as u64)?;
+        // What does not fit is passed over, and said to be written: the guest's own work goes on.
+        let mut room = c.data().room(fd == 2);
         let mut bytes = Vec::new();
-        for (at, length) in vectors(&mut c, list, n)? {
+        for (at, length) in parts {
             let memory = memory(&mut c)?;
-            let part = memory.data(&c).get(at..at + length);
-            bytes.extend_from_slice(part.ok_or_else(|| wasmtime::format_err!("it writes from nowhere"))?);
+            let part = memory.data(&c).get(at..at.saturating_add(length)).ok_or(Trap::MemoryOutOfBounds)?;
+            let some = &part[..length.min(room)];
+            bytes.extend_from_slice(some);
+            room -= some.len();
         }
         c.data_mut().write(fd == 2, &bytes);
-        put(&mut c, to, &(bytes.len() as u32).to_le_bytes())
+        put(&mut c, to, &(all as u32).to_le_bytes())
     })?;
     linker.func_wrap(wasi, "fd_read", |mut c: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32| {
         if fd != 0 {
@@ -174,9 +194,10 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
         let mut all = 0_u32;
         for (at, length) in vectors(&mut c, list, n)? {
             let guest = c.data_mut();
-            let part: Vec<u8> = guest.input[guest.read..].iter().take(length).copied().collect();
+            let part = guest.input[guest.read..].iter().take(length).copied().collect::<Vec<u8>>();
             guest.read += part.len();
             all += part.len() as u32;
+            charge(&mut c, part.len() as u64)?;
             put(&mut c, at as i32, &part)?;
         }
         put(&mut c, to, &all.to_le_bytes())
@@ -204,8 +225,14 @@ fn memory(caller: &mut Caller<'_, Guest>) -> Result<Memory> {
     }
 }
 
+/// What a host's work on so many bytes costs: as much as a guest's own would. Nothing is copied that was not paid for.
+fn charge(caller: &mut Caller<'_, Guest>, bytes: u64) -> Result<()> {
+    let left = caller.get_fuel()?.checked_sub(bytes).ok_or(Trap::OutOfFuel)?;
+    caller.set_fuel(left)
+}
+
 fn put(caller: &mut Caller<'_, Guest>, at: i32, bytes: &[u8]) -> Result<i32> {
-    memory(caller)?.write(caller, at as u32 as usize, bytes)?;
+    memory(caller)?.write(caller, at as u32 as usize, bytes).map_err(|_| Trap::MemoryOutOfBounds)?;
     Ok(0)
 }
 
@@ -215,7 +242,8 @@ fn vectors(caller: &mut Caller<'_, Guest>, list: i32, n: i32) -> Result<Vec<(usi
     let mut parts = Vec::new();
     for i in 0..(n as u32 as usize).min(1024) {
         let mut pair = [0; 8];
-        memory.read(&mut *caller, list as u32 as usize + 8 * i, &mut pair)?;
+        let at = list as u32 as usize + 8 * i;
+        memory.read(&mut *caller, at, &mut pair).map_err(|_| Trap::MemoryOutOfBounds)?;
         let [a, b, c, d, e, f, g, h] = pair;
         parts.push((u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize));
     }

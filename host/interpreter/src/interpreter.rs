@@ -149,20 +149,20 @@ impl Session {
         match self.run.call(&mut self.store, (self.mailbox as i32, 0)) {
             Ok(0) => Ok(End::Done),
             Ok(_) => Ok(End::Raised),
-            Err(error) => ended(error),
+            Err(error) => Ok(ended(&error)),
         }
     }
 }
 
-/// How a call ended that did not come back.
-fn ended(error: wasmtime::Error) -> wasmtime::Result<End> {
+/// How a call ended that did not come back. Whatever it was, it came of what the program did.
+fn ended(error: &wasmtime::Error) -> End {
     if let Some(Exited(code)) = error.downcast_ref() {
-        return Ok(End::Exited(*code));
+        return End::Exited(*code);
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => Ok(End::OutOfFuel),
-        Some(trap) => Ok(End::Trapped(trap.to_string())),
-        None => Err(error),
+        Some(Trap::OutOfFuel) => End::OutOfFuel,
+        Some(trap) => End::Trapped(trap.to_string()),
+        None => End::Trapped(error.root_cause().to_string()),
     }
 }
 
@@ -187,8 +187,8 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     memory.grow(&mut store, (MAILBOX / build::PAGE) as u64)?;
     let begun = instance.get_typed_func::<(), ()>(&mut store, "_start")?.call(&mut store, ());
     let errors = String::from_utf8_lossy(&store.data().errors).into_owned();
-    match begun.map_err(ended) {
-        Err(Ok(End::Trapped(_))) if errors.is_empty() => {}
+    match begun.map_err(|error| ended(&error)) {
+        Err(End::Trapped(_)) if errors.is_empty() => {}
         other => wasmtime::bail!("it did not stop where it was to: {other:?} {errors}"),
     }
     let mut session = Session::of(store, &instance, build.mailbox)?;

@@ -1,12 +1,10 @@
 //! A problem's trial: its tests, or inputs with the outputs that they want, and what an answer comes to in it.
 
+use allot_allocation::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{End, Interpreter, Limits, Session};
-
-/// Instructions that a problem's own tests may take beside those of the answer.
-const TESTS: u64 = 20_000_000_000;
 
 /// What answers to a problem are judged by, as its gold answer has it: JSON, as HumanEval, MBPP, APPS and verl's data
 /// have it. What else such a row holds is passed over.
@@ -31,6 +29,9 @@ pub struct Trial {
     pub outputs: Vec<Value>,
     /// The function, or the method of a class `Solution`, that is called.
     pub fn_name: Option<String>,
+    /// The gold answer as it was: numbers of any size are in no other form.
+    #[serde(skip)]
+    gold: String,
 }
 
 /// What an answer came to.
@@ -58,8 +59,9 @@ impl Trial {
     ///
     /// What it lacks, as a sentence goes on after its name.
     pub fn of(gold: &str) -> Result<Self, String> {
-        let trial: Self =
+        let mut trial: Self =
             serde_json::from_str(gold).map_err(|e| format!("is no JSON object with tests: {e}"))?;
+        gold.clone_into(&mut trial.gold);
         let kinds = [trial.test.is_some(), !trial.test_list.is_empty(), !trial.inputs.is_empty()];
         if kinds.iter().filter(|kind| **kind).count() != 1 {
             return Err("has not exactly one of `test`, `test_list` and `inputs`".to_owned());
@@ -82,49 +84,71 @@ impl Trial {
     pub fn judge(&self, interpreter: &Interpreter, answer: &str, limits: Limits) -> Result<Outcome, String> {
         let program = format!("{}{}\n", self.prompt, code(answer));
         let broken = |e: wasmtime::Error| format!("the sandbox failed: {e:#}");
-        if self.inputs.is_empty() {
+        if self.inputs.is_empty() || self.fn_name.is_some() {
             self.by_tests(interpreter, &program, limits).map_err(broken)?
         } else {
             self.by_outputs(interpreter, &program, limits).map_err(broken)
         }
     }
 
+    /// The call that runs the tests in their interpreter, and how many tests they are. Their text is one in Python's
+    /// words as well as in JSON's.
+    fn tests(&self) -> (String, usize) {
+        let text = |value: &str| Value::String(value.to_owned()).to_string();
+        if self.fn_name.is_some() {
+            return (format!("_allot.calls({})", text(&self.gold)), self.inputs.len());
+        }
+        let (setup, tests, names) = if let (Some(test), Some(name)) = (&self.test, &self.entry_point) {
+            (self.prompt.clone(), vec![format!("{test}\n\ncheck({name})\n")], vec![name])
+        } else {
+            let setup = format!("{}\n{}\n", self.test_imports.join("\n"), self.test_setup_code);
+            (setup, self.test_list.clone(), Vec::new())
+        };
+        (
+            format!("_allot.test(*json.loads({}))", text(&json!([setup, tests, names]).to_string())),
+            tests.len(),
+        )
+    }
+
+    /// By tests in an interpreter of their own, which may use as much as the answer.
     fn by_tests(
         &self,
         interpreter: &Interpreter,
         program: &str,
         limits: Limits,
     ) -> wasmtime::Result<Result<Outcome, String>> {
-        let (setup, tests, names) = if let (Some(test), Some(name)) = (&self.test, &self.entry_point) {
-            (self.prompt.clone(), vec![format!("{test}\n\ncheck({name})\n")], vec![name.clone()])
-        } else {
-            let setup = format!("{}\n{}\n", self.test_imports.join("\n"), self.test_setup_code);
-            (setup, self.test_list.clone(), Vec::new())
-        };
-        let mut outcome = Outcome { passed: 0, tests: tests.len(), stopped: None };
+        let (run, tests) = self.tests();
+        let mut outcome = Outcome { passed: 0, tests, stopped: None };
         let mut answers = interpreter.session(limits)?;
         let begun = answers.run(program)?;
         if begun != End::Done {
             outcome.stopped = Some(told(&begun, &mut answers));
             return Ok(Ok(outcome));
         }
-        let mut judge = interpreter.session(Limits { fuel: TESTS, ..limits })?;
-        judge.guest().answer = Some(Box::new(move |request| reply(&mut answers, request)));
-        let asked = json!([setup, tests, names]).to_string();
-        let end = judge.run(&format!("_allot.test(*json.loads({}))", Value::String(asked)))?;
+        let mut judge = interpreter.session(limits)?;
+        let mut gone = false;
+        judge.guest().answer = Some(Box::new(move |request| {
+            let reply = if gone { None } else { reply(&mut answers, request) };
+            gone = reply.is_none();
+            reply.unwrap_or_else(|| b"null\n".to_vec())
+        }));
+        let end = judge.run(&run)?;
         let said = String::from_utf8_lossy(&judge.guest().errors).into_owned();
-        match said.strip_prefix("held ").and_then(|held| held.parse().ok()) {
-            Some(held) => outcome.passed = held,
-            // What an answer returns may keep the tests busy.
-            None if end != End::Raised => outcome.stopped = Some(told(&end, &mut judge)),
-            None => {
-                let last = said.lines().last().unwrap_or_default().to_owned();
+        let held = said.lines().last().and_then(|line| line.strip_prefix("held ")?.parse().ok());
+        match (held, &end) {
+            (Some(held), End::Done) => outcome.passed = held,
+            // Nothing of an answer's is there yet when a problem's own code is run first.
+            (_, End::Raised) => {
+                let last = shown::line(said.lines().last().unwrap_or_default(), shown::LINE);
                 return Ok(Err(format!("the problem's own tests cannot be run: {last}")));
             }
+            // What an answer returns may keep the tests busy.
+            _ => outcome.stopped = Some(told(&end, &mut judge)),
         }
         Ok(Ok(outcome))
     }
 
+    /// By what it prints, in a fresh interpreter for each input.
     fn by_outputs(
         &self,
         interpreter: &Interpreter,
@@ -135,26 +159,13 @@ impl Trial {
         let mut left = limits;
         for (input, wanted) in self.inputs.iter().zip(&self.outputs) {
             let mut session = interpreter.session(left)?;
-            if self.fn_name.is_none() {
-                session.guest().give(input.as_str().unwrap_or_default().as_bytes().to_vec());
-            }
+            session.guest().give(input.as_str().unwrap_or_default().as_bytes().to_vec());
             let mut end = session.run(program)?;
-            let right = match (&self.fn_name, &end) {
-                (None, End::Done | End::Exited(0)) => {
-                    if end == End::Done {
-                        end = session.run("sys.stdout.flush()")?;
-                    }
-                    let output = String::from_utf8_lossy(&session.guest().output).into_owned();
-                    matches!(end, End::Done | End::Exited(0)) && same_text(&output, wanted)
-                }
-                (Some(name), End::Done) => {
-                    let request = json!([name, { "tuple": arguments(input) }, { "dict": [] }]);
-                    let reply = reply(&mut session, format!("{request}\n").as_bytes());
-                    let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
-                    reply.get("value").is_some_and(|value| returned(value, wanted))
-                }
-                _ => false,
-            };
+            if end == End::Done {
+                end = session.run("sys.stdout.flush()")?;
+            }
+            let output = String::from_utf8_lossy(&session.guest().output).into_owned();
+            let right = matches!(end, End::Done | End::Exited(0)) && same_text(&output, wanted);
             outcome.passed += usize::from(right);
             left.fuel = session.fuel();
             if !right {
@@ -168,25 +179,20 @@ impl Trial {
     }
 }
 
-/// Makes a call in an answer's interpreter, and gives its reply: `null` where there is none any more.
-fn reply(answers: &mut Session, request: &[u8]) -> Vec<u8> {
+/// Makes a call in an answer's interpreter, and gives its reply: none where there is no interpreter any more.
+fn reply(answers: &mut Session, request: &[u8]) -> Option<Vec<u8>> {
     answers.guest().output.clear();
     answers.guest().give(request.to_vec());
-    match answers.run("_allot.answer()") {
-        Ok(End::Done) => {
-            let output = &answers.guest().output;
-            let line = output.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-            let mut line = line.unwrap_or(b"null").to_vec();
-            line.push(b'\n');
-            line
-        }
-        _ => b"null\n".to_vec(),
-    }
+    let End::Done = answers.run("_allot.answer()").ok()? else { return None };
+    let output = &answers.guest().output;
+    let mut line = output.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty())?.to_vec();
+    line.push(b'\n');
+    Some(line)
 }
 
 /// Why an answer stopped, in a few words.
 fn told(end: &End, session: &mut Session) -> String {
-    match end {
+    let words = match end {
         End::Done => "it is not what was wanted".to_owned(),
         End::Raised => {
             let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
@@ -195,7 +201,8 @@ fn told(end: &End, session: &mut Session) -> String {
         End::Exited(code) => format!("it ended the process with exit code {code}"),
         End::OutOfFuel => "it used up its instructions".to_owned(),
         End::Trapped(why) => format!("it broke off: {why}"),
-    }
+    };
+    shown::line(&words, shown::LINE)
 }
 
 /// The program in an answer: its last block of code, or where there is none all of it.
@@ -225,55 +232,4 @@ fn same_text(output: &str, wanted: &Value) -> bool {
         other => other.to_string(),
     };
     output.split_whitespace().eq(wanted.split_whitespace())
-}
-
-/// The arguments of a call: a list of them, or a text with one on each line, as JSON.
-fn arguments(input: &Value) -> Vec<Value> {
-    match input {
-        Value::Array(all) => all.iter().map(packed).collect(),
-        Value::String(lines) => lines
-            .lines()
-            .map(|line| serde_json::from_str(line).map_or_else(|_| json!(line), |v| packed(&v)))
-            .collect(),
-        one => vec![packed(one)],
-    }
-}
-
-/// A value as it goes into an interpreter.
-fn packed(value: &Value) -> Value {
-    match value {
-        Value::Array(all) => json!({ "list": all.iter().map(packed).collect::<Vec<_>>() }),
-        Value::Object(pairs) => {
-            json!({ "dict": pairs.iter().map(|(key, value)| json!([key, packed(value)])).collect::<Vec<_>>() })
-        }
-        plain => plain.clone(),
-    }
-}
-
-/// Whether what came out of an interpreter is what is wanted; APPS has some of those in a list of one.
-fn returned(value: &Value, wanted: &Value) -> bool {
-    let single = wanted.as_array().filter(|all| all.len() == 1).is_some_and(|all| same(value, &all[0]));
-    same(value, wanted) || single
-}
-
-/// Whether a value that came out of an interpreter equals one of JSON, which has lists alone for tuples, and texts
-/// alone for keys.
-fn same(value: &Value, wanted: &Value) -> bool {
-    match (value, wanted) {
-        (Value::Object(tagged), wanted) => match (tagged.iter().next(), wanted) {
-            (Some((tag, Value::Array(all))), Value::Array(wanted)) if tag == "list" || tag == "tuple" => {
-                all.len() == wanted.len() && all.iter().zip(wanted).all(|(a, b)| same(a, b))
-            }
-            (Some((tag, Value::Array(pairs))), Value::Object(wanted)) if tag == "dict" => {
-                let text = |key: &Value| key.as_str().map_or_else(|| key.to_string(), str::to_owned);
-                let pair = |pair: &Value| wanted.get(&text(&pair[0])).is_some_and(|w| same(&pair[1], w));
-                pairs.len() == wanted.len() && pairs.iter().all(pair)
-            }
-            _ => false,
-        },
-        (Value::Number(a), Value::Number(b)) => {
-            a == b || (a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64()
-        }
-        (a, b) => a == b,
-    }
 }

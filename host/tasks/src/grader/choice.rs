@@ -42,7 +42,12 @@ fn in_running_text(text: &str) -> Option<(char, &str)> {
     match bracketed {
         Some(found) => letter(found.as_str()),
         // The pattern ends with the text, so that a look at its end is enough, and cheap.
-        None => first(&LAST, end(text)),
+        None => {
+            let tail = end(text);
+            // A tail that was cut may begin in the middle of a word.
+            let whole = |found: &(char, &str)| tail.len() == text.len() || found.1.as_ptr() != tail.as_ptr();
+            first(&LAST, tail).filter(whole)
+        }
     }
 }
 
@@ -87,6 +92,11 @@ mod tests {
         {
             assert_eq!(grade('B', answer), (false, None), "{answer}");
         }
+        assert_eq!(
+            grade('B', &format!("PLANB{}", ".".repeat(63))),
+            (false, None),
+            "cut in the middle of a word"
+        );
         assert_eq!(grade('B', r"(B) \boxed{C}"), (false, Some("C")));
     }
 
