@@ -9,6 +9,16 @@
 //! - [`guest`]: what a guest finds outside of itself
 //! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them
 //!
+//! ```no_run
+//! use allot_interpreter::trial::Trial;
+//! use allot_interpreter::{Interpreter, Limits};
+//!
+//! let python = Interpreter::open("python-3.12.0.wasm".as_ref(), None).unwrap();
+//! let trial = Trial::of(r#"{"fn_name": "double", "inputs": [[2]], "outputs": [4]}"#).unwrap();
+//! let limits = Limits { fuel: 10_000_000_000, memory: 256 << 20 };
+//! assert!(trial.judge(&python, "def double(x): return 2 * x", limits).unwrap().is_right());
+//! ```
+//!
 //! **An answer never meets what it is judged by.** Tests run in an interpreter of their own, and each call of the
 //! answer's function goes to another one, where the answer is, and comes back as plain data. So an answer can neither
 //! read its tests nor change what equality means to them; and expected outputs do not enter any interpreter at all.
