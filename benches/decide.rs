@@ -17,7 +17,16 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 fn run(name: &str) -> Run {
     let settings = native::defaults(name);
-    Run { settings, prompts: 53_000, steps: 500, groups: 128, rollouts: 64, pool: 384, max_age: 5 }
+    Run {
+        settings,
+        prompts: 53_000,
+        steps: 500,
+        groups: 128,
+        rollouts: 64,
+        pool: 384,
+        max_age: 5,
+        terms: None,
+    }
 }
 
 fn decide(c: &mut Criterion) {

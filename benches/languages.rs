@@ -126,7 +126,16 @@ fn question(run: &Run, view: &View) -> String {
 
 fn run(name: &str) -> Run {
     let settings = native::defaults(name);
-    Run { settings, prompts: 53_000, steps: 500, groups: 128, rollouts: 64, pool: 384, max_age: 5 }
+    Run {
+        settings,
+        prompts: 53_000,
+        steps: 500,
+        groups: 128,
+        rollouts: 64,
+        pool: 384,
+        max_age: 5,
+        terms: None,
+    }
 }
 
 /// The best of a few, as many as fit into some seconds.

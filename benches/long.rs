@@ -51,8 +51,16 @@ fn main() -> ExitCode {
     let typed = [format!("pilot={}", rollouts / 4), format!("commit={}", rollouts - rollouts / 4)];
     let settings = allot_config::typed(&typed, "").unwrap();
     let settings = allot_config::settings(policy.description(), &settings).unwrap();
-    let run =
-        Run { settings, prompts: 4000, steps: u32::MAX, groups, rollouts, pool: 12 * groups, max_age: 5 };
+    let run = Run {
+        settings,
+        prompts: 4000,
+        steps: u32::MAX,
+        groups,
+        rollouts,
+        pool: 12 * groups,
+        max_age: 5,
+        terms: None,
+    };
 
     let folder = tempfile::tempdir().unwrap();
     let spent = Arc::new(Spent::default());

@@ -54,6 +54,7 @@ fn host(c: &mut Criterion) {
                 rollouts,
                 pool: 3 * groups,
                 max_age: 5,
+                terms: None,
             };
             let record = Record::to(Box::new(std::io::sink()), Path::new("nowhere"));
             let mut world = fake::world(All, Vec::new(), &run, record);

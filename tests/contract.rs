@@ -7,15 +7,18 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod scratch;
+mod skip;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
-use allot_allocation::Run;
+use allot_allocation::{PromptId, Run};
 use allot_authoring::fixtures;
-use allot_record::{hex, sha256};
+use allot_record::{Asked, Line, Reader, Views, hex, sha256};
 use allot_sandbox::{Caps, Contract, Policy, Sandbox};
 use scratch::Scratch;
+use skip::skip;
 
 /// The components of 0.1, by name.
 const KEPT: [&str; 8] =
@@ -33,7 +36,16 @@ fn component(name: &str) -> Vec<u8> {
 fn plans(policy: &Policy) -> String {
     let settings =
         policy.description().settings.iter().map(|s| (s.name.clone(), s.default.clone())).collect();
-    let run = Run { settings, prompts: 1000, steps: 50, groups: 16, rollouts: 8, pool: 64, max_age: 5 };
+    let run = Run {
+        settings,
+        prompts: 1000,
+        steps: 50,
+        groups: 16,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        terms: None,
+    };
     let mut answers = String::new();
     for fixture in fixtures::views(0, 300) {
         let mut state = policy.begin(&run).unwrap().0;
@@ -88,6 +100,235 @@ fn a_policy_tells_which_contract_it_speaks() {
     let said = scratch.allot(&["check", "./old.wasm"]);
     assert!(said.contains("pass  links: contract rollout:allocation@0.1.0"), "{said}");
     assert!(said.ends_with("exit code 0"), "{said}");
+}
+
+/// A small run in the coin-flip world, under the guest that lies there as `guest.wasm`.
+const SMALL: &str = r#"
+[run]
+seed = 1
+steps = 6
+groups = 2
+rollouts = 4
+pool = 4
+[budget]
+rollouts = 200
+[policy]
+use = "./guest.wasm"
+[policy.caps]
+fuel = 100_000_000
+[world]
+prompts = 5
+longest = 300
+"#;
+
+fn small(guest: &[u8]) -> (Scratch, String) {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", guest);
+    scratch.write("run.toml", SMALL);
+    let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
+    (scratch, said)
+}
+
+/// What a guest of 0.2 is shown and answered is what the record has, in the contract's words.
+#[test]
+fn a_policy_of_0_2_is_shown_and_told_what_the_record_has() {
+    let (scratch, said) = small(&scratch::guest_0_2("tells", ""));
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+    assert_eq!(head.policy.contract, "0.2.0");
+    let terms = head.run.terms.clone().unwrap();
+    assert_eq!((terms.temperature, terms.max_tokens), (1.0, 300));
+    let mut views = Views::new(&head).unwrap();
+    let (mut told, mut epochs, mut visited, mut put_back) = (0, Vec::new(), 0.0, None);
+    for line in reader {
+        let Some(asked) = views.take(&line.unwrap()).unwrap() else { continue };
+        let Asked { view, plan } = asked;
+        if view.round == 0 {
+            assert_eq!(plan.defer, view.pool.get(1).map_or_else(Vec::new, |prompt| vec![prompt.id]));
+            epochs.push(view.pool[0].epoch);
+            put_back = view.pool.get(1).map(|prompt| (prompt.id, prompt.epoch));
+            continue;
+        }
+        let metric = |name: &str| plan.metrics.iter().find(|(known, _)| known == name).unwrap().1;
+        assert_eq!(metric("epoch"), f64::from(view.groups[0].epoch));
+        assert_eq!(metric("epoch"), f64::from(*epochs.last().unwrap()));
+        assert_eq!(metric("length"), f64::from(view.pool[0].tokens));
+        assert_eq!((metric("temperature"), metric("max-tokens")), (1.0, 300.0));
+        assert_eq!(metric("run-flops"), f64::MAX);
+        assert_eq!(metric("unscored"), 0.0);
+        // One prompt a step is visited.
+        assert_eq!(metric("visits"), visited);
+        visited += 1.0;
+        let std = view.history.of(PromptId(0)).map_or(0.0, |past| past.std());
+        assert_eq!(metric("std"), f64::from(std));
+        // Later on the next epoch comes to a prompt that is on offer still, and the pool ends there.
+        if let Some((id, epoch)) = put_back.filter(|_| view.step < 4) {
+            let again = view.pool.iter().find(|prompt| prompt.id == id);
+            assert!(
+                again.is_some_and(|prompt| prompt.epoch == epoch),
+                "in the same epoch, behind the others"
+            );
+        }
+        told += 1;
+    }
+    assert_eq!(told, 6);
+    insta::assert_snapshot!(scratch.allot(&["replay", "out"]).lines().last().unwrap(), @"exit code 0");
+    let said = scratch.allot(&["replay", "out", "--at", "3.1"]);
+    assert!(said.contains("metric visits = 3") && said.ends_with("exit code 0"), "{said}");
+    let said = scratch.allot(&["check", "./guest.wasm"]);
+    assert!(said.contains("links: contract rollout:allocation@0.2.0"), "{said}");
+}
+
+/// Gives a reward in parts: 1 for a right answer, and a quarter for being there.
+const PARTS: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    right = asked["answer"].strip() in asked["gold"]
+    print(json.dumps({"id": asked["id"], "rewards": {"right": float(right), "short": 0.25}}))
+"#;
+
+/// A run with a budget of operations, whose rewards have parts.
+const WEIGHED: &str = r#"
+[run]
+seed = 1
+steps = 3
+groups = 2
+rollouts = 4
+[budget]
+flops = 4e9
+step_rollouts = 100
+[policy]
+use = "./guest.wasm"
+[model]
+use = "tiny-sums"
+threads = 1
+[rollout]
+max_tokens = 8
+[evaluation]
+problems = 2
+[reward]
+grader = "command"
+correct_from = 1.0
+weights = { right = 2.0, short = 0.5 }
+[reward.judge]
+command = ["python3", "judge.py"]
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 20
+held_out = 0.2
+levels = [{ digits = 2 }]
+"#;
+
+/// In its `describe`: the parts of rewards are needed.
+const NEEDS_PARTS: &str = "(i32.store8 offset=48 (local.get $d) (i32.const 32))";
+
+#[test]
+fn costs_operations_and_parts_of_rewards_are_told_and_in_the_record() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip("python3", "it is not there");
+    }
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", scratch::guest_0_2("weighs", NEEDS_PARTS));
+    scratch.write("judge.py", PARTS);
+    scratch.write("run.toml", WEIGHED);
+    let said = scratch.allot(&["train", "run.toml", "--out", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+    assert_eq!(head.run.parts(), ["right", "short"]);
+    let costs = head.run.terms.clone().unwrap().costs;
+    assert!(costs.reading > 0.0 && costs.generating > 0.0 && costs.learning > costs.generating, "{costs:?}");
+    let mut views = Views::new(&head).unwrap();
+    let mut told = 0;
+    for line in reader {
+        let line = line.unwrap();
+        if let Line::End(end) = &line {
+            assert!(end.normal && end.compute.flops.total() <= 4e9, "{end:?}");
+        }
+        let Some(Asked { view, plan }) = views.take(&line).unwrap() else { continue };
+        assert!(view.budget.run_flops.is_some());
+        let metric =
+            |name: &str| plan.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        if view.round > 0 {
+            assert_eq!(metric("reading"), Some(costs.reading));
+            assert_eq!(metric("run-flops"), view.budget.run_flops);
+            assert_eq!(metric("short"), Some(0.25));
+            told += 1;
+        }
+    }
+    assert_eq!(told, 3);
+    assert!(scratch.allot(&["replay", "out"]).ends_with("exit code 0"));
+    // Without weights nobody knows which parts there are.
+    scratch.write("run.toml", WEIGHED.replace("weights = { right = 2.0, short = 0.5 }", ""));
+    let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
+    assert!(
+        said.contains("policy `guest` needs the parts that rewards are made of, and this run names none"),
+        "{said}"
+    );
+    assert!(said.contains("hint: name them in `[reward.weights]`"), "{said}");
+}
+
+/// Policies of both contracts look at one run.
+#[test]
+fn a_policy_of_0_2_is_a_shadow_of_one_of_0_1() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", component("uniform"));
+    scratch.write("shadow.wasm", scratch::guest_0_2("tells", ""));
+    scratch.write("run.toml", SMALL);
+    let said = scratch.allot(&["simulate", "run.toml", "--out", "out", "--shadow", "./shadow.wasm"]);
+    assert!(said.contains("shadow `guest`: 12 calls") && said.ends_with("exit code 0"), "{said}");
+    assert!(!scratch.read("out/record.jsonl").contains("terms"), "{said}");
+}
+
+#[test]
+fn what_a_guest_of_0_2_may_not_ends_the_run_with_a_sentence() {
+    let said = |name: &str| small(&scratch::guest_0_2(name, "")).1.lines().nth(1).unwrap().to_owned();
+    insta::assert_snapshot!(said("asks_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `4000000000`, where the data set has 5 prompts");
+    insta::assert_snapshot!(said("asks_a_column"), @"error: in step 0, round 0 policy `guest` asked for the column `level`, which its description does not name");
+    insta::assert_snapshot!(said("stops_early"), @"error: in step 0, round 0 policy `guest` used `until` in a request, and its description has no `stopping` among its needs");
+    insta::assert_snapshot!(said("steps_a_billion"), @"error: in step 0, round 0 policy `guest` used `update` in its batch, and its description has no `updating` among its needs");
+}
+
+/// Fuel counts what a guest does; what is done for it has a bound of its own.
+#[test]
+fn a_guest_that_asks_about_a_million_prompts_again_and_again_ends() {
+    let sandbox = Sandbox::new(Caps::default(), None).unwrap();
+    let policy = sandbox.load(&scratch::guest_0_2("asks_a_million", ""), None).unwrap();
+    let view = fixtures::views(0, 0).swap_remove(0).view;
+    let run = Run {
+        settings: vec![],
+        prompts: 9,
+        steps: 1,
+        groups: 1,
+        rollouts: 1,
+        pool: 9,
+        max_age: 5,
+        terms: None,
+    };
+    let fault = policy.decide(&run, &[], &view).unwrap_err();
+    assert_eq!(fault.to_string(), "asked for more than 268435456 numbers in one call");
+}
+
+#[test]
+fn a_policy_that_needs_what_no_run_gives_is_refused() {
+    let load = |describe: &str| {
+        let scratch = Scratch::new();
+        scratch.write("guest.wasm", scratch::guest_0_2("tells", describe));
+        scratch.allot(&["check", "./guest.wasm"])
+    };
+    let replay = "(i32.store8 offset=48 (local.get $d) (i32.const 2))";
+    insta::assert_snapshot!(load(replay), @r"
+    error: could not load policy `./guest.wasm`: this policy needs `replay`, which this program can't give yet
+    exit code 2
+    ");
+    let level = "(i32.store offset=128 (local.get $d) (i32.const 48)) (i32.store offset=132 (local.get $d) (i32.const 5))
+        (i32.store offset=40 (local.get $d) (i32.add (local.get $d) (i32.const 128)))
+        (i32.store offset=44 (local.get $d) (i32.const 1))";
+    insta::assert_snapshot!(load(level), @r"
+    error: could not load policy `./guest.wasm`: this policy needs the column `level`, which this program can't give yet
+    exit code 2
+    ");
 }
 
 #[test]

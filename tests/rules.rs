@@ -68,6 +68,9 @@ impl Dice {
             Action::Train(_) => HashSet::new(),
         };
         plan.skip = self.some(&pool, 3).into_iter().filter(|p| !requested.contains(p)).collect();
+        let skipped: HashSet<PromptId> = plan.skip.iter().copied().collect();
+        let free = |p: &PromptId| !requested.contains(p) && !skipped.contains(p);
+        plan.defer = self.some(&pool, 4).into_iter().filter(free).collect();
         if self.draws.below(4) == 0 {
             plan.evict = self.some(&both, 1);
         }
@@ -436,6 +439,9 @@ fn every_rule_has_its_own_sentence() {
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![buffered], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
+        (&view, Plan { defer: vec![buffered], ..sample(&[(first, 1)]) }),
+        (&view, Plan { defer: vec![second, second], ..sample(&[(first, 1)]) }),
+        (&view, Plan { defer: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { evict: vec![nobody], ..sample(&[(first, 1)]) }),
         (&view, Plan { evict: vec![first, first], ..sample(&[(first, 1)]) }),
         (&view, train(vec![pick(first)])),
@@ -479,6 +485,9 @@ fn every_rule_has_its_own_sentence() {
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
     policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
     policy `p` skipped prompt `9` twice in one plan (step 5, round 1)
+    policy `p` deferred prompt `0`, which is not in the pool (step 5, round 1)
+    policy `p` deferred prompt `9` twice in one plan (step 5, round 1)
+    policy `p` deferred prompt `8`, which the same plan samples or skips (step 5, round 1)
     policy `p` evicted prompt `4000000000`, which is neither in the pool nor buffered (step 5, round 1)
     policy `p` evicted prompt `8` twice in one plan (step 5, round 1)
     policy `p` picked prompt `8`, which has no buffered rollouts (step 5, round 1)

@@ -128,6 +128,8 @@ impl Twin {
             budget: twin.ledger.budget(),
             pool: twin.pool.offered().to_vec(),
             groups: twin.buffer.groups(),
+            unscored: twin.buffer.unscored(),
+            history: twin.pool.history().clone(),
         })
     }
 

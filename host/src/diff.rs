@@ -18,6 +18,7 @@ pub fn text(plan: &Plan) -> String {
         }
     }
     lines.extend(ids("skip", &plan.skip));
+    lines.extend(ids("defer", &plan.defer));
     lines.extend(ids("evict", &plan.evict));
     lines.extend(plan.metrics.iter().map(|(name, value)| format!("metric {} = {value}", shown::name(name))));
     lines.push(String::new());
@@ -48,7 +49,8 @@ fn joined<T: ToString>(items: &[T]) -> String {
 
 /// Whether two plans decide the same. What they log and remember is no decision.
 pub fn same_decision(one: &Plan, other: &Plan) -> bool {
-    (&one.action, &one.skip, &one.evict) == (&other.action, &other.skip, &other.evict)
+    one.action == other.action
+        && [&one.skip, &one.defer, &one.evict] == [&other.skip, &other.defer, &other.evict]
 }
 
 /// How `new` differs from `old`: changed lines with one line around them, at most `most` lines.

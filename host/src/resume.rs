@@ -137,6 +137,12 @@ fn of_this_run(
             Error::new(what).hint("what is buffered was measured already: begin a run with that policy")
         );
     }
+    if prepared.run.parts() != head.run.parts() {
+        let what = format!("policy `{}` is shown other parts of rewards than the run has", description.name);
+        return Err(
+            Error::new(what).hint("what is buffered has its own already: begin a run with that policy")
+        );
+    }
     same_judge(&head, prepared, checkpoint)?;
     let (problems, train) = (&prepared.problems, prepared.problems.train);
     for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {

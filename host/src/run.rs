@@ -180,7 +180,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .iter()
             // A rollout without a verdict is unscorable, never lost.
             .zip(verdicts.into_iter().map(|verdict| verdict.unwrap_or(UNSCORABLE)))
-            .map(|(sample, verdict)| (outcome(sample, &verdict), verdict.parts))
+            .map(|(sample, verdict)| (outcome(sample, &verdict, self.run.of.run.parts()), verdict.parts))
             .unzip();
         let took = self.run.sampled(&outcomes, &parts).map_err(|fault| Stop::Ledger { step, fault })?;
         if let Some(rollouts) = took.rollouts {
@@ -262,9 +262,12 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
 }
 
 /// A rollout as the policy sees it.
-fn outcome<A>(sample: &Sample<A>, verdict: &Verdict) -> Outcome {
+fn outcome<A>(sample: &Sample<A>, verdict: &Verdict, parts: &[String]) -> Outcome {
+    let part =
+        |name: &String| verdict.parts.iter().find(|(part, _)| part == name).map_or(f32::NAN, |(_, x)| *x);
+    let signals: Vec<f32> = sample.signals.iter().copied().chain(parts.iter().map(part)).collect();
     // Nothing that is not finite reaches a policy or the record.
-    let finite = |r: &f32| r.is_finite() && sample.signals.iter().all(|x| x.is_finite());
+    let finite = |r: &f32| r.is_finite() && signals.iter().all(|x| x.is_finite());
     Outcome {
         prompt: sample.prompt,
         position: sample.position,
@@ -272,6 +275,6 @@ fn outcome<A>(sample: &Sample<A>, verdict: &Verdict) -> Outcome {
         correct: verdict.correct,
         tokens: sample.tokens,
         truncated: sample.truncated,
-        signals: sample.signals.clone(),
+        signals,
     }
 }

@@ -84,6 +84,7 @@ fn cut(plan: &Plan, most: usize) -> Option<Plan> {
             }),
         },
         skip: first(&plan.skip, most),
+        defer: first(&plan.defer, most),
         evict: first(&plan.evict, most),
         state: Vec::new(),
         metrics: plan.metrics.iter().take(most).map(|(name, value)| (shown::name(name), *value)).collect(),

@@ -39,6 +39,7 @@ impl<'a> Simulation<Decider<'a>> {
     pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
         let run = config.run.run(config.world.prompts, settings(description, &config.policy.settings)?);
+        let run = policy.shown(run, config.terms());
         let (state, cost) = policy
             .begin(&run)
             .map_err(|fault| Error::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;

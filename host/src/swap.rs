@@ -131,6 +131,7 @@ pub fn done(
         step: world.run.state.steps,
         policy: shipped::policy_stamp(prepared.policy),
         settings: prepared.run.settings.clone(),
+        terms: world.run.of.run.terms.clone(),
         caps: shipped::stamp(prepared.config.policy.caps.caps()),
         state: hex(&world.run.state.policy),
     };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, shown};
+use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, TokenCosts, shown};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::core::Core;
@@ -133,7 +133,7 @@ impl<'a> Prepared<'a> {
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         let judge = graded::check(&config.reward, &problems.all)?;
-        let run = config.run.run(problems.train as u32, settings);
+        let run = policy.shown(config.run.run(problems.train as u32, settings), config.terms());
         let (state, cost) = policy.begin(&run).map_err(|fault| {
             let name = &description.name;
             Error::told(format!("policy `{name}` {fault}"), fault.hint())
@@ -210,7 +210,7 @@ impl<'a> Prepared<'a> {
         };
         let mut train = self.problems.prompts.clone();
         let held_out = train.split_off(self.problems.train);
-        let lengths = train.iter().map(|p| p.len() as u32).collect();
+        let lengths: Vec<u32> = train.iter().map(|p| p.len() as u32).collect();
         let (engine, fingerprint) = match config.engine.server() {
             None => {
                 let core = self.core()?;
@@ -229,6 +229,10 @@ impl<'a> Prepared<'a> {
 
         let all = Rc::clone(&self.problems.all);
         let longest = config.rollout.max_tokens;
+        let mut run = self.run.clone();
+        if let Some(terms) = &mut run.terms {
+            terms.costs = TokenCosts::over(&lengths, longest, |prompt, tokens| engine.cost(prompt, tokens));
+        }
         let (tokens, judge) = (Rc::clone(&self.tokens), self.judge.as_ref().map(|j| j.identity.clone()));
         let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, judge)?;
         let sets = self.problems.sets.clone();
@@ -237,11 +241,11 @@ impl<'a> Prepared<'a> {
         let state = allot_loop::State::new(
             self.state.clone(),
             Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
-            RolloutBuffer::new(self.policy.description().signals.len()),
+            RolloutBuffer::new(self.policy.description().signals.len() + self.run.parts().len()),
             Ledger::new(config.budget.limits(longest)),
         );
         let constants = Constants {
-            run: self.run.clone(),
+            run,
             seed: config.run.seed,
             scale: config.advantage,
             bounds: config.policy.caps.bounds(),
@@ -337,7 +341,7 @@ impl<'a> Prepared<'a> {
             signals: description.signals.clone(),
             seed: config.run.seed,
             order: config.run.order,
-            run: self.run.clone(),
+            run: world.run.of.run.clone(),
             limits: config.budget.limits(config.rollout.max_tokens),
             ceilings: config.budget.ceilings(),
             caps: shipped::stamp(config.policy.caps.caps()),

@@ -6,7 +6,7 @@ use allot::run::Rest;
 use allot::simulation::Simulation;
 use allot::{run, shipped};
 use allot_allocation::seed::Stream;
-use allot_allocation::{Action, Budget, Group, Plan, Prompt, PromptId, Run, Value, View};
+use allot_allocation::{Action, Budget, Group, History, Plan, Prompt, PromptId, Run, Value, View};
 use allot_authoring::fixtures;
 use allot_authoring::language::Language;
 use allot_config::simulate::SimulateConfig;
@@ -106,7 +106,7 @@ fn a_run(policy: &str, changes: Changes) -> Run {
             Word(word) => Value::Text((*word).to_owned()),
         };
     }
-    Run { settings, prompts: 1000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5 }
+    Run { settings, prompts: 1000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5, terms: None }
 }
 
 /// The same settings, as a user types them.
@@ -271,9 +271,12 @@ fn telling(i: u64, pilot: usize, commit: usize) -> View {
             step_rollouts: u32::MAX,
             run_rollouts: [0, 100, 10_000][chance.below(3)],
             run_tokens: u64::MAX,
+            run_flops: None,
         },
         pool: pool.collect(),
         groups,
+        unscored: Vec::new(),
+        history: History::default(),
     }
 }
 
@@ -285,6 +288,7 @@ fn group(prompt: PromptId, n: usize, chance: &mut Stream) -> Group {
     let rewards = (0..n).map(|_| reward()).collect();
     Group {
         prompt,
+        epoch: 0,
         rewards,
         correct: (0..n).map(|_| chance.unit() < right).collect(),
         tokens: (0..n).map(|_| 1 + chance.below(500) as u32).collect(),

@@ -151,6 +151,7 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
     ours::Plan {
         action,
         skip: ids(plan.skip),
+        defer: Vec::new(),
         evict: ids(plan.evict),
         state: plan.state,
         metrics: plan.metrics,
@@ -174,6 +175,7 @@ pub fn our_run(run: &theirs::Run) -> ours::Run {
         rollouts: run.rollouts,
         pool: run.pool,
         max_age: run.max_age,
+        terms: None,
     }
 }
 
@@ -198,6 +200,7 @@ pub fn our_view(view: &theirs::View) -> ours::View {
     };
     let group = |g: &theirs::Group| ours::Group {
         prompt: PromptId(g.prompt),
+        epoch: 0,
         rewards: g.rewards.clone(),
         correct: g.correct.clone(),
         tokens: g.tokens.clone(),
@@ -214,8 +217,11 @@ pub fn our_view(view: &theirs::View) -> ours::View {
             step_rollouts: view.budget.step_rollouts,
             run_rollouts: view.budget.run_rollouts,
             run_tokens: view.budget.run_tokens,
+            run_flops: None,
         },
         pool: view.pool.iter().map(prompt).collect(),
         groups: view.groups.iter().map(group).collect(),
+        unscored: Vec::new(),
+        history: ours::History::default(),
     }
 }

@@ -10,6 +10,7 @@ pub fn of(rewards: &[f32], epsilon: f64, normalize: bool) -> Vec<f64> {
     let n = rewards.len();
     let group = Group {
         prompt: PromptId(0),
+        epoch: 0,
         rewards: rewards.to_vec(),
         correct: vec![false; n],
         tokens: vec![1; n],

@@ -168,7 +168,7 @@ class Policies(Raises):
             ),
             "contract": (
                 whole.replace(b"rollout:allocation/allocator@0.1.0", b"rollout:allocation/allocator@0.3.0"),
-                "this policy is built for rollout:allocation@0.3.0; this program knows 0.1",
+                "this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2",
                 "take a newer version of this program",
             ),
         }

@@ -92,6 +92,14 @@ pub fn guest_text(name: &str) -> String {
     read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")))
 }
 
+/// The component of a guest of contract 0.2, with this in its `describe`.
+pub fn guest_0_2(name: &str, describe: &str) -> Vec<u8> {
+    let read = |name: &str| std::fs::read_to_string(root().join("tests/guests/0.2").join(name)).unwrap();
+    let text = read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")));
+    let text = text.replace(";; DESCRIBE", describe);
+    allot_authoring::component::of_module(text.as_bytes(), name).unwrap()
+}
+
 /// A component whose text is in `tests/guests`.
 pub fn component(name: &str) -> Vec<u8> {
     wat::parse_file(root().join("tests/guests").join(format!("{name}.wat"))).unwrap()

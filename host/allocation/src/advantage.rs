@@ -72,6 +72,7 @@ mod tests {
         let n = rewards.len();
         Group {
             prompt: PromptId(0),
+            epoch: 0,
             rewards: rewards.to_vec(),
             correct: vec![false; n],
             tokens: vec![1; n],

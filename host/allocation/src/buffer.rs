@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Group, Past, PromptId};
+use crate::{Batch, Group, Past, PromptId, Tally};
 
 /// A rollout's number in its run: the first one sampled is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ struct Held {
     ids: Vec<RolloutId>,
     /// How many of the group were there before this step.
     before: u32,
+    /// Rollouts of this step that could not be scored.
+    #[serde(default)]
+    unscored: u32,
 }
 
 /// The buffered rollouts.
@@ -68,6 +71,9 @@ pub struct RolloutBuffer {
     /// How often each prompt was sampled since the last model update, whatever became of the
     /// rollouts: the next position, so that none is drawn twice at the same weights.
     drawn: BTreeMap<PromptId, u32>,
+    /// The epochs in which prompts were on offer whose first rollouts are yet to come.
+    #[serde(default)]
+    epochs: BTreeMap<PromptId, u32>,
     /// Rollouts put in the buffer so far in the run, unscorable ones counted: the next number.
     sampled: u64,
 }
@@ -159,7 +165,14 @@ impl Visit {
 impl RolloutBuffer {
     /// An empty buffer for rollouts with this many signals.
     pub fn new(signals: usize) -> Self {
-        Self { signals, held: Vec::new(), places: HashMap::new(), drawn: BTreeMap::new(), sampled: 0 }
+        Self {
+            signals,
+            held: Vec::new(),
+            places: HashMap::new(),
+            drawn: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            sampled: 0,
+        }
     }
 
     /// Whether a prompt has buffered rollouts, scorable or not.
@@ -175,6 +188,12 @@ impl RolloutBuffer {
     /// Buffered groups, as a policy sees them: none of them empty.
     pub fn groups(&self) -> Vec<Group> {
         self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.clone()).collect()
+    }
+
+    /// Rollouts of this step that could not be scored, by prompt.
+    pub fn unscored(&self) -> Vec<Tally> {
+        let some = self.held.iter().filter(|held| held.unscored > 0);
+        some.map(|held| Tally { prompt: held.group.prompt, rollouts: held.unscored }).collect()
     }
 
     /// Prompts of the buffered groups.
@@ -206,7 +225,13 @@ impl RolloutBuffer {
     pub fn open_step(&mut self) {
         for held in &mut self.held {
             held.before = held.group.len() as u32;
+            held.unscored = 0;
         }
+    }
+
+    /// Rollouts of a prompt are to come that was on offer in this epoch.
+    pub fn expect(&mut self, prompt: PromptId, epoch: u32) {
+        self.epochs.insert(prompt, epoch);
     }
 
     /// Puts rollouts in the buffer, in the order they were granted, and gives the first one's
@@ -220,7 +245,10 @@ impl RolloutBuffer {
             let held = &mut self.held[place];
             let finite =
                 outcome.signals.len() == self.signals && outcome.signals.iter().all(|s| s.is_finite());
-            let Some(reward) = outcome.reward.filter(|r| r.is_finite() && finite) else { continue };
+            let Some(reward) = outcome.reward.filter(|r| r.is_finite() && finite) else {
+                held.unscored += 1;
+                continue;
+            };
             held.ids.push(id);
             held.group.rewards.push(reward);
             held.group.correct.push(outcome.correct);
@@ -237,17 +265,20 @@ impl RolloutBuffer {
     /// Counts rollouts that could not be scored, without a look at each.
     pub fn add_unscorable(&mut self, prompt: PromptId, count: u32) {
         self.sampled = self.sampled.saturating_add(u64::from(count));
-        self.place(prompt, count);
+        let place = self.place(prompt, count);
+        self.held[place].unscored += count;
     }
 
     /// Where a prompt's rollouts lie, after `drawn` more of them.
     fn place(&mut self, prompt: PromptId, drawn: u32) -> usize {
         let next = self.drawn.entry(prompt).or_default();
         *next = next.saturating_add(drawn);
+        let epoch = self.epochs.remove(&prompt).unwrap_or_default();
         *self.places.entry(prompt).or_insert_with(|| {
             self.held.push(Held {
                 group: Group {
                     prompt,
+                    epoch,
                     rewards: Vec::new(),
                     correct: Vec::new(),
                     tokens: Vec::new(),
@@ -257,6 +288,7 @@ impl RolloutBuffer {
                 },
                 ids: Vec::new(),
                 before: 0,
+                unscored: 0,
             });
             self.held.len() - 1
         })

@@ -4,6 +4,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::PromptId;
+
 /// What an engine computed: the axes of a comparison that the ledger do not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compute {
@@ -69,6 +71,42 @@ impl Cost {
     /// Of the rollout alone, the prompt read.
     pub fn rollout(&self) -> f64 {
         self.answering + self.learning
+    }
+}
+
+/// What a token takes, in floating-point operations: on average over a run's prompts with the longest answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TokenCosts {
+    /// Of reading a prompt.
+    pub reading: f64,
+    /// Of generating an answer.
+    pub generating: f64,
+    /// Of learning from an answer.
+    pub learning: f64,
+}
+
+impl TokenCosts {
+    /// Over prompts of these lengths, of which each costs so much with an answer of the longest length.
+    pub fn over(lengths: &[u32], longest: u32, cost: impl Fn(PromptId, u32) -> Cost) -> Self {
+        let mut sum = Self::default();
+        for prompt in (0..lengths.len() as u32).map(PromptId) {
+            let cost = cost(prompt, longest);
+            sum.reading += cost.reading;
+            sum.generating += cost.answering;
+            sum.learning += cost.learning;
+        }
+        let read: f64 = lengths.iter().map(|length| f64::from(*length)).sum();
+        let answered = lengths.len() as f64 * f64::from(longest);
+        Self {
+            reading: sum.reading / read.max(1.0),
+            generating: sum.generating / answered.max(1.0),
+            learning: sum.learning / answered.max(1.0),
+        }
+    }
+
+    /// Whether nothing is computed, or nobody knows.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
     }
 }
 

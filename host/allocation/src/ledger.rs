@@ -197,6 +197,7 @@ impl Ledger {
             step_rollouts: narrow(self.step_left()),
             run_rollouts: narrow(self.run_left()),
             run_tokens: left(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX),
+            run_flops: None,
         }
     }
 

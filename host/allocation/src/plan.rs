@@ -12,6 +12,9 @@ pub struct Plan {
     /// Prompts of the pool to pass over until the next epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<PromptId>,
+    /// Prompts of the pool to put back: they come on offer again in this epoch, after those that have not been.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defer: Vec<PromptId>,
     /// Prompts never to offer again in this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evict: Vec<PromptId>,
@@ -96,6 +99,13 @@ impl Pick {
 impl Plan {
     /// A plan of this action and nothing else.
     pub fn of(action: Action) -> Self {
-        Self { action, skip: Vec::new(), evict: Vec::new(), state: Vec::new(), metrics: Vec::new() }
+        Self {
+            action,
+            skip: Vec::new(),
+            defer: Vec::new(),
+            evict: Vec::new(),
+            state: Vec::new(),
+            metrics: Vec::new(),
+        }
     }
 }

@@ -3,11 +3,11 @@
 //! It remembers outcomes of past visits and which prompts were evicted. What it does for a view
 //! costs in proportion to the pool, never to the data set.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Past, Prompt, PromptId, RolloutBuffer, Visit, seed};
+use crate::{History, Prompt, PromptId, RolloutBuffer, Visit, seed};
 
 /// The order in which an epoch's prompts come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,12 @@ pub struct Pool {
     /// Prompts that had buffered rollouts when their turn came, with their epoch. They come on offer
     /// as soon as those are gone.
     deferred: VecDeque<(PromptId, u32)>,
+    /// Prompts that a plan put back, with their epoch: the older epochs first. They come on offer again after the
+    /// last of their epoch.
+    #[serde(default)]
+    put_back: VecDeque<(PromptId, u32)>,
     evicted: BTreeSet<PromptId>,
-    past: BTreeMap<PromptId, Past>,
+    past: History,
     /// Prompts that came on offer since they were last taken out by [`Pool::newly_offered`].
     #[serde(skip)]
     fresh: usize,
@@ -61,8 +65,9 @@ impl Pool {
             permuted_epoch: None,
             offered: Vec::new(),
             deferred: VecDeque::new(),
+            put_back: VecDeque::new(),
             evicted: BTreeSet::new(),
-            past: BTreeMap::new(),
+            past: History::default(),
             fresh: 0,
         }
     }
@@ -108,7 +113,7 @@ impl Pool {
             if on_offer.contains(&id) || waiting.contains(&id) {
                 break;
             }
-            self.cursor += 1;
+            self.advance();
             if buffer.holds(id) {
                 waiting.insert(id);
                 self.deferred.push_back((id, epoch));
@@ -128,6 +133,16 @@ impl Pool {
         }
     }
 
+    /// Takes prompts off offer until the rest of their epoch has been on offer.
+    pub fn defer(&mut self, prompts: &[PromptId]) {
+        for id in prompts {
+            let Some(prompt) = self.offered.iter().find(|prompt| prompt.id == *id) else { continue };
+            let place = self.put_back.partition_point(|(_, epoch)| *epoch <= prompt.epoch);
+            self.put_back.insert(place, (*id, prompt.epoch));
+        }
+        self.take(prompts.iter().copied());
+    }
+
     /// Takes prompts off offer for the rest of the run.
     pub fn evict(&mut self, prompts: &[PromptId]) {
         if prompts.is_empty() {
@@ -137,14 +152,17 @@ impl Pool {
         self.take(prompts.iter().copied());
         let evicted = &self.evicted;
         self.deferred.retain(|(id, _)| !evicted.contains(id));
+        self.put_back.retain(|(id, _)| !evicted.contains(id));
     }
 
     /// Remembers what a step's visits gave.
     pub fn remember(&mut self, step: u32, visits: &[Visit]) {
-        for visit in visits {
-            let old = self.past.get(&visit.prompt).copied();
-            self.past.insert(visit.prompt, visit.past(step, old));
-        }
+        self.past.remember(step, visits);
+    }
+
+    /// The outcomes of past visits.
+    pub fn history(&self) -> &History {
+        &self.past
     }
 
     /// Whether every prompt was evicted: nothing will come on offer again.
@@ -153,16 +171,34 @@ impl Pool {
     }
 
     fn offer(&mut self, id: PromptId, epoch: u32) {
-        let past = self.past.get(&id).copied();
+        let past = self.past.of(id);
         self.offered.push(Prompt { id, epoch, tokens: self.lengths[id.0 as usize], past });
     }
 
-    /// The next prompt of the data set that is not evicted; moves the cursor to it.
+    /// The next prompt that was put back, once the rest of its epoch has been on offer.
+    fn returned(&self) -> Option<(PromptId, u32)> {
+        let over = |epoch| epoch < self.epoch || self.cursor as usize >= self.lengths.len();
+        self.put_back.front().copied().filter(|(_, epoch)| over(*epoch))
+    }
+
+    /// Goes past the prompt that [`peek`](Self::peek) gave.
+    fn advance(&mut self) {
+        if self.returned().is_some() {
+            self.put_back.pop_front();
+        } else {
+            self.cursor += 1;
+        }
+    }
+
+    /// The next prompt that was put back, or of the data set, and is not evicted; moves the cursor to it.
     fn peek(&mut self) -> Option<(PromptId, u32)> {
         if self.is_spent() {
             return None;
         }
         loop {
+            if let Some(returned) = self.returned() {
+                return Some(returned);
+            }
             if self.cursor as usize >= self.lengths.len() {
                 self.cursor = 0;
                 self.epoch += 1;
@@ -292,6 +328,38 @@ mod tests {
         pool.take([PromptId(1)]);
         pool.top_up(&buffer);
         assert_eq!(ids(&pool), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_prompt_that_was_put_back_comes_again_at_the_end_of_its_epoch() {
+        let (mut pool, buffer) = (pool(5, 2), RolloutBuffer::new(0));
+        let mut seen = Vec::new();
+        for put_back in [&[0, 1][..], &[], &[], &[0], &[], &[]] {
+            pool.top_up(&buffer);
+            seen.push(ids(&pool));
+            pool.defer(&put_back.iter().map(|id| PromptId(*id)).collect::<Vec<_>>());
+            pool.take(pool.offered().iter().map(|p| p.id).collect::<Vec<_>>());
+        }
+        assert_eq!(seen[0], [(0, 0), (1, 0)]);
+        assert_eq!(seen[1], [(2, 0), (3, 0)]);
+        assert_eq!(seen[2], [(4, 0), (0, 0)], "first put back, first on offer");
+        assert_eq!(seen[3], [(1, 0), (0, 1)], "and then the next epoch");
+        assert_eq!(seen[4], [(1, 1), (2, 1)]);
+        assert_eq!(seen[5], [(3, 1), (4, 1)]);
+    }
+
+    #[test]
+    fn prompts_that_are_put_back_again_and_again_keep_the_pool_full_and_are_on_offer_once() {
+        let (mut pool, buffer) = (pool(5, 3), RolloutBuffer::new(0));
+        for _ in 0..40 {
+            pool.top_up(&buffer);
+            assert_eq!(pool.offered().len(), 3);
+            assert!(pool.offered().iter().all(|prompt| prompt.epoch == 0));
+            pool.defer(&pool.offered().iter().map(|p| p.id).collect::<Vec<_>>());
+        }
+        pool.evict(&[PromptId(0), PromptId(1), PromptId(2), PromptId(3)]);
+        pool.top_up(&buffer);
+        assert_eq!(ids(&pool), [(4, 0)], "evicted wherever they stand");
     }
 
     #[test]

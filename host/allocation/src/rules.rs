@@ -59,7 +59,7 @@ pub enum Rule {
     NoRoundLeft,
     /// A plan samples although the step has no rollout left.
     NoStepRolloutLeft,
-    /// A plan neither samples, skips, evicts nor trains.
+    /// A plan neither samples, skips, defers, evicts nor trains.
     NothingAsked,
     /// A request for a prompt that is neither in the pool nor buffered.
     UnknownRequest(PromptId),
@@ -75,6 +75,12 @@ pub enum Rule {
     SkipNotInPool(PromptId),
     /// A prompt skipped twice.
     SkippedTwice(PromptId),
+    /// A deferral of a prompt that is not in the pool.
+    DeferNotInPool(PromptId),
+    /// A prompt deferred twice.
+    DeferredTwice(PromptId),
+    /// A prompt deferred that is requested or skipped.
+    DeferredAndUsed(PromptId),
     /// An eviction of a prompt that is neither in the pool nor buffered.
     UnknownEviction(PromptId),
     /// A prompt evicted twice.
@@ -146,6 +152,11 @@ impl fmt::Display for Rule {
                 write!(f, "evicted prompt `{p}`, which is neither in the pool nor buffered")
             }
             Self::SkippedTwice(p) => write!(f, "skipped prompt `{p}` twice in one plan"),
+            Self::DeferNotInPool(p) => write!(f, "deferred prompt `{p}`, which is not in the pool"),
+            Self::DeferredTwice(p) => write!(f, "deferred prompt `{p}` twice in one plan"),
+            Self::DeferredAndUsed(p) => {
+                write!(f, "deferred prompt `{p}`, which the same plan samples or skips")
+            }
             Self::EvictedTwice(p) => write!(f, "evicted prompt `{p}` twice in one plan"),
             Self::HeldTwice(p) => write!(f, "held prompt `{p}` twice in one batch"),
             Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no buffered rollouts"),
@@ -199,16 +210,19 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 27] = [
+    pub const ALL: [(&str, &str); 30] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
-        ("nothing-asked", "a plan that samples asks for, skips or evicts something"),
+        ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
         ("unknown-request", "samples only prompts in the pool or buffered"),
         ("requested-twice", "asks for a prompt once in a plan"),
         ("no-count", "asks for at least one rollout in a request"),
         ("requested-and-skipped", "does not skip what it samples"),
         ("skip-not-in-pool", "skips only prompts in the pool"),
         ("skipped-twice", "skips a prompt once in a plan"),
+        ("defer-not-in-pool", "defers only prompts in the pool"),
+        ("deferred-twice", "defers a prompt once in a plan"),
+        ("deferred-and-used", "defers no prompt that it samples or skips"),
         ("unknown-eviction", "evicts only prompts in the pool or buffered"),
         ("evicted-twice", "evicts a prompt once in a plan"),
         ("unknown-pick", "picks only buffered prompts"),
@@ -241,24 +255,27 @@ impl Rule {
             Self::RequestedAndSkipped(_) => 6,
             Self::SkipNotInPool(_) => 7,
             Self::SkippedTwice(_) => 8,
-            Self::UnknownEviction(_) => 9,
-            Self::EvictedTwice(_) => 10,
-            Self::UnknownPick(_) => 11,
-            Self::PickedTwice(_) => 12,
-            Self::EmptyPick(_) => 13,
-            Self::NoSuchPosition(..) => 14,
-            Self::PositionTwice(..) => 15,
-            Self::BadWeight(..) => 16,
-            Self::GivenCount(..) => 17,
-            Self::BadGiven(..) => 18,
-            Self::UnknownHold(_) => 19,
-            Self::HeldTwice(_) => 20,
-            Self::StateTooLarge(..) => 21,
-            Self::StatesTooLarge(..) => 22,
-            Self::TooManyMetrics(..) => 23,
-            Self::MetricName(..) => 24,
-            Self::MetricTwice(_) => 25,
-            Self::MetricNotFinite(_) => 26,
+            Self::DeferNotInPool(_) => 9,
+            Self::DeferredTwice(_) => 10,
+            Self::DeferredAndUsed(_) => 11,
+            Self::UnknownEviction(_) => 12,
+            Self::EvictedTwice(_) => 13,
+            Self::UnknownPick(_) => 14,
+            Self::PickedTwice(_) => 15,
+            Self::EmptyPick(_) => 16,
+            Self::NoSuchPosition(..) => 17,
+            Self::PositionTwice(..) => 18,
+            Self::BadWeight(..) => 19,
+            Self::GivenCount(..) => 20,
+            Self::BadGiven(..) => 21,
+            Self::UnknownHold(_) => 22,
+            Self::HeldTwice(_) => 23,
+            Self::StateTooLarge(..) => 24,
+            Self::StatesTooLarge(..) => 25,
+            Self::TooManyMetrics(..) => 26,
+            Self::MetricName(..) => 27,
+            Self::MetricTwice(_) => 28,
+            Self::MetricNotFinite(_) => 29,
         };
         Self::ALL[index].0
     }
@@ -274,9 +291,17 @@ impl Rule {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
             Self::RequestedTwice(_) => "add the counts up in one request",
-            Self::SkippedTwice(_) | Self::EvictedTwice(_) | Self::HeldTwice(_) => "give each id once",
+            Self::SkippedTwice(_) | Self::DeferredTwice(_) | Self::EvictedTwice(_) | Self::HeldTwice(_) => {
+                "give each id once"
+            }
             Self::NoCount(_) => "leave the request out",
             Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
+            Self::DeferNotInPool(_) => {
+                "defer only ids of `view.pool`; what is not on offer need not be put back"
+            }
+            Self::DeferredAndUsed(_) => {
+                "do one of the three; what is neither sampled nor skipped stays on offer"
+            }
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
@@ -315,8 +340,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         Action::Train(_) => &[],
     };
     // Of the pool no more than the plan names: it may be a million prompts.
-    let named: HashSet<PromptId> =
-        requests.iter().map(|r| r.prompt).chain(plan.skip.iter().chain(&plan.evict).copied()).collect();
+    let named: HashSet<PromptId> = requests.iter().map(|r| r.prompt).chain(passed_over(plan)).collect();
     let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).filter(|p| named.contains(p)).collect();
     let buffered: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
 
@@ -326,6 +350,15 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         return Err(Rule::SkipNotInPool(*p));
     }
     twice(&plan.skip).map_or(Ok(()), |p| Err(Rule::SkippedTwice(p)))?;
+    if let Some(p) = plan.defer.iter().find(|p| !pool.contains(p)) {
+        return Err(Rule::DeferNotInPool(*p));
+    }
+    twice(&plan.defer).map_or(Ok(()), |p| Err(Rule::DeferredTwice(p)))?;
+    let deferred: HashSet<PromptId> = plan.defer.iter().copied().collect();
+    let used = requests.iter().map(|request| request.prompt).chain(plan.skip.iter().copied());
+    if let Some(p) = used.into_iter().find(|p| deferred.contains(p)) {
+        return Err(Rule::DeferredAndUsed(p));
+    }
     if let Some(p) = plan.evict.iter().find(|p| !pool.contains(p) && !buffered.contains_key(p)) {
         return Err(Rule::UnknownEviction(*p));
     }
@@ -338,13 +371,18 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
             if view.budget.step_rollouts == 0 {
                 return Err(Rule::NoStepRolloutLeft);
             }
-            if requests.is_empty() && plan.skip.is_empty() && plan.evict.is_empty() {
+            if requests.is_empty() && passed_over(plan).next().is_none() {
                 return Err(Rule::NothingAsked);
             }
             check_requests(requests, &pool, &buffered, &skipped)
         }
         Action::Train(batch) => check_batch(batch, &buffered),
     }
+}
+
+/// What a plan takes off offer without sampling it.
+fn passed_over(plan: &Plan) -> impl Iterator<Item = PromptId> {
+    plan.skip.iter().chain(&plan.defer).chain(&plan.evict).copied()
 }
 
 fn check_requests(

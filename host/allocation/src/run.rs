@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::TokenCosts;
+
 /// The constants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -21,6 +23,36 @@ pub struct Run {
     pub pool: u32,
     /// The oldest age at which a rollout is still kept, in model updates.
     pub max_age: u32,
+    /// How it samples and learns, where the policy's contract tells of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
+}
+
+impl Run {
+    /// Names of the parts that rewards are made of, where the policy is shown them: beside each rollout after its
+    /// signals.
+    pub fn parts(&self) -> &[String] {
+        self.terms.as_ref().map_or(&[], |terms| &terms.parts)
+    }
+}
+
+/// How a run samples, rewards and learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The temperature of sampling.
+    pub temperature: f32,
+    /// The longest answer, in tokens.
+    pub max_tokens: u32,
+    /// Rollouts in each optimizer step; the largest number for any batch in one.
+    pub mini_batch: u32,
+    /// Passes over a batch.
+    pub passes: u32,
+    /// What a token takes.
+    #[serde(default, skip_serializing_if = "TokenCosts::are_none")]
+    pub costs: TokenCosts,
+    /// Names of the parts that rewards are made of, where the policy is shown them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
 }
 
 /// The value of a policy's setting.

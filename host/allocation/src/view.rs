@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::History;
+
 /// A prompt's position in the data set: the same in every run over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -30,10 +32,25 @@ pub struct View {
     pub pool: Vec<Prompt>,
     /// Buffered rollouts, by prompt: those held from earlier steps, then those of this step.
     pub groups: Vec<Group>,
+    /// Rollouts of this step that could not be scored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unscored: Vec<Tally>,
+    /// What is told of past visits where the policy asks for it.
+    #[serde(skip)]
+    pub history: History,
+}
+
+/// Some rollouts of one prompt, by number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// How many. At least 1.
+    pub rollouts: u32,
 }
 
 /// What is left to spend. The largest value of a type stands for "no limit".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Rounds of sampling in this step.
     pub rounds: u32,
@@ -43,6 +60,10 @@ pub struct Budget {
     pub run_rollouts: u32,
     /// Generated tokens in the run.
     pub run_tokens: u64,
+    /// Operations in the run, less those of learning from all that is buffered; none where they are not limited, or
+    /// the policy's contract does not tell of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_flops: Option<f64>,
 }
 
 /// A prompt on offer.
@@ -85,11 +106,22 @@ pub struct Past {
     pub total_correct: u32,
 }
 
+impl Past {
+    /// Standard deviation of the rewards, of the sample: divided by n - 1, as in advantages. 0 of one rollout.
+    pub fn std(&self) -> f32 {
+        let n = f64::from(self.rollouts);
+        if self.rollouts < 2 { 0.0 } else { (f64::from(self.deviation) * (n / (n - 1.0)).sqrt()) as f32 }
+    }
+}
+
 /// The buffered rollouts for one prompt, in the order they were sampled. The lists run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// The prompt.
     pub prompt: PromptId,
+    /// The epoch in which it was on offer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: u32,
     /// Rewards. Finite.
     pub rewards: Vec<f32>,
     /// Whether the answer was right, whatever else the reward counts.
@@ -119,4 +151,9 @@ impl Group {
     pub fn flat(&self) -> bool {
         self.rewards.iter().all(|r| *r == self.rewards[0])
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }

@@ -7,8 +7,12 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;
 
-/// The contract that components are made for.
+/// The contract that projects are built for.
 pub const CONTRACT: &str = include_str!("../../../wit/0.1/allocation.wit");
+
+/// The contracts that a module can follow, by what the name of its exports has of the version.
+const BY_VERSION: [(&str, &str); 2] =
+    [("@0.1", CONTRACT), ("@0.2", include_str!("../../../wit/0.2/allocation.wit"))];
 
 /// A component of a core module's bytes or text; a component comes back as it is.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
@@ -44,7 +48,7 @@ fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     // canonical ABI of the contract.
     if !sections.iter().any(|name| name.starts_with("component-type")) {
         let mut resolve = wit_parser::Resolve::default();
-        let package = resolve.push_str("allocation.wit", CONTRACT)?;
+        let package = resolve.push_str("allocation.wit", contract(&module))?;
         let world = resolve.select_world(&[package], Some("policy"))?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
@@ -53,6 +57,21 @@ fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         encoder = encoder.adapter(preview1::NAME, &preview1::adapter()?)?;
     }
     encoder.encode()
+}
+
+/// The contract that a module follows, by the name of an export.
+fn contract(module: &[u8]) -> &'static str {
+    let payloads = wasmparser::Parser::new(0).parse_all(module).filter_map(std::result::Result::ok);
+    let mut exports = Vec::new();
+    for payload in payloads {
+        if let wasmparser::Payload::ExportSection(section) = payload {
+            exports.extend(section.into_iter().filter_map(|e| Some(e.ok()?.name.to_owned())));
+        }
+    }
+    let follows = |version: &str| {
+        exports.iter().any(|name| name.starts_with(&format!("rollout:allocation/allocator{version}")))
+    };
+    BY_VERSION.into_iter().find(|(version, _)| follows(version)).map_or(CONTRACT, |(_, contract)| contract)
 }
 
 fn custom_sections(module: &[u8]) -> Vec<String> {

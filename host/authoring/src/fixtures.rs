@@ -1,7 +1,7 @@
 //! Fixture views: the corners that a policy should have seen before a run meets them.
 
 use allot_allocation::seed::{self, Stream};
-use allot_allocation::{Budget, Group, Past, Prompt, PromptId, View};
+use allot_allocation::{Budget, Group, Past, Prompt, PromptId, Tally, View};
 
 /// A view and what is special about it.
 pub struct Fixture {
@@ -22,8 +22,13 @@ enum Rewards {
     Real,
 }
 
-const OPEN: Budget =
-    Budget { rounds: 10, step_rollouts: u32::MAX, run_rollouts: 1_000_000, run_tokens: u64::MAX };
+const OPEN: Budget = Budget {
+    rounds: 10,
+    step_rollouts: u32::MAX,
+    run_rollouts: 1_000_000,
+    run_tokens: u64::MAX,
+    run_flops: None,
+};
 
 /// Views of every corner, and `random` random ones. `signals` lists go with each group.
 pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
@@ -57,7 +62,12 @@ pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     );
     add(
         "everything spent, nothing buffered",
-        m.view(32, &[], Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0 }, 0),
+        m.view(
+            32,
+            &[],
+            Budget { rounds: 0, step_rollouts: 0, run_rollouts: 0, run_tokens: 0, run_flops: Some(0.0) },
+            0,
+        ),
     );
     add(
         "one rollout left",
@@ -90,6 +100,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
             step_rollouts: if random.below(3) == 0 { random.below(200) as u32 } else { u32::MAX },
             run_rollouts: if random.below(3) == 0 { random.below(500) as u32 } else { 100_000 },
             run_tokens: if random.below(3) == 0 { random.below(50_000) as u64 } else { u64::MAX },
+            run_flops: (i % 3 == 0).then(|| f64::from(i) * 1e12),
         };
         let round = random.below(4) as u32;
         let mut view = m.view(random.below(200) as u32, &groups, budget, round);
@@ -115,17 +126,24 @@ impl Maker {
     fn view(&self, pool: u32, groups: &[(usize, Rewards)], budget: Budget, round: u32) -> View {
         let mut random = Stream::new(u64::from(pool) * 1000 + groups.len() as u64);
         let first_in_pool = groups.len() as u32;
+        let offered: Vec<Prompt> = (0..pool).map(|i| prompt(first_in_pool + i, &mut random)).collect();
+        // Of the first group and, where there are more, of a prompt that has no other rollouts.
+        let lost = [(0, 2), (first_in_pool + pool, 1)].map(|(prompt, rollouts)| (PromptId(prompt), rollouts));
+        let lost = lost.into_iter().take(groups.len()).map(|(prompt, rollouts)| Tally { prompt, rollouts });
+        let unscored = lost.collect();
         View {
             step: 5,
             round,
             seed: 12_345,
             budget,
-            pool: (0..pool).map(|i| prompt(first_in_pool + i, &mut random)).collect(),
+            pool: offered.clone(),
             groups: groups
                 .iter()
                 .enumerate()
                 .map(|(i, (n, rewards))| self.group(i as u32, *n, *rewards, &mut random))
                 .collect(),
+            unscored,
+            history: offered.iter().filter_map(|prompt| Some((prompt.id, prompt.past?))).collect(),
         }
     }
 
@@ -138,6 +156,7 @@ impl Maker {
         let rewards: Vec<f32> = (0..n).map(|_| draw()).collect();
         Group {
             prompt: PromptId(prompt),
+            epoch: prompt % 3,
             correct: rewards.iter().map(|r| *r > 0.5).collect(),
             tokens: (0..n).map(|_| 1 + random.below(500) as u32).collect(),
             ages: vec![0; n],

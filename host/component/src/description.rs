@@ -15,6 +15,10 @@ pub struct Description {
     pub settings: Vec<Setting>,
     /// Signals to show beside each rollout.
     pub signals: Vec<String>,
+    /// Columns of the data set to answer from.
+    pub columns: Vec<String>,
+    /// What else it makes use of, by name.
+    pub needs: Vec<&'static str>,
 }
 
 /// A setting of a policy. Its default also fixes its type.

@@ -308,6 +308,7 @@ impl RunConfig {
             rollouts: self.rollouts,
             pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
             max_age: self.max_age,
+            terms: None,
         }
     }
 }

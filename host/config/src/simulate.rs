@@ -1,7 +1,7 @@
 //! The config of a simulated run.
 
-use allot_allocation::Every;
 use allot_allocation::advantage::Scale;
+use allot_allocation::{Every, Terms, TokenCosts};
 use allot_engine::CoinConfig;
 use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,18 @@ impl SimulateConfig {
     /// Reads and checks a config; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// How it samples and learns.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            temperature: 1.0,
+            max_tokens: self.world.longest,
+            mini_batch: u32::MAX,
+            passes: 1,
+            costs: TokenCosts::default(),
+            parts: Vec::new(),
+        }
     }
 
     /// The config that a tree is, checked.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_allocation::Every;
 use allot_allocation::advantage::Scale;
+use allot_allocation::{Every, Terms, TokenCosts};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -247,6 +247,20 @@ impl TrainConfig {
     /// Reads and checks a config; `name` is what it is called in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
+    }
+
+    /// How it samples, rewards and learns, as far as this says so without a model.
+    pub fn terms(&self) -> Terms {
+        let rollouts = u32::try_from(self.update.mini_batch).unwrap_or(u32::MAX);
+        Terms {
+            temperature: self.rollout.temperature,
+            max_tokens: self.rollout.max_tokens,
+            // There 0 stands for all in one.
+            mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
+            passes: self.update.epochs,
+            costs: TokenCosts::default(),
+            parts: self.reward.weights.keys().cloned().collect(),
+        }
     }
 
     /// The config that a tree is, checked.

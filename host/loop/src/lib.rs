@@ -16,7 +16,7 @@
 //! use allot_allocation::{Action, Ledger, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, RolloutBuffer};
 //! use allot_loop::{Constants, Loop, Next, State};
 //!
-//! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2 };
+//! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2, terms: None };
 //! let limits =
 //!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(100), run_tokens: None, longest: 64 };
 //! let pool = Pool::new(1, Order::Shuffled, run.pool, vec![5; 20]);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
 use allot_allocation::{
-    Action, Batch, Ceilings, Cost, Fault, Grant, Group, Outcome, Plan, Prompt, PromptId, Request, RolloutId,
-    Run, Settled, View, seed,
+    Action, Batch, Budget, Ceilings, Cost, Fault, Grant, Group, Outcome, Plan, Prompt, PromptId, Request,
+    RolloutId, Run, Settled, View, seed,
 };
 use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
 
@@ -198,7 +198,10 @@ impl Loop {
     fn look(&mut self, round: u32, dry: bool, costs: Costs<'_>) -> (Arc<View>, Vec<Prompt>) {
         self.state.pool.top_up(&self.state.buffer);
         let groups = self.state.buffer.groups();
-        let spare = self.left(&groups, costs).map(|left| {
+        let left = self.left(&groups, costs);
+        // A policy whose contract does not tell of operations leaves no word of them in the record.
+        let flops = left.and_then(|left| left.flops()).filter(|_| self.of.run.terms.is_some());
+        let spare = left.map(|left| {
             let offered = self.state.pool.offered().iter().map(|prompt| prompt.id);
             let prompts = offered.chain(groups.iter().map(|group| group.prompt));
             if dry { 0 } else { left.in_any_case(prompts.map(|prompt| self.most(prompt, costs))) }
@@ -208,9 +211,11 @@ impl Loop {
             step: self.state.steps,
             round,
             seed: seed::policy(self.of.seed, self.state.steps, round),
-            budget: self.state.ledger.budget(),
+            budget: Budget { run_flops: flops, ..self.state.ledger.budget() },
             pool: self.state.pool.offered().to_vec(),
             groups,
+            unscored: self.state.buffer.unscored(),
+            history: self.state.pool.history().clone(),
         };
         (Arc::new(view), self.state.pool.newly_offered().to_vec())
     }
@@ -235,13 +240,14 @@ impl Loop {
         self.state.written += if changed { plan.state.len() as u64 } else { 0 };
         self.state.pool.evict(&plan.evict);
         self.state.pool.take(plan.skip.iter().copied());
+        self.state.pool.defer(&plan.defer);
         let (granted, clipped) = match &plan.action {
             Action::Sample(order) => {
                 let spent = self.state.ledger.grantable() == 0;
                 let grant = self.grant(order, &view, costs);
                 step.dry = grant.is_empty() && !order.is_empty();
                 let granted = grant.rollouts();
-                self.state.pool.take(grant.lines().iter().map(|line| line.prompt));
+                self.take_off_offer(&grant, &view);
                 if spent {
                     self.state.ending = Some(self.state.ending.unwrap_or(Reason::Budget));
                     self.state.at = At::Closing;
@@ -263,6 +269,15 @@ impl Loop {
         };
         let call = Box::new(Call::of(&view, plan, &before, offered, granted));
         Ok(Decided { call, clipped })
+    }
+
+    /// Prompts that were granted a rollout leave the pool that was shown.
+    fn take_off_offer(&mut self, grant: &Grant, view: &View) {
+        let granted: HashSet<PromptId> = grant.lines().iter().map(|line| line.prompt).collect();
+        for prompt in view.pool.iter().filter(|prompt| granted.contains(&prompt.id)) {
+            self.state.buffer.expect(prompt.id, prompt.epoch);
+        }
+        self.state.pool.take(granted);
     }
 
     /// Grants what is asked for, as far as the budget goes by all its measures.

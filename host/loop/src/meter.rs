@@ -91,6 +91,11 @@ impl Meter {
 }
 
 impl Left {
+    /// Operations, where they are limited.
+    pub fn flops(&self) -> Option<f64> {
+        self.flops.map(|flops| flops.max(0.0))
+    }
+
     /// Whether not even the cheapest rollout fits any more.
     pub fn is_nothing(&self) -> bool {
         self.flops.is_some_and(|flops| flops < self.cheapest) || self.rollouts == Some(0)

@@ -19,8 +19,16 @@ fn costs(prompt: PromptId, tokens: u32) -> Cost {
 }
 
 fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
-    let run =
-        Run { settings: Vec::new(), prompts: 20, steps: 6, groups: 4, rollouts: 3, pool: 8, max_age: 2 };
+    let run = Run {
+        settings: Vec::new(),
+        prompts: 20,
+        steps: 6,
+        groups: 4,
+        rollouts: 3,
+        pool: 8,
+        max_age: 2,
+        terms: None,
+    };
     let limits = Limits {
         rounds: 4,
         step_rollouts: Some(40),

@@ -56,7 +56,7 @@ impl Allocator {
             let hint = "a trainer that measures it says so by signals=[…], and gives it with each rollout";
             return Err(Exception::new(what).hint(hint));
         }
-        let run = setup.run(policy.settings.clone());
+        let run = policy.policy.shown(setup.run(policy.settings.clone()), setup.terms());
         let state = policy.begin(&run)?;
         let limits = setup.limits();
         let tokens = setup.lengths.iter().map(|n| u64::from(*n)).sum();

@@ -82,7 +82,7 @@ impl Policy {
 
     /// What the policy says of itself, and which build of it this is.
     fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Description { name, version, summary, settings, signals } = self.loaded.policy.description();
+        let Description { name, version, summary, settings, signals, .. } = self.loaded.policy.description();
         let setting =
             |s: &Setting| serde_json::json!({"name": s.name, "default": s.default, "summary": s.summary});
         let all = serde_json::json!({
@@ -228,7 +228,16 @@ impl RunGiven {
     fn with(self, settings: Vec<(String, Value)>) -> Run {
         let Self { prompts, steps, groups, rollouts, .. } = self;
         let pool = self.pool.unwrap_or(groups.saturating_mul(4));
-        Run { settings, prompts, steps, groups, rollouts, pool, max_age: self.max_age.unwrap_or(5) }
+        Run {
+            settings,
+            prompts,
+            steps,
+            groups,
+            rollouts,
+            pool,
+            max_age: self.max_age.unwrap_or(5),
+            terms: None,
+        }
     }
 }
 

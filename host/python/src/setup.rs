@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Limits, Order, Run, Value};
+use allot_allocation::{Ceilings, Limits, Order, Run, Terms, TokenCosts, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -83,6 +83,18 @@ impl Setup {
         Ok(())
     }
 
+    /// How the trainer samples and learns, as far as it says so.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            temperature: 1.0,
+            max_tokens: self.longest,
+            mini_batch: u32::MAX,
+            passes: 1,
+            costs: TokenCosts::default(),
+            parts: Vec::new(),
+        }
+    }
+
     /// The run as the policy sees it.
     pub fn run(&self, settings: Vec<(String, Value)>) -> Run {
         Run {
@@ -93,6 +105,7 @@ impl Setup {
             rollouts: self.rollouts,
             pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
             max_age: self.max_age,
+            terms: None,
         }
     }
 

@@ -6,7 +6,7 @@
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
     Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
-    Value, View,
+    Terms, Value, View,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -160,7 +160,7 @@ pub struct Sampled {
     pub tokens: Vec<u32>,
     /// A `1` for each that met the length limit, a `0` for each other.
     pub truncated: String,
-    /// A list for each signal.
+    /// A list for each signal, then one for each part of the reward that the policy is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Vec<f32>>,
     /// How many more could not be scored.
@@ -230,6 +230,9 @@ pub struct Swap {
     pub policy: PolicyStamp,
     /// Its settings in force.
     pub settings: Vec<(String, Value)>,
+    /// How the run samples and learns, where its contract tells of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
     /// What one call of it may use.
     pub caps: CapsStamp,
     /// The state that its `begin` gave, in hexadecimal.
@@ -268,6 +271,11 @@ impl Head {
     pub fn scale(&self) -> Scale {
         let before = || Scale::deserialize(&self.training.as_ref()?["advantage"]).ok();
         self.advantage.or_else(before).unwrap_or_default()
+    }
+
+    /// How many numbers each rollout has beside the reward: the signals, then the parts of the reward.
+    pub fn lists(&self) -> usize {
+        self.signals.len() + self.run.parts().len()
     }
 }
 
@@ -337,7 +345,7 @@ impl Call {
             Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
             Action::Train(_) => 0,
         };
-        let Plan { action, skip, evict, state, metrics } = plan;
+        let Plan { action, skip, defer, evict, state, metrics } = plan;
         Self {
             step: view.step,
             round: view.round,
@@ -348,6 +356,7 @@ impl Call {
             plan: Plan {
                 action: action.clone(),
                 skip: skip.clone(),
+                defer: defer.clone(),
                 evict: evict.clone(),
                 state: Vec::new(),
                 metrics: metrics.clone(),

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use allot_allocation::{Action, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
+use allot_allocation::{Action, History, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
@@ -15,6 +15,7 @@ pub struct Views {
     policy: String,
     pool: Vec<Prompt>,
     buffer: RolloutBuffer,
+    history: History,
     state: Vec<u8>,
     max_age: u32,
     /// The step and round that come next.
@@ -41,7 +42,8 @@ impl Views {
         Ok(Self {
             policy: head.policy.name.clone(),
             pool: Vec::new(),
-            buffer: RolloutBuffer::new(head.signals.len()),
+            buffer: RolloutBuffer::new(head.lists()),
+            history: History::default(),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             max_age: head.run.max_age,
             next: (0, 0),
@@ -61,7 +63,8 @@ impl Views {
                 let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
                     return Err(inconsistent(self.next));
                 };
-                self.buffer.settle(&batch, step.updated, self.max_age);
+                let settled = self.buffer.settle(&batch, step.updated, self.max_age);
+                self.history.remember(step.step, &settled.visits);
                 self.buffer.open_step();
                 self.next = (step.step + 1, 0);
                 Ok(None)
@@ -104,6 +107,8 @@ impl Views {
             budget: call.budget,
             pool: self.pool.clone(),
             groups,
+            unscored: self.buffer.unscored(),
+            history: self.history.clone(),
         };
         // Metrics decide nothing, and older records have names of any letters.
         let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
@@ -115,9 +120,15 @@ impl Views {
         Ok(Asked { view, plan })
     }
 
-    /// Takes off offer what the plan skipped, evicted and was granted.
+    /// The outcomes of past visits, as the call after the last line would be told of them.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Takes off offer what the plan skipped, deferred, evicted and was granted.
     fn leave_pool(&mut self, call: &Call) {
-        let mut gone: HashSet<PromptId> = call.plan.skip.iter().chain(&call.plan.evict).copied().collect();
+        let Plan { skip, defer, evict, .. } = &call.plan;
+        let mut gone: HashSet<PromptId> = skip.iter().chain(defer).chain(evict).copied().collect();
         if let Action::Sample(requests) = &call.plan.action {
             let mut left = call.granted;
             for request in requests {
@@ -129,6 +140,9 @@ impl Views {
                 gone.insert(request.prompt);
                 self.granted.insert(request.prompt, served);
             }
+        }
+        for prompt in self.pool.iter().filter(|prompt| self.granted.contains_key(&prompt.id)) {
+            self.buffer.expect(prompt.id, prompt.epoch);
         }
         self.pool.retain(|p| !gone.contains(&p.id));
     }

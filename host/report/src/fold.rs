@@ -56,7 +56,7 @@ impl Fold {
             accuracy,
             parts: head.scores.clone(),
         });
-        let buffer = RolloutBuffer::new(head.signals.len());
+        let buffer = RolloutBuffer::new(head.lists());
         let history = History {
             run,
             head,

@@ -10,13 +10,15 @@ use allot_allocation::{Plan, Run, View};
 
 use crate::fault::Refusal;
 use crate::guest::GuestState;
-use crate::{Description, v0_1};
+use crate::{Description, v0_1, v0_2};
 
 /// A version of the contract, the older ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contract {
     /// `wit/0.1/allocation.wit`.
     V0_1,
+    /// `wit/0.2/allocation.wit`.
+    V0_2,
 }
 
 /// A component whose imports and exports were found to fit.
@@ -39,7 +41,7 @@ pub(crate) trait Guest {
 
 impl Contract {
     /// All that are known.
-    pub const ALL: [Self; 1] = [Self::V0_1];
+    pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
 
     /// The one that a component with an export of this version speaks: `0.1`, `0.1.0`.
     pub(crate) fn of(version: &str) -> Option<Self> {
@@ -54,6 +56,7 @@ impl Contract {
     fn number(self) -> &'static str {
         match self {
             Self::V0_1 => "0.1",
+            Self::V0_2 => "0.2",
         }
     }
 
@@ -79,6 +82,7 @@ impl Contract {
     ) -> wasmtime::Result<Box<dyn Linked>> {
         Ok(match self {
             Self::V0_1 => Box::new(v0_1::link(linker, component)?),
+            Self::V0_2 => Box::new(v0_2::link(linker, component)?),
         })
     }
 }
@@ -98,7 +102,8 @@ mod tests {
         for known in ["0.1", "0.1.0", "0.1.7", "0.1.0-rc1"] {
             assert_eq!(Contract::of(known), Some(Contract::V0_1), "{known}");
         }
-        for other in ["", "0", "0.10.0", "0.11", "1.0.1", "0.1x", "v0.1"] {
+        assert_eq!(Contract::of("0.2.0"), Some(Contract::V0_2));
+        for other in ["", "0", "0.20.0", "0.10.0", "0.11", "1.0.1", "0.1x", "v0.1"] {
             assert_eq!(Contract::of(other), None, "{other}");
         }
     }

@@ -57,6 +57,10 @@ pub enum LoadError {
     #[error("the component does not fit the contract rollout:allocation@{0}: {1}")]
     Misfit(Contract, String),
 
+    /// It needs what no run of this program gives.
+    #[error("this policy needs {0}, which this program can't give yet")]
+    Beyond(String),
+
     // === Not the one that was asked for ===
     /// Another hash than the config demands.
     #[error("the component's sha256 is {found}, the config demands {expected}")]
@@ -164,6 +168,12 @@ pub enum Fault {
         /// Its stack, innermost first, where the component names its functions.
         stack: Vec<String>,
     },
+    /// It is to be shown the parts of rewards, and there are none.
+    #[error("needs the parts that rewards are made of, and this run names none")]
+    NoParts,
+    /// It asked for or made use of what it may not.
+    #[error("{0}")]
+    Misused(String),
     /// It returned its own error.
     #[error("{0}")]
     Refused(Refusal),
@@ -171,6 +181,12 @@ pub enum Fault {
     #[error("could not be called: {0}")]
     Engine(String),
 }
+
+/// What a guest asked for or made use of, though its description or the run's size says otherwise. Stops it on the
+/// spot.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(crate) struct Misuse(pub String);
 
 /// A policy's own error.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -227,6 +243,10 @@ impl Fault {
             }
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")
+            }
+            Self::NoParts => Some("name them in `[reward.weights]`, each with what it weighs"),
+            Self::Misused(_) => {
+                Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
             }
             Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),
             Self::Refused(Refusal::State(_)) => {

@@ -9,6 +9,7 @@ use allot_component::Caps;
 use wasmtime::{Engine, ResourceLimiter, Store};
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
+use crate::facts::Facts;
 use crate::restricted_wasi::{LOG, RestrictedWasi};
 
 /// What a line of log counts beside its text.
@@ -25,6 +26,8 @@ pub(crate) struct GuestState {
     log_bytes: usize,
     dropped: u64,
     pub(crate) quiet: Option<Box<RestrictedWasi>>,
+    /// What it may ask, while it decides.
+    pub(crate) facts: Option<Facts>,
 }
 
 impl WasiView for GuestState {
@@ -95,8 +98,8 @@ impl GuestState {
     ) -> wasmtime::Result<Store<Self>> {
         let limiter = Limiter { limit: caps.memory, peak: 0, refused: None };
         let quiet = quiet.map(Box::new);
-        let mut store =
-            Store::new(engine, Self { limiter, log: VecDeque::new(), log_bytes: 0, dropped: 0, quiet });
+        let (log, log_bytes, dropped, facts) = (VecDeque::new(), 0, 0, None);
+        let mut store = Store::new(engine, Self { limiter, log, log_bytes, dropped, quiet, facts });
         store.limiter(|room| &mut room.limiter);
         store.set_fuel(caps.fuel)?;
         store.set_epoch_deadline(caps.time.as_nanos().div_ceil(TICK.as_nanos()) as u64 + 1);

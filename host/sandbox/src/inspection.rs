@@ -37,7 +37,7 @@ pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
     for import in &imports {
         let quiet =
             ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-        let ours = interface(import, "log").is_some() || interface(import, "types").is_some();
+        let ours = ["facts", "log", "types"].iter().any(|name| interface(import, name).is_some());
         if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
             return Err(LoadError::ForeignImport(shown::name(import)));
         }

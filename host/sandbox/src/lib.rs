@@ -18,6 +18,7 @@
 
 mod complexity;
 mod contract;
+mod facts;
 mod fault;
 mod guest;
 mod inspection;
@@ -25,6 +26,7 @@ mod policy;
 mod restricted_wasi;
 mod sandbox;
 mod v0_1;
+mod v0_2;
 
 pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Setting, sha256, shipped};

@@ -2,18 +2,20 @@
 
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Plan, Run, Value, View, shown};
+use allot_allocation::{Plan, Run, Terms, Value, View, shown};
 use allot_component::{Description, Setting};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
-use crate::contract::{Answer, Guest, Linked};
-use crate::fault::Fault;
+use crate::contract::{Answer, Contract, Guest, Linked};
+use crate::fault::{Fault, Misuse};
 use crate::guest::GuestState;
 use crate::inspection::Inspection;
 use crate::restricted_wasi::{Other, RestrictedWasi};
 use crate::{LoadError, Sandbox, sandbox};
 
+/// What a policy needs that is to be shown the parts of rewards.
+pub(crate) const PARTS: &str = "parts";
 /// Bytes that a description may hand over, far more than a usable one has.
 const DESCRIPTION: usize = 4 << 20;
 /// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
@@ -81,6 +83,8 @@ impl Policy {
             summary: String::new(),
             settings: Vec::new(),
             signals: Vec::new(),
+            columns: Vec::new(),
+            needs: Vec::new(),
         };
         let mut policy = Self { sandbox, linked, inspection, description: blank, sha256, size };
         policy.fits()?;
@@ -88,6 +92,9 @@ impl Policy {
             .call(DESCRIPTION, None, |guest, store| Ok(Ok(guest.describe(store)?)))
             .map_err(LoadError::Describe)?;
         usable(&description).map_err(LoadError::Description)?;
+        if let Some(beyond) = beyond(&description) {
+            return Err(LoadError::Beyond(beyond));
+        }
         policy.description = description;
         Ok(policy)
     }
@@ -122,6 +129,17 @@ impl Policy {
         self.size
     }
 
+    /// A run as this policy is shown it: how it samples, rewards and learns is not every contract's to tell.
+    pub fn shown(&self, run: Run, terms: Terms) -> Run {
+        let tells = self.inspection.contract >= Contract::V0_2;
+        let parts = if self.needs_parts() { terms.parts } else { Vec::new() };
+        Run { terms: tells.then_some(Terms { parts, ..terms }), ..run }
+    }
+
+    fn needs_parts(&self) -> bool {
+        self.description.needs.contains(&PARTS)
+    }
+
     /// The contract version that it speaks.
     pub fn contract(&self) -> &str {
         &self.inspection.version
@@ -129,6 +147,9 @@ impl Policy {
 
     /// Checks the run's settings and gives the first state.
     pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
+        if self.needs_parts() && run.parts().is_empty() {
+            return Err(Fault::NoParts);
+        }
         let begun = self.call(ANSWER, None, |guest, store| guest.begin(store, run));
         // No plan comes with it that a rule could look at.
         let most = Bounds::default().state;
@@ -232,6 +253,9 @@ impl Policy {
             Some(Trap::Interrupt) => return Fault::OutOfTime(caps.time),
             _ => {}
         }
+        if let Some(Misuse(words)) = error.downcast_ref::<Misuse>() {
+            return Fault::Misused(words.clone());
+        }
         let stack = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
         let reason = error.downcast_ref::<Trap>().map_or(words, ToString::to_string);
         let reason = shown::line(&reason, shown::LINE);
@@ -268,6 +292,13 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
     frames
 }
 
+/// What a policy needs that no run gives.
+fn beyond(d: &Description) -> Option<String> {
+    let column = || d.columns.first().map(|name| format!("the column `{name}`"));
+    let given = |need: &&&str| **need == PARTS;
+    d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
+}
+
 /// Whether a config could use a description, and a screen show it.
 fn usable(d: &Description) -> Result<(), String> {
     const RULE: &str = "1 to 64 lower-case letters, digits and dashes, a letter first";
@@ -277,11 +308,11 @@ fn usable(d: &Description) -> Result<(), String> {
             && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     let plain = |text: &str| text.len() <= 1024 && !text.chars().any(shown::steers);
-    let (count, most) = (d.settings.len().max(d.signals.len()), 256);
+    let (count, most) = (d.settings.len().max(d.signals.len()).max(d.columns.len()), 256);
     if count > most {
-        return Err(format!("it has {count} settings or signals; {most} at most can be shown"));
+        return Err(format!("it has {count} settings, signals or columns; {most} at most can be shown"));
     }
-    let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain([&d.name]);
+    let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain(&d.columns).chain([&d.name]);
     if let Some(name) = names.clone().find(|name| !short(name)) {
         return Err(format!("it has the name `{}`; a name is {RULE}", shown::name(name)));
     }

@@ -170,6 +170,8 @@ fn description(d: types::Description) -> Description {
         summary: d.summary,
         settings: d.settings.into_iter().map(setting).collect(),
         signals: d.signals,
+        columns: Vec::new(),
+        needs: Vec::new(),
     }
 }
 
@@ -187,7 +189,14 @@ fn plan(p: types::Plan) -> ours::Plan {
             hold: ids(batch.hold),
         }),
     };
-    ours::Plan { action, skip: ids(p.skip), evict: ids(p.evict), state: p.state, metrics: p.metrics }
+    ours::Plan {
+        action,
+        skip: ids(p.skip),
+        defer: Vec::new(),
+        evict: ids(p.evict),
+        state: p.state,
+        metrics: p.metrics,
+    }
 }
 
 fn pick(p: types::Pick) -> ours::Pick {

@@ -175,7 +175,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 fn a_run(settings: Vec<(String, Value)>) -> Run {
-    Run { settings, prompts: 100_000, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5 }
+    Run { settings, prompts: 100_000, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms: None }
 }
 
 /// A short run in the coin-flip world: the real loop, to a normal end. Nothing where the time is over before.

@@ -100,7 +100,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         if let Line::Swap(swap) = &line {
             // The recorded policy began anew here, and so does the one asked.
             let settings = settings(command, &swap.settings, &policy, None)?;
-            witness = Witness::new(&policy, Run { settings, ..head.run.clone() })?;
+            witness = Witness::new(&policy, Run { settings, terms: swap.terms.clone(), ..head.run.clone() })?;
             if tally.swaps.last() != Some(&swap.step) {
                 tally.swaps.push(swap.step);
             }
@@ -186,7 +186,10 @@ fn one(
         let line = line?;
         if let Line::Swap(swap) = &line {
             let settings = settings(command, &swap.settings, witness.policy, None)?;
-            *witness = Witness::new(witness.policy, Run { settings, ..head.run.clone() })?;
+            *witness = Witness::new(
+                witness.policy,
+                Run { settings, terms: swap.terms.clone(), ..head.run.clone() },
+            )?;
             name.clone_from(&swap.policy.name);
             state = unhex(&swap.state).unwrap_or_default();
         }
@@ -205,7 +208,8 @@ fn one(
     } else {
         let kept = kept(&command.record, at)?;
         state = unhex(&kept.state).unwrap_or_default();
-        (kept.view, None)
+        // What it could ask for is in the record as well.
+        (View { history: views.history().clone(), ..kept.view }, None)
     };
     if name == witness.name {
         witness.state = state;

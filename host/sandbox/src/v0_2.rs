@@ -1,0 +1,370 @@
+//! The adapter for contract version 0.2: between our plain data and the component's types.
+//!
+//! Lists are lent to the guest, not copied first.
+
+use allot_allocation as ours;
+use allot_allocation::log::Level;
+use allot_allocation::{Past, PromptId, shown};
+
+use wasmtime::Store;
+use wasmtime::component::{Component, HasSelf, Linker};
+
+use self::rollout::allocation::{facts, log, types};
+use crate::contract::{Answer, Guest, Linked};
+use crate::facts::{Facts, Prompts};
+use crate::fault::{Misuse, Refusal};
+use crate::guest::GuestState;
+use crate::policy::PARTS;
+use crate::{Description, Setting};
+
+wasmtime::component::bindgen!({
+    world: "policy",
+    path: "../../wit/0.2/allocation.wit",
+    ownership: Borrowing { duplicate_if_necessary: true },
+    imports: { "rollout:allocation/facts": trappable },
+});
+
+/// Fits a component to the contract.
+pub(crate) fn link(
+    linker: &mut Linker<GuestState>,
+    component: &Component,
+) -> wasmtime::Result<impl Linked + use<>> {
+    Policy::add_to_linker::<_, HasSelf<_>>(linker, |guest| guest)?;
+    linker.instantiate_pre(component).and_then(PolicyPre::new)
+}
+
+impl Linked for PolicyPre<GuestState> {
+    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>> {
+        Ok(Box::new(PolicyPre::instantiate(self, store)?))
+    }
+}
+
+impl Guest for Policy {
+    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description> {
+        Ok(description(self.rollout_allocation_allocator().call_describe(store)?))
+    }
+
+    fn begin(&self, store: &mut Store<GuestState>, run: &ours::Run) -> Answer<Vec<u8>> {
+        let state = with_run(run, |run| self.rollout_allocation_allocator().call_begin(store, run))?;
+        Ok(state.map_err(refusal))
+    }
+
+    fn decide(
+        &self,
+        store: &mut Store<GuestState>,
+        run: &ours::Run,
+        state: &[u8],
+        view: &ours::View,
+    ) -> Answer<ours::Plan> {
+        let (allocator, parts) = (self.rollout_allocation_allocator(), run.parts().len());
+        let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
+        store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), costs));
+        let answer = with_run(run, |run| {
+            with_view(view, parts, |view| allocator.call_decide(&mut *store, run, state, view))
+        });
+        store.data_mut().facts = None;
+        Ok(match answer? {
+            Ok(answer) => Ok(plan(answer)?),
+            Err(error) => Err(refusal(error)),
+        })
+    }
+}
+
+impl types::Host for GuestState {}
+
+impl log::Host for GuestState {
+    fn write(&mut self, level: log::Level, line: String) {
+        let level = match level {
+            log::Level::Debug => Level::Debug,
+            log::Level::Info => Level::Info,
+            log::Level::Warn => Level::Warn,
+            log::Level::Error => Level::Error,
+        };
+        GuestState::write(self, level, &line);
+    }
+}
+
+// === What it asks ===
+
+impl facts::Host for GuestState {
+    fn counts(&mut self, what: facts::Count, of: facts::Prompts) -> wasmtime::Result<Vec<u32>> {
+        self.numbers(of, |past| match what {
+            facts::Count::Visits => past.visits,
+            facts::Count::Step => past.step,
+            facts::Count::Rollouts => past.rollouts,
+            facts::Count::Correct => past.correct,
+            facts::Count::Streak => past.streak,
+            facts::Count::TotalRollouts => past.total_rollouts,
+            facts::Count::TotalCorrect => past.total_correct,
+        })
+    }
+
+    fn measures(&mut self, what: facts::Measure, of: facts::Prompts) -> wasmtime::Result<Vec<f32>> {
+        self.numbers(of, |past| match what {
+            facts::Measure::Mean => past.mean,
+            facts::Measure::Std => past.std(),
+            facts::Measure::MeanLength => past.tokens,
+        })
+    }
+
+    fn column(&mut self, name: String, _: facts::Prompts) -> wasmtime::Result<Vec<f32>> {
+        let name = shown::name(&name);
+        misuse(format!("asked for the column `{name}`, which its description does not name"))
+    }
+
+    fn costs(&mut self) -> wasmtime::Result<facts::TokenCosts> {
+        let ours::TokenCosts { reading, generating, learning } = self.facts()?.costs();
+        Ok(facts::TokenCosts { reading, generating, learning })
+    }
+}
+
+impl GuestState {
+    fn numbers<T: Clone + Default>(
+        &mut self,
+        of: facts::Prompts,
+        number: impl Fn(&Past) -> T,
+    ) -> wasmtime::Result<Vec<T>> {
+        let of = match of {
+            facts::Prompts::All => Prompts::All,
+            facts::Prompts::Between((first, end)) => Prompts::Between(first, end),
+            facts::Prompts::Listed(prompts) => Prompts::Listed(prompts),
+        };
+        Ok(self.facts()?.numbers(&of, number)?)
+    }
+
+    fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
+        match &mut self.facts {
+            Some(facts) => Ok(facts),
+            None => misuse("asked for facts, and that only `decide` may do".to_owned()),
+        }
+    }
+}
+
+// === To the guest ===
+
+/// How a run samples and learns that does not say so: the record of a run under a policy of an older contract.
+static UNTOLD: ours::Terms = ours::Terms {
+    temperature: 1.0,
+    max_tokens: u32::MAX,
+    mini_batch: u32::MAX,
+    passes: 1,
+    costs: ours::TokenCosts { reading: 0.0, generating: 0.0, learning: 0.0 },
+    parts: Vec::new(),
+};
+
+/// Lends a run's constants to `call`.
+fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
+    let settings: Vec<(&str, types::ValueParam<'_>)> =
+        run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
+    let terms = run.terms.as_ref().unwrap_or(&UNTOLD);
+    let parts: Vec<&str> = terms.parts.iter().map(String::as_str).collect();
+    let sampling = types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
+    call(types::Run {
+        settings: &settings,
+        prompts: run.prompts,
+        steps: run.steps,
+        groups: run.groups,
+        rollouts: run.rollouts,
+        pool: run.pool,
+        max_age: run.max_age,
+        lag: 0,
+        columns: &[],
+        parts: &parts,
+        sampling: types::SamplingRange { default: sampling, least: sampling, most: sampling },
+        update: types::Update { mini_batch: terms.mini_batch, passes: terms.passes },
+    })
+}
+
+/// Lends a view to `call`, in which so many of the numbers beside a rollout are parts of its reward.
+fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'_>) -> T) -> T {
+    let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
+    let lists: Vec<Vec<&[f32]>> =
+        view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
+    let groups: Vec<types::Group<'_>> = view
+        .groups
+        .iter()
+        .zip(&lists)
+        .map(|(g, lists)| {
+            // The parts of the reward come after the signals.
+            let (signals, parts) = lists.split_at(lists.len().saturating_sub(parts));
+            types::Group {
+                prompt: g.prompt.0,
+                epoch: g.epoch,
+                rewards: &g.rewards,
+                correct: &g.correct,
+                lengths: &g.tokens,
+                ages: &g.ages,
+                truncated: &g.truncated,
+                signals,
+                parts,
+                trained: &[],
+                sampling: &[],
+            }
+        })
+        .collect();
+    let unscored: Vec<types::Tally> = view.unscored.iter().copied().map(tally).collect();
+    call(types::View {
+        step: view.step,
+        round: view.round,
+        seed: view.seed,
+        budget: types::Budget {
+            rounds: view.budget.rounds,
+            step_rollouts: view.budget.step_rollouts,
+            run_rollouts: view.budget.run_rollouts,
+            run_tokens: view.budget.run_tokens,
+            run_flops: view.budget.run_flops.unwrap_or(f64::MAX),
+        },
+        pool: &pool,
+        groups: &groups,
+        unscored: &unscored,
+        under_way: &[],
+    })
+}
+
+fn lend_value(value: &ours::Value) -> types::ValueParam<'_> {
+    match value {
+        ours::Value::Flag(v) => types::ValueParam::Flag(*v),
+        ours::Value::Integer(v) => types::ValueParam::Integer(*v),
+        ours::Value::Number(v) => types::ValueParam::Number(*v),
+        ours::Value::Text(v) => types::ValueParam::Text(v),
+    }
+}
+
+fn prompt(p: &ours::Prompt) -> types::Prompt {
+    let past = p.past.map(|past| types::Past {
+        step: past.step,
+        visits: past.visits,
+        rollouts: past.rollouts,
+        correct: past.correct,
+        mean: past.mean,
+        std: past.std(),
+        mean_length: past.tokens,
+        streak: past.streak,
+        total_rollouts: past.total_rollouts,
+        total_correct: past.total_correct,
+    });
+    types::Prompt { id: p.id.0, epoch: p.epoch, length: p.tokens, past }
+}
+
+fn tally(tally: ours::Tally) -> types::Tally {
+    types::Tally { prompt: tally.prompt.0, rollouts: tally.rollouts }
+}
+
+// === From the guest ===
+
+/// A guest's description.
+fn description(d: types::Description) -> Description {
+    let setting = |s: types::Setting| Setting {
+        name: s.name,
+        default: match s.default {
+            types::ValueResult::Flag(v) => ours::Value::Flag(v),
+            types::ValueResult::Integer(v) => ours::Value::Integer(v),
+            types::ValueResult::Number(v) => ours::Value::Number(v),
+            types::ValueResult::Text(v) => ours::Value::Text(v),
+        },
+        summary: s.summary,
+    };
+    Description {
+        name: d.name,
+        version: d.version,
+        summary: d.summary,
+        settings: d.settings.into_iter().map(setting).collect(),
+        signals: d.signals,
+        columns: d.columns,
+        needs: needs(d.needs),
+    }
+}
+
+/// The names of what a policy needs.
+fn needs(needs: types::Needs) -> Vec<&'static str> {
+    let named = [
+        (types::Needs::ANY_PROMPT, "any-prompt"),
+        (types::Needs::REPLAY, "replay"),
+        (types::Needs::SAMPLING, "sampling"),
+        (types::Needs::STOPPING, "stopping"),
+        (types::Needs::UPDATING, "updating"),
+        (types::Needs::PARTS, PARTS),
+    ];
+    named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, name)| name).collect()
+}
+
+/// A guest's plan. What it makes use of and did not describe is its fault.
+fn plan(p: types::Plan) -> wasmtime::Result<ours::Plan> {
+    let action = match p.action {
+        types::Action::Sample(requests) => {
+            ours::Action::Sample(requests.into_iter().map(request).collect::<Result<_, _>>()?)
+        }
+        types::Action::Train(batch) => {
+            if batch.update.is_some() {
+                return undescribed("`update` in its batch", "updating");
+            }
+            ours::Action::Train(ours::Batch {
+                picks: batch.picks.into_iter().map(pick).collect::<Result<_, _>>()?,
+                hold: batch.hold.into_iter().map(hold).collect::<Result<_, _>>()?,
+            })
+        }
+    };
+    Ok(ours::Plan {
+        action,
+        skip: ids(p.skip),
+        defer: ids(p.defer),
+        evict: ids(p.evict),
+        state: p.state,
+        metrics: p.metrics,
+    })
+}
+
+fn request(r: types::Request) -> wasmtime::Result<ours::Request> {
+    if r.until.is_some() {
+        return undescribed("`until` in a request", "stopping");
+    }
+    if r.sampling.is_some() {
+        return undescribed("`sampling` in a request", "sampling");
+    }
+    Ok(ours::Request { prompt: PromptId(r.prompt), count: r.count })
+}
+
+fn pick(p: types::Pick) -> wasmtime::Result<ours::Pick> {
+    Ok(ours::Pick {
+        prompt: PromptId(p.prompt),
+        rollouts: p.rollouts,
+        advantage: match p.advantage {
+            types::Advantage::Picked => ours::Advantage::Picked,
+            types::Advantage::Group => ours::Advantage::Group,
+            types::Advantage::Among(_) => {
+                return misuse("used `among`, which is not to be had yet".to_owned());
+            }
+            types::Advantage::Given(own) => ours::Advantage::Given(own),
+        },
+        weight: p.weight,
+    })
+}
+
+fn hold(h: types::Hold) -> wasmtime::Result<PromptId> {
+    match h.rollouts {
+        None => Ok(PromptId(h.prompt)),
+        Some(_) => misuse("held rollouts by position, which is not to be had yet".to_owned()),
+    }
+}
+
+fn undescribed<T>(what: &str, need: &str) -> wasmtime::Result<T> {
+    misuse(format!("used {what}, and its description has no `{need}` among its needs"))
+}
+
+fn misuse<T>(words: String) -> wasmtime::Result<T> {
+    Err(Misuse(words).into())
+}
+
+fn ids(ids: Vec<u32>) -> Vec<PromptId> {
+    ids.into_iter().map(PromptId).collect()
+}
+
+/// A guest's own error.
+fn refusal(error: types::Error) -> Refusal {
+    let line = |text: &str| shown::line(text, shown::LINE);
+    match error {
+        types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
+        types::Error::State(reason) => Refusal::State(line(&reason)),
+        types::Error::Other(reason) => Refusal::Other(line(&reason)),
+    }
+}
