@@ -262,11 +262,8 @@ fn costs_operations_and_parts_of_rewards_are_told_and_in_the_record() {
     // Without weights nobody knows which parts there are.
     scratch.write("run.toml", WEIGHED.replace("weights = { right = 2.0, short = 0.5 }", ""));
     let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
-    assert!(
-        said.contains("policy `guest` needs the parts that rewards are made of, and this run names none"),
-        "{said}"
-    );
-    assert!(said.contains("hint: name them in `[reward.weights]`"), "{said}");
+    assert!(said.contains("policy `guest` needs `parts`, which this run does not give"), "{said}");
+    assert!(said.contains("hint: name the parts of rewards in `[reward.weights]`"), "{said}");
 }
 
 /// Policies of both contracts look at one run.

@@ -17,8 +17,8 @@ use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Compute, Grant, GrantLine, Pick, Plan, PromptId, Request, Run, Spent,
-    View,
+    Action, Advantage, Batch, Ceilings, Compute, Grant, GrantLine, Hold, Need, Pick, Plan, PromptId, Request,
+    Run, Spent, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -44,13 +44,15 @@ impl Dice {
         (0..n).map(|i| ids[(start + i) % ids.len()]).collect()
     }
 
-    fn plan(&mut self, view: &View) -> Plan {
+    fn plan(&mut self, run: &Run, view: &View) -> Plan {
         let pool: Vec<PromptId> = view.pool.iter().map(|p| p.id).collect();
         let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         let both: Vec<PromptId> = pool.iter().chain(&buffered).copied().collect();
         let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
         let action = if open && self.draws.below(3) > 0 {
-            let requests = self.some(&both, 6);
+            // Any prompt of the data set where that is allowed, evicted or not.
+            let all = run.any_prompt().map(|prompts| (0..prompts).map(PromptId).collect());
+            let requests = self.some(&all.unwrap_or_else(|| both.clone()), 6);
             let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
             Action::Sample(
                 requests
@@ -59,8 +61,11 @@ impl Dice {
                     .collect(),
             )
         } else {
-            let picks = self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
-            Action::Train(Batch { picks, hold: self.some(&buffered, 9) })
+            let picks: Vec<Pick> =
+                self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
+            let hold =
+                self.some(&buffered, 9).into_iter().map(|prompt| self.hold(prompt, &picks, view)).collect();
+            Action::Train(Batch { picks, hold })
         };
         let mut plan = Plan::of(action);
         let requested: HashSet<PromptId> = match &plan.action {
@@ -86,12 +91,23 @@ impl Dice {
             (first..n as u32).collect::<Vec<_>>()
         });
         let count = rollouts.as_ref().map_or(n, Vec::len);
-        let advantage = match self.draws.below(3) {
+        let advantage = match self.draws.below(4) {
             0 => Advantage::Picked,
             1 => Advantage::Group,
+            2 => Advantage::Among((0..=self.draws.below(n) as u32).collect()),
             _ => Advantage::Given((0..count).map(|_| self.draws.unit() as f32).collect()),
         };
         Pick { prompt, rollouts, advantage, weight: self.draws.unit() as f32 }
+    }
+
+    /// Of a prompt all that is not picked, or some of that by position.
+    fn hold(&mut self, prompt: PromptId, picks: &[Pick], view: &View) -> Hold {
+        let n = view.groups.iter().find(|g| g.prompt == prompt).unwrap().len();
+        let pick = picks.iter().find(|pick| pick.prompt == prompt);
+        let picked = pick.map_or_else(Vec::new, |pick| pick.positions(n));
+        let free: Vec<u32> = (0..n).filter(|i| !picked.contains(i)).map(|i| i as u32).collect();
+        let some = self.draws.below(2) == 0 && !free.is_empty();
+        Hold { prompt, rollouts: some.then(|| free[..=self.draws.below(free.len())].to_vec()) }
     }
 
     /// Breaks some rule, if the plan lends itself to it.
@@ -108,7 +124,7 @@ impl Dice {
             (7, Action::Sample(requests)) => requests.push(Request { prompt: nobody, count: 1 }),
             (8, Action::Sample(requests)) => requests.iter_mut().for_each(|r| r.count = 0),
             (_, Action::Sample(requests)) => requests.extend(requests.clone()),
-            (7, Action::Train(batch)) => batch.hold.push(nobody),
+            (7, Action::Train(batch)) => batch.hold.push(nobody.into()),
             (8, Action::Train(batch)) => batch.picks.extend(batch.picks.clone()),
             (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
             (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
@@ -124,8 +140,8 @@ impl Decide for Dice {
         "dice"
     }
 
-    fn decide(&mut self, _run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
-        let mut plan = self.plan(view);
+    fn decide(&mut self, run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
+        let mut plan = self.plan(run, view);
         if self.draws.below(self.wrong) == 0 {
             self.spoil(&mut plan);
         }
@@ -159,7 +175,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = Some(rollouts);
@@ -167,7 +183,9 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let mut simulation = Simulation::with(&config, config.run.run(config.world.prompts, Vec::new()), dice, Vec::new()).unwrap();
+        let terms = any_prompt.then(|| Terms { needs: vec![Need::AnyPrompt], ..Terms::default() });
+        let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
+        let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.world.run.of.run);
         simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
@@ -298,11 +316,17 @@ impl<R, P> Callbacks<Metered, R, P> for Nobody {
 }
 
 /// A run with a budget of operations alone: how it ended, and what it spent.
-fn metered(flops: f64, steps: u32, policy: impl Decide) -> (Result<Rest, Stop>, f64, Spent) {
+fn metered(
+    flops: f64,
+    steps: u32,
+    any_prompt: bool,
+    policy: impl Decide,
+) -> (Result<Rest, Stop>, f64, Spent) {
     let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
     (config.budget.rollouts, config.budget.tokens) = (None, None);
     (config.run.steps, config.budget.flops) = (steps, Some(flops));
-    let run = config.run.run(config.world.prompts, Vec::new());
+    let terms = any_prompt.then(|| Terms { needs: vec![Need::AnyPrompt], ..Terms::default() });
+    let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
     let world = Simulation::with(&config, run, policy, Vec::new()).unwrap().world;
     let engine =
         Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
@@ -330,9 +354,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_budget_of_operations_is_never_passed(seed: u64, flops in 1.0_f64..300_000.0) {
+    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, flops in 1.0_f64..300_000.0) {
         let dice = Dice { draws: Stream::new(seed), wrong: usize::MAX, seen: Rc::default() };
-        let (rest, computed, _) = metered(flops, 40, dice);
+        let (rest, computed, _) = metered(flops, 40, any_prompt, dice);
         prop_assert!(matches!(rest, Ok(Rest::Over(_)) | Err(Stop::Broken { .. })), "{rest:?}");
         prop_assert!(computed <= flops, "{computed} of {flops}");
     }
@@ -371,7 +395,7 @@ fn a_budget_of_operations_is_spent_to_the_last_rollout() {
     // The longest prompt has 119 tokens, the longest answer 100.
     let dearest = f64::from(119 + 100 + 4 * (119 + 100));
     for flops in [2_000.0, 50_000.0, 777_777.0] {
-        let (rest, computed, spent) = metered(flops, 10_000, Greedy);
+        let (rest, computed, spent) = metered(flops, 10_000, false, Greedy);
         let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
         assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
         assert!(computed <= flops && computed > flops - dearest, "{computed} of {flops}");
@@ -415,6 +439,9 @@ fn every_rule_has_its_own_sentence() {
     let (first, second, buffered) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
     let n = view.groups[0].len();
     let nobody = PromptId(4_000_000_000);
+    let first_of = |prompt| Hold { prompt, rollouts: Some(vec![0]) };
+    // Where any prompt of a data set of 20 may be asked for.
+    let beyond = PromptId(20);
     let sample = |requests: &[(PromptId, u32)]| {
         Plan::of(Action::Sample(
             requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect(),
@@ -434,6 +461,7 @@ fn every_rule_has_its_own_sentence() {
         (&empty, sample(&[(first, 1)])),
         (&view, sample(&[])),
         (&view, sample(&[(nobody, 1)])),
+        (&view, sample(&[(beyond, 1)])),
         (&view, sample(&[(first, 1), (first, 1)])),
         (&view, sample(&[(first, 0)])),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
@@ -452,8 +480,15 @@ fn every_rule_has_its_own_sentence() {
         (&view, train(vec![Pick { weight: f32::NAN, ..pick(buffered) }])),
         (&view, given(vec![1.0])),
         (&view, given(vec![f32::INFINITY; n])),
-        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first] }))),
-        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![buffered, buffered] }))),
+        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first.into()] }))),
+        (
+            &view,
+            Plan::of(Action::Train(Batch { picks: vec![], hold: vec![buffered.into(), buffered.into()] })),
+        ),
+        (
+            &view,
+            Plan::of(Action::Train(Batch { picks: vec![pick(buffered)], hold: vec![first_of(buffered)] })),
+        ),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
         (&view, Plan { state: vec![0; 16], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),
@@ -469,7 +504,9 @@ fn every_rule_has_its_own_sentence() {
     let mut sentences = Vec::new();
     for (view, plan) in cases {
         let states = if plan.state.len() == 16 { 9 } else { u64::MAX };
-        let rule = allot_allocation::rules::check("p", view, &plan, Bounds { states, ..Bounds::default() });
+        let any = matches!(&plan.action, Action::Sample(requests) if requests.first().is_some_and(|r| r.prompt == beyond));
+        let bounds = Bounds { states, any_prompt: any.then_some(20), ..Bounds::default() };
+        let rule = allot_allocation::rules::check("p", view, &plan, bounds);
         let rule = rule.expect_err("the plan breaks a rule");
         sentences.push(rule.to_string());
         broken.push(rule.rule.name());
@@ -480,6 +517,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked to sample, but the step has no rollout left (step 5, round 1)
     policy `p` asked for no rollouts, skipped nothing and evicted nothing (step 5, round 1)
     policy `p` asked for rollouts of prompt `4000000000`, which is neither in the pool nor buffered (step 5, round 1)
+    policy `p` asked for rollouts of prompt `20`; the data set has 20 prompts (0 to 19) (step 5, round 1)
     policy `p` asked for prompt `8` twice in one plan (step 5, round 1)
     policy `p` asked for 0 rollouts of prompt `8`; a request is for at least 1 (step 5, round 1)
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
@@ -500,6 +538,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` gave prompt `0` the advantage inf at index 0; one is from -1000000 to 1000000 (step 5, round 1)
     policy `p` held prompt `8`, which has no buffered rollouts (step 5, round 1)
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
+    policy `p` held rollout 0 of prompt `0`, which it also picked (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
     policy `p` returned another state, of 16 bytes; of changed states the run's record takes 9 bytes more (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)

@@ -1,6 +1,6 @@
 //! Plans as text, and how two of them differ.
 
-use allot_allocation::{Action, Advantage, Pick, Plan, PromptId, shown};
+use allot_allocation::{Action, Advantage, Hold, Pick, Plan, PromptId, shown};
 use similar::{ChangeTag, TextDiff};
 
 /// A plan, a line for each thing it says.
@@ -14,7 +14,7 @@ pub fn text(plan: &Plan) -> String {
         Action::Train(batch) => {
             lines.push(format!("train on {} groups", batch.picks.len()));
             lines.extend(batch.picks.iter().map(pick));
-            lines.extend(ids("hold", &batch.hold));
+            lines.extend(batch.hold.iter().map(hold));
         }
     }
     lines.extend(ids("skip", &plan.skip));
@@ -33,10 +33,18 @@ fn pick(pick: &Pick) -> String {
     let advantage = match &pick.advantage {
         Advantage::Picked => "baseline: the picked rollouts".to_owned(),
         Advantage::Group => "baseline: the group".to_owned(),
+        Advantage::Among(positions) => format!("baseline: {}", joined(positions)),
         Advantage::Given(own) => format!("advantages {}", joined(own)),
     };
     let weight = if pick.weight == 1.0 { String::new() } else { format!(", weight {}", pick.weight) };
     format!("  {rollouts} of prompt {}, {advantage}{weight}", pick.prompt)
+}
+
+fn hold(hold: &Hold) -> String {
+    match &hold.rollouts {
+        None => format!("hold prompt {}", hold.prompt),
+        Some(positions) => format!("hold rollouts {} of prompt {}", joined(positions), hold.prompt),
+    }
 }
 
 fn ids(verb: &str, ids: &[PromptId]) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_allocation::{Action, Advantage, Batch, Pick, Plan, View, shown};
+use allot_allocation::{Action, Advantage, Batch, Hold, Pick, Plan, View, shown};
 use allot_error::{Error, Result};
 use allot_files::lasting;
 use serde::Serialize;
@@ -71,16 +71,21 @@ fn cut(plan: &Plan, most: usize) -> Option<Plan> {
         rollouts: pick.rollouts.as_ref().map(|positions| first(positions, most)),
         advantage: match &pick.advantage {
             Advantage::Given(own) => Advantage::Given(first(own, most)),
+            Advantage::Among(positions) => Advantage::Among(first(positions, most)),
             other => other.clone(),
         },
         ..*pick
+    };
+    let hold = |hold: &Hold| Hold {
+        rollouts: hold.rollouts.as_ref().map(|positions| first(positions, most)),
+        ..*hold
     };
     let short = Plan {
         action: match &plan.action {
             Action::Sample(requests) => Action::Sample(first(requests, most)),
             Action::Train(batch) => Action::Train(Batch {
                 picks: batch.picks.iter().take(most).map(pick).collect(),
-                hold: first(&batch.hold, most),
+                hold: batch.hold.iter().take(most).map(hold).collect(),
             }),
         },
         skip: first(&plan.skip, most),

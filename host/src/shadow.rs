@@ -179,7 +179,7 @@ impl Shadow {
             return Err(Error::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
-        let run = Run { settings, ..run.clone() };
+        let run = policy.shown_too(Run { settings, ..run.clone() });
         let begun = policy.begin(&run);
         let (state, _) = begun.map_err(|f| Error::told(format!("shadow `{name}` {f}"), f.hint()))?;
         Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
@@ -217,8 +217,9 @@ impl Shadow {
         match self.policy.decide(&self.run, &self.state, view) {
             Err(fault) => call.failed = Some(fault.to_string()),
             Ok((plan, cost)) => {
+                let bounds = Bounds { any_prompt: self.run.any_prompt(), ..Bounds::default() };
                 call.log = cost.words().map(|line| line.text).collect();
-                if let Err(broken) = rules::check(name, view, &plan, Bounds::default()) {
+                if let Err(broken) = rules::check(name, view, &plan, bounds) {
                     call.failed = Some(broken.to_string());
                 } else {
                     call.same = diff::same_decision(&plan, live);

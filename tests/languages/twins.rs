@@ -324,7 +324,7 @@ fn after(mut view: View, plan: Plan) -> View {
         Action::Train(batch) => {
             (view.round, view.budget.rounds) = (0, 10);
             view.step = view.step.saturating_add(1);
-            view.groups.retain(|group| batch.hold.contains(&group.prompt));
+            view.groups.retain(|group| batch.hold.contains(&group.prompt.into()));
             view.groups.iter_mut().flat_map(|group| &mut group.ages).for_each(|age| *age += 1);
         }
     }

@@ -5,6 +5,8 @@
 //! of freedom less; a population of one has mean 0 and deviation 1, so that `A = r`. Here in f64,
 //! and exactly 0 where all rewards of the population are equal.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Advantage, Group, Pick};
@@ -41,6 +43,20 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
         Advantage::Group => {
             let all: Vec<f64> = group.rewards.iter().map(|r| f64::from(*r)).collect();
             measured(&picked, &all, scale, weight)
+        }
+        Advantage::Among(positions) => {
+            let population: Vec<f64> =
+                positions.iter().map(|i| f64::from(group.rewards[*i as usize])).collect();
+            let inside: Vec<f32> = measured(&picked, &population, scale, weight);
+            // A rollout that is not of the population is measured against all of it.
+            let all = Scale { leave_one_out: false, ..scale };
+            let outside: Vec<f32> = measured(&picked, &population, all, weight);
+            let members: HashSet<usize> = positions.iter().map(|i| *i as usize).collect();
+            let of = pick.positions(group.len());
+            of.iter()
+                .enumerate()
+                .map(|(n, i)| if members.contains(i) { inside[n] } else { outside[n] })
+                .collect()
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The buffer: the buffered rollouts, by prompt.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Group, Past, PromptId, Tally};
+use crate::{Batch, Group, Hold, Past, PromptId, Tally};
 
 /// A rollout's number in its run: the first one sampled is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -229,7 +229,7 @@ impl RolloutBuffer {
         }
     }
 
-    /// Rollouts of a prompt are to come that was on offer in this epoch.
+    /// Rollouts of a prompt are to come, which are of this epoch if they are its first.
     pub fn expect(&mut self, prompt: PromptId, epoch: u32) {
         self.epochs.insert(prompt, epoch);
     }
@@ -310,7 +310,7 @@ impl RolloutBuffer {
             }
             picked.insert(pick.prompt, used);
         }
-        let hold: HashSet<PromptId> = batch.hold.iter().copied().collect();
+        let hold: HashMap<PromptId, &Hold> = batch.hold.iter().map(|hold| (hold.prompt, hold)).collect();
 
         if updated {
             self.drawn.clear();
@@ -323,12 +323,13 @@ impl RolloutBuffer {
             if updated {
                 held.group.ages.iter_mut().for_each(|age| *age += 1);
             }
+            let stays = hold.get(&prompt).map_or(vec![false; held.ids.len()], |hold| hold.of(held.ids.len()));
             let keep: Vec<bool> = (0..held.ids.len())
                 .map(|i| {
                     if used.get(i) == Some(&true) {
                         return false;
                     }
-                    if !hold.contains(&prompt) {
+                    if !stays[i] {
                         settled.released.push(held.ids[i]);
                         return false;
                     }
@@ -389,7 +390,7 @@ mod tests {
     }
 
     fn batch(picks: Vec<Pick>, hold: &[u32]) -> Batch {
-        Batch { picks, hold: hold.iter().map(|p| PromptId(*p)).collect() }
+        Batch { picks, hold: hold.iter().map(|p| PromptId(*p).into()).collect() }
     }
 
     fn numbers(ids: &[RolloutId]) -> Vec<u64> {
@@ -408,6 +409,15 @@ mod tests {
         assert_eq!(groups[1].prompt, PromptId(7));
         assert!(!buffer.holds(PromptId(6)));
         assert_eq!(buffer.next_position(PromptId(5)), 0, "other weights, other draws");
+    }
+
+    #[test]
+    fn of_a_group_only_the_positions_that_are_held_stay() {
+        let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0)]);
+        let hold = vec![Hold { prompt: PromptId(5), rollouts: Some(vec![2]) }];
+        let settled = buffer.settle(&Batch { picks: vec![pick(5, Some(vec![0]))], hold }, true, 9);
+        assert_eq!((numbers(&settled.trained), numbers(&settled.released)), (vec![0], vec![1, 3]));
+        assert_eq!(buffer.rollout(PromptId(5), 0), Some(RolloutId(2)));
     }
 
     #[test]

@@ -50,9 +50,61 @@ pub struct Request {
 pub struct Batch {
     /// At most one pick a prompt. None at all means a step without an update.
     pub picks: Vec<Pick>,
-    /// Prompts whose rollouts, but for those picked, stay buffered.
+    /// What stays buffered of what is not picked. At most one hold a prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hold: Vec<PromptId>,
+    pub hold: Vec<Hold>,
+}
+
+/// The rollouts of one group that stay buffered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Held", into = "Held")]
+pub struct Hold {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// Positions in the group's lists, or none for all that are not picked.
+    pub rollouts: Option<Vec<u32>>,
+}
+
+impl Hold {
+    /// For each rollout of a group of `n` whether it stays, if it is not picked.
+    pub fn of(&self, n: usize) -> Vec<bool> {
+        let Some(positions) = &self.rollouts else { return vec![true; n] };
+        let mut stays = vec![false; n];
+        for position in positions {
+            stays[*position as usize] = true;
+        }
+        stays
+    }
+}
+
+/// How a hold is written: where it names no positions, as the prompt alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Held {
+    All(PromptId),
+    Some { prompt: PromptId, rollouts: Vec<u32> },
+}
+
+impl From<Held> for Hold {
+    fn from(held: Held) -> Self {
+        match held {
+            Held::All(prompt) => prompt.into(),
+            Held::Some { prompt, rollouts } => Self { prompt, rollouts: Some(rollouts) },
+        }
+    }
+}
+
+impl From<Hold> for Held {
+    fn from(Hold { prompt, rollouts }: Hold) -> Self {
+        rollouts.map_or(Self::All(prompt), |rollouts| Self::Some { prompt, rollouts })
+    }
+}
+
+impl From<PromptId> for Hold {
+    /// All that are not picked.
+    fn from(prompt: PromptId) -> Self {
+        Self { prompt, rollouts: None }
+    }
 }
 
 /// The rollouts of one group to train on.
@@ -77,6 +129,8 @@ pub enum Advantage {
     Picked,
     /// Measured against all buffered rollouts of the prompt.
     Group,
+    /// Measured against the rollouts at these positions, picked or not.
+    Among(Vec<u32>),
     /// The policy's own, one for each rollout picked.
     Given(Vec<f32>),
 }

@@ -45,6 +45,9 @@ pub struct Pool {
     #[serde(default)]
     put_back: VecDeque<(PromptId, u32)>,
     evicted: BTreeSet<PromptId>,
+    /// The newest epoch of which a prompt has been on offer.
+    #[serde(default)]
+    newest: u32,
     past: History,
     /// Prompts that came on offer since they were last taken out by [`Pool::newly_offered`].
     #[serde(skip)]
@@ -67,6 +70,7 @@ impl Pool {
             deferred: VecDeque::new(),
             put_back: VecDeque::new(),
             evicted: BTreeSet::new(),
+            newest: 0,
             past: History::default(),
             fresh: 0,
         }
@@ -133,6 +137,11 @@ impl Pool {
         }
     }
 
+    /// The newest epoch of which a prompt has been on offer.
+    pub fn newest(&self) -> u32 {
+        self.newest
+    }
+
     /// Takes prompts off offer until the rest of their epoch has been on offer.
     pub fn defer(&mut self, prompts: &[PromptId]) {
         for id in prompts {
@@ -172,6 +181,7 @@ impl Pool {
 
     fn offer(&mut self, id: PromptId, epoch: u32) {
         let past = self.past.of(id);
+        self.newest = self.newest.max(epoch);
         self.offered.push(Prompt { id, epoch, tokens: self.lengths[id.0 as usize], past });
     }
 

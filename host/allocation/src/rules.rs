@@ -19,7 +19,7 @@ fn is_metric_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b))
 }
 
-/// Bounds on what goes into the record with each plan.
+/// Bounds on what a plan may ask for, and on what goes into the record with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of state.
@@ -30,11 +30,13 @@ pub struct Bounds {
     pub metrics: usize,
     /// Bytes of a metric's name.
     pub metric_name: usize,
+    /// Prompts in the data set, where a plan may request any of them.
+    pub any_prompt: Option<u32>,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64 }
+        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64, any_prompt: None }
     }
 }
 
@@ -51,6 +53,27 @@ pub struct Broken {
     pub rule: Rule,
 }
 
+/// What a plan does with the rollouts that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Trains on them.
+    Picked,
+    /// Measures a pick against them.
+    MeasuredAgainst,
+    /// Keeps them.
+    Held,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Picked => "picked",
+            Self::MeasuredAgainst => "measured against",
+            Self::Held => "held",
+        })
+    }
+}
+
 /// The rules, each by what breaks it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
@@ -63,6 +86,8 @@ pub enum Rule {
     NothingAsked,
     /// A request for a prompt that is neither in the pool nor buffered.
     UnknownRequest(PromptId),
+    /// A request for a prompt that the data set, of so many, does not have.
+    NoSuchPrompt(PromptId, u32),
     /// A prompt requested twice.
     RequestedTwice(PromptId),
     /// A request for no rollouts.
@@ -92,11 +117,11 @@ pub enum Rule {
     /// A prompt picked twice.
     PickedTwice(PromptId),
     /// A pick of no rollouts.
-    EmptyPick(PromptId),
+    EmptyPick(Verb, PromptId),
     /// A position past the end of its group: prompt, position, length.
-    NoSuchPosition(PromptId, u32, usize),
+    NoSuchPosition(Verb, PromptId, u32, usize),
     /// A position picked twice: prompt, position.
-    PositionTwice(PromptId, u32),
+    PositionTwice(Verb, PromptId, u32),
     /// A weight that is not from 0 to [`LARGEST`].
     BadWeight(PromptId, f32),
     /// Given advantages that are not one for each rollout picked: prompt, given, picked.
@@ -107,6 +132,8 @@ pub enum Rule {
     UnknownHold(PromptId),
     /// A prompt held twice.
     HeldTwice(PromptId),
+    /// A rollout held by its position, and picked.
+    HeldAndPicked(PromptId, u32),
 
     // === What is remembered and logged ===
     /// A state larger than the record takes: bytes, bound.
@@ -140,6 +167,13 @@ impl fmt::Display for Rule {
             Self::UnknownRequest(p) => {
                 write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor buffered")
             }
+            Self::NoSuchPrompt(p, n) => {
+                write!(
+                    f,
+                    "asked for rollouts of prompt `{p}`; the data set has {n} prompts (0 to {})",
+                    n.saturating_sub(1)
+                )
+            }
             Self::RequestedTwice(p) => write!(f, "asked for prompt `{p}` twice in one plan"),
             Self::NoCount(p) => {
                 write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1")
@@ -161,15 +195,17 @@ impl fmt::Display for Rule {
             Self::HeldTwice(p) => write!(f, "held prompt `{p}` twice in one batch"),
             Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no buffered rollouts"),
             Self::PickedTwice(p) => write!(f, "picked prompt `{p}` twice in one batch"),
-            Self::EmptyPick(p) => write!(f, "picked none of the rollouts of prompt `{p}`"),
-            Self::NoSuchPosition(p, position, len) => {
+            Self::EmptyPick(verb, p) => write!(f, "{verb} none of the rollouts of prompt `{p}`"),
+            Self::NoSuchPosition(verb, p, position, len) => {
                 write!(
                     f,
-                    "picked rollout {position} of prompt `{p}`, which has {len} buffered (0 to {})",
+                    "{verb} rollout {position} of prompt `{p}`, which has {len} buffered (0 to {})",
                     len - 1
                 )
             }
-            Self::PositionTwice(p, position) => write!(f, "picked rollout {position} of prompt `{p}` twice"),
+            Self::PositionTwice(verb, p, position) => {
+                write!(f, "{verb} rollout {position} of prompt `{p}` twice")
+            }
             Self::BadWeight(p, weight) => {
                 write!(f, "gave prompt `{p}` the weight {weight}; a weight is from 0 to {LARGEST}")
             }
@@ -181,6 +217,9 @@ impl fmt::Display for Rule {
                     f,
                     "gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"
                 )
+            }
+            Self::HeldAndPicked(p, position) => {
+                write!(f, "held rollout {position} of prompt `{p}`, which it also picked")
             }
             Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no buffered rollouts"),
             Self::StateTooLarge(bytes, bound) => {
@@ -210,11 +249,12 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 30] = [
+    pub const ALL: [(&str, &str); 32] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
         ("unknown-request", "samples only prompts in the pool or buffered"),
+        ("no-such-prompt", "samples only prompts of the data set"),
         ("requested-twice", "asks for a prompt once in a plan"),
         ("no-count", "asks for at least one rollout in a request"),
         ("requested-and-skipped", "does not skip what it samples"),
@@ -235,6 +275,7 @@ impl Rule {
         ("bad-given", "gives advantages from -1,000,000 to 1,000,000"),
         ("unknown-hold", "holds only buffered prompts"),
         ("held-twice", "holds a prompt once in a batch"),
+        ("held-and-picked", "holds no rollout by position that it picks"),
         ("state-too-large", "keeps its state within the record's bound"),
         ("states-too-large", "changes its state within what the run's record takes in all"),
         ("too-many-metrics", "logs no more metrics than the record takes"),
@@ -250,32 +291,34 @@ impl Rule {
             Self::NoStepRolloutLeft => 1,
             Self::NothingAsked => 2,
             Self::UnknownRequest(_) => 3,
-            Self::RequestedTwice(_) => 4,
-            Self::NoCount(_) => 5,
-            Self::RequestedAndSkipped(_) => 6,
-            Self::SkipNotInPool(_) => 7,
-            Self::SkippedTwice(_) => 8,
-            Self::DeferNotInPool(_) => 9,
-            Self::DeferredTwice(_) => 10,
-            Self::DeferredAndUsed(_) => 11,
-            Self::UnknownEviction(_) => 12,
-            Self::EvictedTwice(_) => 13,
-            Self::UnknownPick(_) => 14,
-            Self::PickedTwice(_) => 15,
-            Self::EmptyPick(_) => 16,
-            Self::NoSuchPosition(..) => 17,
-            Self::PositionTwice(..) => 18,
-            Self::BadWeight(..) => 19,
-            Self::GivenCount(..) => 20,
-            Self::BadGiven(..) => 21,
-            Self::UnknownHold(_) => 22,
-            Self::HeldTwice(_) => 23,
-            Self::StateTooLarge(..) => 24,
-            Self::StatesTooLarge(..) => 25,
-            Self::TooManyMetrics(..) => 26,
-            Self::MetricName(..) => 27,
-            Self::MetricTwice(_) => 28,
-            Self::MetricNotFinite(_) => 29,
+            Self::NoSuchPrompt(..) => 4,
+            Self::RequestedTwice(_) => 5,
+            Self::NoCount(_) => 6,
+            Self::RequestedAndSkipped(_) => 7,
+            Self::SkipNotInPool(_) => 8,
+            Self::SkippedTwice(_) => 9,
+            Self::DeferNotInPool(_) => 10,
+            Self::DeferredTwice(_) => 11,
+            Self::DeferredAndUsed(_) => 12,
+            Self::UnknownEviction(_) => 13,
+            Self::EvictedTwice(_) => 14,
+            Self::UnknownPick(_) => 15,
+            Self::PickedTwice(_) => 16,
+            Self::EmptyPick(..) => 17,
+            Self::NoSuchPosition(..) => 18,
+            Self::PositionTwice(..) => 19,
+            Self::BadWeight(..) => 20,
+            Self::GivenCount(..) => 21,
+            Self::BadGiven(..) => 22,
+            Self::UnknownHold(_) => 23,
+            Self::HeldTwice(_) => 24,
+            Self::HeldAndPicked(..) => 25,
+            Self::StateTooLarge(..) => 26,
+            Self::StatesTooLarge(..) => 27,
+            Self::TooManyMetrics(..) => 28,
+            Self::MetricName(..) => 29,
+            Self::MetricTwice(_) => 30,
+            Self::MetricNotFinite(_) => 31,
         };
         Self::ALL[index].0
     }
@@ -290,6 +333,7 @@ impl Rule {
             Self::UnknownRequest(_) | Self::UnknownEviction(_) => {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
+            Self::NoSuchPrompt(..) => "prompts are numbered from 0 up to `run.prompts`, without it",
             Self::RequestedTwice(_) => "add the counts up in one request",
             Self::SkippedTwice(_) | Self::DeferredTwice(_) | Self::EvictedTwice(_) | Self::HeldTwice(_) => {
                 "give each id once"
@@ -305,9 +349,10 @@ impl Rule {
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
+            Self::HeldAndPicked(..) => "what is trained on is gone after the update; hold the others",
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
             Self::PickedTwice(_) => "put all positions of a prompt into one pick",
-            Self::EmptyPick(_) => "leave the pick out, or give no list at all for every rollout",
+            Self::EmptyPick(..) => "leave the pick out, or give no list at all for every rollout",
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
             }
@@ -374,7 +419,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
             if requests.is_empty() && passed_over(plan).next().is_none() {
                 return Err(Rule::NothingAsked);
             }
-            check_requests(requests, &pool, &buffered, &skipped)
+            check_requests(requests, &pool, &buffered, &skipped, bounds.any_prompt)
         }
         Action::Train(batch) => check_batch(batch, &buffered),
     }
@@ -390,12 +435,15 @@ fn check_requests(
     pool: &HashSet<PromptId>,
     buffered: &HashMap<PromptId, usize>,
     skipped: &HashSet<PromptId>,
+    any_prompt: Option<u32>,
 ) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for request in requests {
         let p = request.prompt;
-        if !pool.contains(&p) && !buffered.contains_key(&p) {
-            return Err(Rule::UnknownRequest(p));
+        match any_prompt {
+            Some(prompts) if p.0 >= prompts => return Err(Rule::NoSuchPrompt(p, prompts)),
+            None if !pool.contains(&p) && !buffered.contains_key(&p) => return Err(Rule::UnknownRequest(p)),
+            _ => {}
         }
         if !seen.insert(p) {
             return Err(Rule::RequestedTwice(p));
@@ -419,10 +467,24 @@ fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(),
         }
         check_pick(pick, len)?;
     }
-    if let Some(p) = batch.hold.iter().find(|p| !buffered.contains_key(p)) {
-        return Err(Rule::UnknownHold(*p));
+    check_holds(batch, buffered)
+}
+
+fn check_holds(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(), Rule> {
+    let picks: HashMap<PromptId, &Pick> = batch.picks.iter().map(|pick| (pick.prompt, pick)).collect();
+    for hold in &batch.hold {
+        let len = *buffered.get(&hold.prompt).ok_or(Rule::UnknownHold(hold.prompt))?;
+        let Some(positions) = &hold.rollouts else { continue };
+        check_positions(Verb::Held, hold.prompt, positions, len)?;
+        let picked: HashSet<usize> = picks
+            .get(&hold.prompt)
+            .map_or_else(HashSet::new, |pick| pick.positions(len).into_iter().collect());
+        if let Some(position) = positions.iter().find(|position| picked.contains(&(**position as usize))) {
+            return Err(Rule::HeldAndPicked(hold.prompt, *position));
+        }
     }
-    twice(&batch.hold).map_or(Ok(()), |p| Err(Rule::HeldTwice(p)))
+    let held: Vec<PromptId> = batch.hold.iter().map(|hold| hold.prompt).collect();
+    twice(&held).map_or(Ok(()), |p| Err(Rule::HeldTwice(p)))
 }
 
 /// The first prompt that is there a second time.
@@ -434,16 +496,10 @@ fn twice(prompts: &[PromptId]) -> Option<PromptId> {
 fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
     let p = pick.prompt;
     if let Some(positions) = &pick.rollouts {
-        if positions.is_empty() {
-            return Err(Rule::EmptyPick(p));
-        }
-        let mut taken = vec![false; len];
-        for position in positions {
-            let place = taken.get_mut(*position as usize).ok_or(Rule::NoSuchPosition(p, *position, len))?;
-            if std::mem::replace(place, true) {
-                return Err(Rule::PositionTwice(p, *position));
-            }
-        }
+        check_positions(Verb::Picked, p, positions, len)?;
+    }
+    if let Advantage::Among(positions) = &pick.advantage {
+        check_positions(Verb::MeasuredAgainst, p, positions, len)?;
     }
     if !(0.0..=LARGEST).contains(&pick.weight) {
         return Err(Rule::BadWeight(p, pick.weight));
@@ -455,6 +511,22 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
         }
         if let Some(index) = own.iter().position(|a| !(-LARGEST..=LARGEST).contains(a)) {
             return Err(Rule::BadGiven(p, index, own[index]));
+        }
+    }
+    Ok(())
+}
+
+/// Positions of a group of `len` are there, each once and at least one.
+fn check_positions(verb: Verb, p: PromptId, positions: &[u32], len: usize) -> Result<(), Rule> {
+    if positions.is_empty() {
+        return Err(Rule::EmptyPick(verb, p));
+    }
+    let mut taken = vec![false; len];
+    for position in positions {
+        let place = taken.get_mut(*position as usize);
+        let place = place.ok_or(Rule::NoSuchPosition(verb, p, *position, len))?;
+        if std::mem::replace(place, true) {
+            return Err(Rule::PositionTwice(verb, p, *position));
         }
     }
     Ok(())

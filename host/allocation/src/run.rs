@@ -34,6 +34,16 @@ impl Run {
     pub fn parts(&self) -> &[String] {
         self.terms.as_ref().map_or(&[], |terms| &terms.parts)
     }
+
+    /// Whether the policy has what it needs in this.
+    pub fn gives(&self, need: Need) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.needs.contains(&need))
+    }
+
+    /// Prompts in the data set, where the policy may request any of them.
+    pub fn any_prompt(&self) -> Option<u32> {
+        self.gives(Need::AnyPrompt).then_some(self.prompts)
+    }
 }
 
 /// How a run samples, rewards and learns.
@@ -53,6 +63,55 @@ pub struct Terms {
     /// Names of the parts that rewards are made of, where the policy is shown them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
+    /// What the policy needs, and the run gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Need>,
+}
+
+/// What a policy makes use of that not every run can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// Requests for prompts that are neither on offer nor buffered.
+    AnyPrompt,
+    /// Rollouts that stay buffered after an update was made on them.
+    Replay,
+    /// Requests that say how to sample.
+    Sampling,
+    /// Requests that end when enough was seen.
+    Stopping,
+    /// Batches that say how to update.
+    Updating,
+    /// The parts that rewards are made of.
+    Parts,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AnyPrompt => "any-prompt",
+            Self::Replay => "replay",
+            Self::Sampling => "sampling",
+            Self::Stopping => "stopping",
+            Self::Updating => "updating",
+            Self::Parts => "parts",
+        })
+    }
+}
+
+impl Default for Terms {
+    /// Of a run that does not say.
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            max_tokens: u32::MAX,
+            mini_batch: u32::MAX,
+            passes: 1,
+            costs: TokenCosts::default(),
+            parts: Vec::new(),
+            needs: Vec::new(),
+        }
+    }
 }
 
 /// The value of a policy's setting.

@@ -1,6 +1,6 @@
 //! What a policy says of itself before it is asked anything.
 
-use allot_allocation::Value;
+use allot_allocation::{Need, Value};
 
 /// What a policy says of itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +17,8 @@ pub struct Description {
     pub signals: Vec<String>,
     /// Columns of the data set to answer from.
     pub columns: Vec<String>,
-    /// What else it makes use of, by name.
-    pub needs: Vec<&'static str>,
+    /// What else it makes use of.
+    pub needs: Vec<Need>,
 }
 
 /// A setting of a policy. Its default also fixes its type.

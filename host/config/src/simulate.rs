@@ -1,7 +1,7 @@
 //! The config of a simulated run.
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Every, Terms, TokenCosts};
+use allot_allocation::{Every, Need, Terms};
 use allot_engine::CoinConfig;
 use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -64,14 +64,7 @@ impl SimulateConfig {
 
     /// How it samples and learns.
     pub fn terms(&self) -> Terms {
-        Terms {
-            temperature: 1.0,
-            max_tokens: self.world.longest,
-            mini_batch: u32::MAX,
-            passes: 1,
-            costs: TokenCosts::default(),
-            parts: Vec::new(),
-        }
+        Terms { max_tokens: self.world.longest, needs: vec![Need::AnyPrompt], ..Terms::default() }
     }
 
     /// The config that a tree is, checked.

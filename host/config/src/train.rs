@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Every, Terms, TokenCosts};
+use allot_allocation::{Every, Need, Terms, TokenCosts};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -260,6 +260,11 @@ impl TrainConfig {
             passes: self.update.epochs,
             costs: TokenCosts::default(),
             parts: self.reward.weights.keys().cloned().collect(),
+            needs: if self.reward.weights.is_empty() {
+                vec![Need::AnyPrompt]
+            } else {
+                vec![Need::AnyPrompt, Need::Parts]
+            },
         }
     }
 

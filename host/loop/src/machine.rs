@@ -1,7 +1,7 @@
 //! The loop itself: what is done next, and what came of it.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
@@ -39,6 +39,8 @@ pub struct Loop {
     /// What does.
     pub state: State,
     meter: Meter,
+    /// What the dearest rollout of the data set costs, once it was asked for.
+    dearest: OnceLock<Cost>,
     /// What the policy is shown, and what is new on offer, while it is asked.
     view: Option<(Arc<View>, Vec<Prompt>)>,
     /// Whether something was handed out and did not come back yet.
@@ -96,7 +98,7 @@ pub struct Took {
 impl Loop {
     /// A loop that begins or goes on at this state, below these ceilings.
     pub fn new(of: Constants, ceilings: Ceilings, state: State) -> Self {
-        Self { of, state, meter: Meter::new(ceilings), view: None, out: false }
+        Self { of, state, meter: Meter::new(ceilings), dearest: OnceLock::new(), view: None, out: false }
     }
 
     /// What is done next. A grant is handed out once; after a loop was made anew from its state, once more.
@@ -201,10 +203,14 @@ impl Loop {
         let left = self.left(&groups, costs);
         // A policy whose contract does not tell of operations leaves no word of them in the record.
         let flops = left.and_then(|left| left.flops()).filter(|_| self.of.run.terms.is_some());
-        let spare = left.map(|left| {
-            let offered = self.state.pool.offered().iter().map(|prompt| prompt.id);
-            let prompts = offered.chain(groups.iter().map(|group| group.prompt));
-            if dry { 0 } else { left.in_any_case(prompts.map(|prompt| self.most(prompt, costs))) }
+        let spare = left.map(|left| match (dry, self.of.run.any_prompt()) {
+            (true, _) => 0,
+            (false, Some(_)) => left.in_any_case(std::iter::once(self.dearest(costs))),
+            (false, None) => {
+                let offered = self.state.pool.offered().iter().map(|prompt| prompt.id);
+                let prompts = offered.chain(groups.iter().map(|group| group.prompt));
+                left.in_any_case(prompts.map(|prompt| self.most(prompt, costs)))
+            }
         });
         self.state.ledger.leave(spare);
         let view = View {
@@ -226,10 +232,13 @@ impl Loop {
             unreachable_turn("a plan")
         };
         let changed = plan.state != self.state.policy;
+        let any_prompt = self.of.run.any_prompt();
         // A state that stays as it is takes nothing of the record.
         let states =
             if changed { self.of.bounds.states.saturating_sub(self.state.written) } else { u64::MAX };
-        if let Err(broken) = rules::check(policy, &view, plan, Bounds { states, ..self.of.bounds }) {
+        if let Err(broken) =
+            rules::check(policy, &view, plan, Bounds { states, any_prompt, ..self.of.bounds })
+        {
             self.view = Some((view, offered));
             return Err(broken);
         }
@@ -273,11 +282,14 @@ impl Loop {
 
     /// Prompts that were granted a rollout leave the pool that was shown.
     fn take_off_offer(&mut self, grant: &Grant, view: &View) {
-        let granted: HashSet<PromptId> = grant.lines().iter().map(|line| line.prompt).collect();
-        for prompt in view.pool.iter().filter(|prompt| granted.contains(&prompt.id)) {
-            self.state.buffer.expect(prompt.id, prompt.epoch);
+        let offered: HashMap<PromptId, u32> =
+            view.pool.iter().map(|prompt| (prompt.id, prompt.epoch)).collect();
+        let newest = self.state.pool.newest();
+        for line in grant.lines() {
+            let epoch = offered.get(&line.prompt).copied().unwrap_or(newest);
+            self.state.buffer.expect(line.prompt, epoch);
         }
-        self.state.pool.take(granted);
+        self.state.pool.take(grant.lines().iter().map(|line| line.prompt));
     }
 
     /// Grants what is asked for, as far as the budget goes by all its measures.
@@ -425,6 +437,15 @@ impl Loop {
     /// What a prompt's rollout costs with the longest answer.
     fn most(&self, prompt: PromptId, costs: Costs<'_>) -> Cost {
         costs(prompt, self.state.ledger.limits().longest)
+    }
+
+    /// What the dearest rollout of the data set costs with the longest answer.
+    fn dearest(&self, costs: Costs<'_>) -> Cost {
+        *self.dearest.get_or_init(|| {
+            let all = (0..self.state.pool.prompts()).map(|prompt| self.most(PromptId(prompt), costs));
+            let total = |cost: &Cost| cost.reading + cost.rollout();
+            all.max_by(|a, b| total(a).total_cmp(&total(b))).unwrap_or_default()
+        })
     }
 
     /// Closes the ledger where a ceiling is reached, or is so near that no rollout will fit below it, whatever

@@ -61,7 +61,10 @@ fn plan(view: &View) -> Plan {
     } else {
         let (picked, hold): (Vec<_>, Vec<_>) = buffered.into_iter().partition(|_| draws.below(3) > 0);
         let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
-        Action::Train(Batch { picks: picked.into_iter().map(pick).collect(), hold })
+        Action::Train(Batch {
+            picks: picked.into_iter().map(pick).collect(),
+            hold: hold.into_iter().map(Into::into).collect(),
+        })
     };
     Plan { state: vec![view.round as u8; draws.below(3)], ..Plan::of(action) }
 }

@@ -74,7 +74,7 @@ impl Policy {
         let caps = given::<CapsGiven>("caps", caps)?.unwrap_or_default().caps()?;
         py.detach(|| {
             let loaded = Loaded::new(source, &settings, caps, sha256)?;
-            let run = run.map(|run| run.with(loaded.settings.clone()));
+            let run = run.map(|run| loaded.policy.shown_too(run.with(loaded.settings.clone())));
             let state = run.as_ref().map(|run| loaded.begin(run)).transpose()?.unwrap_or_default();
             Ok(Self { loaded: Arc::new(loaded), run, state: Mutex::new(state) })
         })
@@ -176,7 +176,8 @@ impl Loaded {
     /// A plan that keeps the rules. `log` takes the policy's own words, whatever becomes of its plan.
     fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let plan = self.ask(run, state, view, log)?;
-        rules::check(self.name(), view, &plan, Bounds::default())?;
+        let bounds = Bounds { any_prompt: run.any_prompt(), ..Bounds::default() };
+        rules::check(self.name(), view, &plan, bounds)?;
         Ok(plan)
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Limits, Order, Run, Terms, TokenCosts, Value};
+use allot_allocation::{Ceilings, Limits, Need, Order, Run, Terms, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -85,14 +85,7 @@ impl Setup {
 
     /// How the trainer samples and learns, as far as it says so.
     pub fn terms(&self) -> Terms {
-        Terms {
-            temperature: 1.0,
-            max_tokens: self.longest,
-            mini_batch: u32::MAX,
-            passes: 1,
-            costs: TokenCosts::default(),
-            parts: Vec::new(),
-        }
+        Terms { max_tokens: self.longest, needs: vec![Need::AnyPrompt], ..Terms::default() }
     }
 
     /// The run as the policy sees it.

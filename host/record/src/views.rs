@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use allot_allocation::{Action, History, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
+use allot_allocation::{Action, History, Need, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
@@ -16,6 +16,11 @@ pub struct Views {
     pool: Vec<Prompt>,
     buffer: RolloutBuffer,
     history: History,
+    /// The newest epoch of which a prompt has been on offer.
+    newest: u32,
+    /// Prompts in the data set, and whether the policy may request any of them.
+    prompts: u32,
+    any_prompt: bool,
     state: Vec<u8>,
     max_age: u32,
     /// The step and round that come next.
@@ -44,6 +49,9 @@ impl Views {
             pool: Vec::new(),
             buffer: RolloutBuffer::new(head.lists()),
             history: History::default(),
+            newest: 0,
+            prompts: head.run.prompts,
+            any_prompt: head.run.any_prompt().is_some(),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             max_age: head.run.max_age,
             next: (0, 0),
@@ -72,6 +80,8 @@ impl Views {
             // Between two steps, and only there.
             Line::Swap(swap) if fits && (swap.step, 0) == self.next && self.plan.is_none() => {
                 self.policy.clone_from(&swap.policy.name);
+                self.any_prompt =
+                    swap.terms.as_ref().is_some_and(|terms| terms.needs.contains(&Need::AnyPrompt));
                 self.state = unhex(&swap.state).ok_or_else(|| inconsistent(self.next))?;
                 Ok(None)
             }
@@ -86,6 +96,7 @@ impl Views {
     fn call(&mut self, call: &Call) -> Result<Asked> {
         let at = self.next;
         self.pool.extend(&call.offered);
+        self.newest = call.offered.iter().map(|prompt| prompt.epoch).fold(self.newest, u32::max);
         let groups = self.buffer.groups();
         let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
         let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
@@ -110,9 +121,11 @@ impl Views {
             unscored: self.buffer.unscored(),
             history: self.history.clone(),
         };
+        let any_prompt = self.any_prompt.then_some(self.prompts);
+        let bounds = rules::Bounds { any_prompt, ..rules::Bounds::default() };
         // Metrics decide nothing, and older records have names of any letters.
         let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
-        rules::check(&self.policy, &view, &plan, rules::Bounds::default()).map_err(|_| inconsistent(at))?;
+        rules::check(&self.policy, &view, &plan, bounds).map_err(|_| inconsistent(at))?;
         plan.metrics.clone_from(&call.plan.metrics);
         self.leave_pool(call);
         self.plan = Some(plan.clone());
@@ -141,8 +154,10 @@ impl Views {
                 self.granted.insert(request.prompt, served);
             }
         }
-        for prompt in self.pool.iter().filter(|prompt| self.granted.contains_key(&prompt.id)) {
-            self.buffer.expect(prompt.id, prompt.epoch);
+        let offered: HashMap<PromptId, u32> =
+            self.pool.iter().map(|prompt| (prompt.id, prompt.epoch)).collect();
+        for prompt in self.granted.keys() {
+            self.buffer.expect(*prompt, offered.get(prompt).copied().unwrap_or(self.newest));
         }
         self.pool.retain(|p| !gone.contains(&p.id));
     }

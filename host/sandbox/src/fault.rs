@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allot_allocation::shown;
+use allot_allocation::{Need, shown};
 use allot_component::TooLarge;
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
@@ -168,9 +168,9 @@ pub enum Fault {
         /// Its stack, innermost first, where the component names its functions.
         stack: Vec<String>,
     },
-    /// It is to be shown the parts of rewards, and there are none.
-    #[error("needs the parts that rewards are made of, and this run names none")]
-    NoParts,
+    /// It needs what this run can't give.
+    #[error("needs `{0}`, which this run does not give")]
+    Lacking(Need),
     /// It asked for or made use of what it may not.
     #[error("{0}")]
     Misused(String),
@@ -244,7 +244,9 @@ impl Fault {
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")
             }
-            Self::NoParts => Some("name them in `[reward.weights]`, each with what it weighs"),
+            Self::Lacking(Need::Parts) => {
+                Some("name the parts of rewards in `[reward.weights]`, each with what it weighs")
+            }
             Self::Misused(_) => {
                 Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
             }

@@ -2,7 +2,7 @@
 
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Plan, Run, Terms, Value, View, shown};
+use allot_allocation::{Need, Plan, Run, Terms, Value, View, shown};
 use allot_component::{Description, Setting};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
@@ -14,8 +14,6 @@ use crate::inspection::Inspection;
 use crate::restricted_wasi::{Other, RestrictedWasi};
 use crate::{LoadError, Sandbox, sandbox};
 
-/// What a policy needs that is to be shown the parts of rewards.
-pub(crate) const PARTS: &str = "parts";
 /// Bytes that a description may hand over, far more than a usable one has.
 const DESCRIPTION: usize = 4 << 20;
 /// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
@@ -132,12 +130,27 @@ impl Policy {
     /// A run as this policy is shown it: how it samples, rewards and learns is not every contract's to tell.
     pub fn shown(&self, run: Run, terms: Terms) -> Run {
         let tells = self.inspection.contract >= Contract::V0_2;
-        let parts = if self.needs_parts() { terms.parts } else { Vec::new() };
-        Run { terms: tells.then_some(Terms { parts, ..terms }), ..run }
+        let tells = tells.then(|| {
+            let needs = self.among_needs(&terms.needs);
+            let parts = if needs.contains(&Need::Parts) { terms.parts } else { Vec::new() };
+            Terms { needs, parts, ..terms }
+        });
+        Run { terms: tells, ..run }
     }
 
-    fn needs_parts(&self) -> bool {
-        self.description.needs.contains(&PARTS)
+    /// The run of another policy as this one would be shown it. It sees what that one sees; what it would request is
+    /// its own matter.
+    pub fn shown_too(&self, run: Run) -> Run {
+        let mut terms = run.terms.clone().unwrap_or_default();
+        terms.needs.push(Need::AnyPrompt);
+        let needs = self.among_needs(&terms.needs);
+        let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, ..terms });
+        Run { terms, ..run }
+    }
+
+    /// What it needs of what there is.
+    fn among_needs(&self, given: &[Need]) -> Vec<Need> {
+        self.description.needs.iter().copied().filter(|need| given.contains(need)).collect()
     }
 
     /// The contract version that it speaks.
@@ -147,8 +160,8 @@ impl Policy {
 
     /// Checks the run's settings and gives the first state.
     pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
-        if self.needs_parts() && run.parts().is_empty() {
-            return Err(Fault::NoParts);
+        if let Some(need) = self.description.needs.iter().find(|need| !run.gives(**need)) {
+            return Err(Fault::Lacking(*need));
         }
         let begun = self.call(ANSWER, None, |guest, store| guest.begin(store, run));
         // No plan comes with it that a rule could look at.
@@ -295,7 +308,7 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 /// What a policy needs that no run gives.
 fn beyond(d: &Description) -> Option<String> {
     let column = || d.columns.first().map(|name| format!("the column `{name}`"));
-    let given = |need: &&&str| **need == PARTS;
+    let given = |need: &&Need| [Need::AnyPrompt, Need::Parts].contains(*need);
     d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
 }
 

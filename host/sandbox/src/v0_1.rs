@@ -186,7 +186,7 @@ fn plan(p: types::Plan) -> ours::Plan {
         ),
         types::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
-            hold: ids(batch.hold),
+            hold: batch.hold.into_iter().map(|id| PromptId(id).into()).collect(),
         }),
     };
     ours::Plan {

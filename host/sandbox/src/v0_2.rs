@@ -4,7 +4,7 @@
 
 use allot_allocation as ours;
 use allot_allocation::log::Level;
-use allot_allocation::{Past, PromptId, shown};
+use allot_allocation::{Need, Past, PromptId, shown};
 
 use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -14,7 +14,6 @@ use crate::contract::{Answer, Guest, Linked};
 use crate::facts::{Facts, Prompts};
 use crate::fault::{Misuse, Refusal};
 use crate::guest::GuestState;
-use crate::policy::PARTS;
 use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
@@ -142,21 +141,12 @@ impl GuestState {
 
 // === To the guest ===
 
-/// How a run samples and learns that does not say so: the record of a run under a policy of an older contract.
-static UNTOLD: ours::Terms = ours::Terms {
-    temperature: 1.0,
-    max_tokens: u32::MAX,
-    mini_batch: u32::MAX,
-    passes: 1,
-    costs: ours::TokenCosts { reading: 0.0, generating: 0.0, learning: 0.0 },
-    parts: Vec::new(),
-};
-
 /// Lends a run's constants to `call`.
 fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let settings: Vec<(&str, types::ValueParam<'_>)> =
         run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
-    let terms = run.terms.as_ref().unwrap_or(&UNTOLD);
+    // The record of a run under a policy of an older contract does not say.
+    let terms = run.terms.clone().unwrap_or_default();
     let parts: Vec<&str> = terms.parts.iter().map(String::as_str).collect();
     let sampling = types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
     call(types::Run {
@@ -275,17 +265,16 @@ fn description(d: types::Description) -> Description {
     }
 }
 
-/// The names of what a policy needs.
-fn needs(needs: types::Needs) -> Vec<&'static str> {
+fn needs(needs: types::Needs) -> Vec<Need> {
     let named = [
-        (types::Needs::ANY_PROMPT, "any-prompt"),
-        (types::Needs::REPLAY, "replay"),
-        (types::Needs::SAMPLING, "sampling"),
-        (types::Needs::STOPPING, "stopping"),
-        (types::Needs::UPDATING, "updating"),
-        (types::Needs::PARTS, PARTS),
+        (types::Needs::ANY_PROMPT, Need::AnyPrompt),
+        (types::Needs::REPLAY, Need::Replay),
+        (types::Needs::SAMPLING, Need::Sampling),
+        (types::Needs::STOPPING, Need::Stopping),
+        (types::Needs::UPDATING, Need::Updating),
+        (types::Needs::PARTS, Need::Parts),
     ];
-    named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, name)| name).collect()
+    named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, need)| need).collect()
 }
 
 /// A guest's plan. What it makes use of and did not describe is its fault.
@@ -296,11 +285,11 @@ fn plan(p: types::Plan) -> wasmtime::Result<ours::Plan> {
         }
         types::Action::Train(batch) => {
             if batch.update.is_some() {
-                return undescribed("`update` in its batch", "updating");
+                return undescribed("`update` in its batch", Need::Updating);
             }
             ours::Action::Train(ours::Batch {
-                picks: batch.picks.into_iter().map(pick).collect::<Result<_, _>>()?,
-                hold: batch.hold.into_iter().map(hold).collect::<Result<_, _>>()?,
+                picks: batch.picks.into_iter().map(pick).collect(),
+                hold: batch.hold.into_iter().map(hold).collect(),
             })
         }
     };
@@ -316,38 +305,33 @@ fn plan(p: types::Plan) -> wasmtime::Result<ours::Plan> {
 
 fn request(r: types::Request) -> wasmtime::Result<ours::Request> {
     if r.until.is_some() {
-        return undescribed("`until` in a request", "stopping");
+        return undescribed("`until` in a request", Need::Stopping);
     }
     if r.sampling.is_some() {
-        return undescribed("`sampling` in a request", "sampling");
+        return undescribed("`sampling` in a request", Need::Sampling);
     }
     Ok(ours::Request { prompt: PromptId(r.prompt), count: r.count })
 }
 
-fn pick(p: types::Pick) -> wasmtime::Result<ours::Pick> {
-    Ok(ours::Pick {
+fn pick(p: types::Pick) -> ours::Pick {
+    ours::Pick {
         prompt: PromptId(p.prompt),
         rollouts: p.rollouts,
         advantage: match p.advantage {
             types::Advantage::Picked => ours::Advantage::Picked,
             types::Advantage::Group => ours::Advantage::Group,
-            types::Advantage::Among(_) => {
-                return misuse("used `among`, which is not to be had yet".to_owned());
-            }
+            types::Advantage::Among(positions) => ours::Advantage::Among(positions),
             types::Advantage::Given(own) => ours::Advantage::Given(own),
         },
         weight: p.weight,
-    })
-}
-
-fn hold(h: types::Hold) -> wasmtime::Result<PromptId> {
-    match h.rollouts {
-        None => Ok(PromptId(h.prompt)),
-        Some(_) => misuse("held rollouts by position, which is not to be had yet".to_owned()),
     }
 }
 
-fn undescribed<T>(what: &str, need: &str) -> wasmtime::Result<T> {
+fn hold(h: types::Hold) -> ours::Hold {
+    ours::Hold { prompt: PromptId(h.prompt), rollouts: h.rollouts }
+}
+
+fn undescribed<T>(what: &str, need: Need) -> wasmtime::Result<T> {
     misuse(format!("used {what}, and its description has no `{need}` among its needs"))
 }
 

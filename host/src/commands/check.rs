@@ -136,7 +136,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     let settings = allot_config::settings(policy.description(), &typed)?;
 
     let mut card = Card::default();
-    let run = a_run(settings);
+    let run = policy.shown_too(a_run(settings));
     match policy.begin(&run) {
         Err(fault) => {
             card.begin = Some(fault.to_string());
@@ -219,6 +219,7 @@ impl Card {
     fn ask(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Fixture) {
         let name = &policy.description().name;
         let mut state = state.to_vec();
+        let bounds = Bounds { any_prompt: run.any_prompt(), ..Bounds::default() };
         for turn in 0..2 {
             self.calls += 1;
             let plan = match policy.decide(run, &state, &made.view) {
@@ -233,7 +234,7 @@ impl Card {
                     return;
                 }
             };
-            if let Err(broken) = rules::check(name, &made.view, &plan, Bounds::default()) {
+            if let Err(broken) = rules::check(name, &made.view, &plan, bounds) {
                 let first = || format!("on {}: {broken}", made.title);
                 self.broken.entry(broken.rule.name()).or_insert_with(|| (0, first())).0 += 1;
             } else if turn == 0 {

@@ -145,6 +145,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
 impl<'a> Witness<'a> {
     fn new(policy: &'a Policy, run: Run) -> Result<Self> {
         let name = policy.description().name.as_str();
+        let run = policy.shown_too(run);
         let begun = policy.begin(&run);
         let (state, _) =
             begun.map_err(|fault| Error::told(format!("policy `{name}` {fault}"), fault.hint()))?;
@@ -156,7 +157,8 @@ impl<'a> Witness<'a> {
             let what = format!("in step {}, round {} policy `{}` {fault}", view.step, view.round, self.name);
             Error::told(what, fault.hint()).note(fault.stack())
         })?;
-        rules::check(self.name, view, &plan, rules::Bounds::default())
+        let bounds = rules::Bounds { any_prompt: self.run.any_prompt(), ..rules::Bounds::default() };
+        rules::check(self.name, view, &plan, bounds)
             .map_err(|broken| Error::new(broken.to_string()).hint(broken.rule.hint()))?;
         Ok((plan, cost))
     }

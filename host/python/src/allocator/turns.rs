@@ -82,7 +82,7 @@ impl Allocator {
             step: self.run.state.steps,
             round: step.round,
             rollouts: rollouts.to_vec(),
-            hold: update.batch.hold.clone(),
+            hold: update.batch.hold.iter().map(|hold| hold.prompt).collect(),
         }
     }
 
