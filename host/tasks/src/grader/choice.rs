@@ -39,16 +39,14 @@ fn in_running_text(text: &str) -> Option<(char, &str)> {
     static BRACKETED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\(([A-Z])\)"));
     static LAST: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:^|[^A-Za-z0-9'’\\])([A-Z])[^A-Za-z0-9]*$"));
     let bracketed = BRACKETED.captures_iter(text).last().and_then(|found| found.get(1));
-    match bracketed {
-        Some(found) => letter(found.as_str()),
-        // The pattern ends with the text, so that a look at its end is enough, and cheap.
-        None => {
-            let tail = end(text);
-            // A tail that was cut may begin in the middle of a word.
-            let whole = |found: &(char, &str)| tail.len() == text.len() || found.1.as_ptr() != tail.as_ptr();
-            first(&LAST, tail).filter(whole)
-        }
+    if let Some(found) = bracketed {
+        return letter(found.as_str());
     }
+    // The pattern ends with the text, so that a look at its end is enough, and cheap. One that was cut may begin in
+    // the middle of a word.
+    let tail = end(text);
+    let whole = |found: &(char, &str)| tail.len() == text.len() || found.1.as_ptr() != tail.as_ptr();
+    first(&LAST, tail).filter(whole)
 }
 
 /// The last 64 characters or so.
