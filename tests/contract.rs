@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use allot_allocation::{PromptId, Run};
+use allot_allocation::{Action, PromptId, Run};
 use allot_authoring::fixtures;
 use allot_record::{Asked, Line, Reader, Views, hex, sha256};
 use allot_sandbox::{Caps, Contract, Policy, Sandbox};
@@ -264,6 +264,44 @@ fn costs_operations_and_parts_of_rewards_are_told_and_in_the_record() {
     let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
     assert!(said.contains("policy `guest` needs `parts`, which this run does not give"), "{said}");
     assert!(said.contains("hint: name the parts of rewards in `[reward.weights]`"), "{said}");
+}
+
+/// In its `describe`: any prompt may be requested.
+const NEEDS_ANY_PROMPT: &str = "(i32.store8 offset=48 (local.get $d) (i32.const 1))";
+
+#[test]
+fn a_policy_that_says_so_requests_any_prompt_of_the_data_set() {
+    let (scratch, said) = small(&scratch::guest_0_2("roams", NEEDS_ANY_PROMPT));
+    // In the sixth step it asks for the prompt before the first.
+    let beyond =
+        "asked for rollouts of prompt `4294967295`; the data set has 5 prompts (0 to 4) (step 5, round 0)";
+    assert!(said.contains(beyond), "{said}");
+    let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+    assert_eq!(head.run.any_prompt(), Some(5));
+    let mut views = Views::new(&head).unwrap();
+    let (mut asked, mut trained, mut from_outside) = (Vec::new(), 0, 0);
+    for line in reader {
+        let line = line.unwrap();
+        if let Line::Step(step) = &line {
+            // Two are sampled, one of them is learned from, and the other one is held for a step.
+            assert_eq!((step.trained, step.held), (1, 1), "{step:?}");
+            trained += 1;
+        }
+        let Some(Asked { view, plan }) = views.take(&line).unwrap() else { continue };
+        if let Action::Sample(requests) = &plan.action {
+            asked.push(requests[0].prompt.0);
+            from_outside += u32::from(view.pool.iter().all(|prompt| prompt.id != requests[0].prompt));
+        }
+    }
+    assert_eq!((asked, trained), (vec![4, 3, 2, 1, 0], 5));
+    assert!(from_outside > 0, "some were not on offer");
+    assert!(scratch.allot(&["replay", "out"]).contains("exit code 0"));
+
+    let (_, said) = small(&scratch::guest_0_2("roams", ""));
+    assert!(
+        said.contains("asked for rollouts of prompt `4`, which is neither in the pool nor buffered"),
+        "{said}"
+    );
 }
 
 /// Policies of both contracts look at one run.

@@ -53,9 +53,10 @@ impl Guest for Policy {
         state: &[u8],
         view: &ours::View,
     ) -> Answer<ours::Plan> {
-        let allocator = self.rollout_allocation_allocator();
-        let answer =
-            with_run(run, |run| with_view(view, |view| allocator.call_decide(store, run, state, view)))?;
+        let (allocator, parts) = (self.rollout_allocation_allocator(), run.parts().len());
+        let answer = with_run(run, |run| {
+            with_view(view, parts, |view| allocator.call_decide(store, run, state, view))
+        })?;
         Ok(answer.map(plan).map_err(refusal))
     }
 }
@@ -91,11 +92,15 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     })
 }
 
-/// Lends a view to `call`.
-fn with_view<T>(view: &ours::View, call: impl FnOnce(types::View<'_>) -> T) -> T {
+/// Lends a view to `call`. Behind the signals of a rollout there are so many parts of its reward, which this contract
+/// does not show.
+fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'_>) -> T) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
-    let signals: Vec<Vec<&[f32]>> =
-        view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
+    let signals: Vec<Vec<&[f32]>> = view
+        .groups
+        .iter()
+        .map(|g| g.signals.iter().rev().skip(parts).rev().map(Vec::as_slice).collect())
+        .collect();
     let groups: Vec<types::Group<'_>> = view
         .groups
         .iter()

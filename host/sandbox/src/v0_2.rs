@@ -55,7 +55,8 @@ impl Guest for Policy {
         state: &[u8],
         view: &ours::View,
     ) -> Answer<ours::Plan> {
-        let (allocator, parts) = (self.rollout_allocation_allocator(), run.parts().len());
+        let allocator = self.rollout_allocation_allocator();
+        let parts = (run.parts().len(), run.gives(Need::Parts));
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), costs));
         let answer = with_run(run, |run| {
@@ -147,7 +148,8 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
         run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
     // The record of a run under a policy of an older contract does not say.
     let terms = run.terms.clone().unwrap_or_default();
-    let parts: Vec<&str> = terms.parts.iter().map(String::as_str).collect();
+    let parts = terms.parts.iter().filter(|_| run.gives(Need::Parts));
+    let parts: Vec<&str> = parts.map(String::as_str).collect();
     let sampling = types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
     call(types::Run {
         settings: &settings,
@@ -165,8 +167,13 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     })
 }
 
-/// Lends a view to `call`, in which so many of the numbers beside a rollout are parts of its reward.
-fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'_>) -> T) -> T {
+/// Lends a view to `call`. Of the numbers beside a rollout so many are parts of its reward: the last ones, which are
+/// shown to a policy that needs them.
+fn with_view<T>(
+    view: &ours::View,
+    (parts, shown): (usize, bool),
+    call: impl FnOnce(types::View<'_>) -> T,
+) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
     let lists: Vec<Vec<&[f32]>> =
         view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
@@ -175,8 +182,8 @@ fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'
         .iter()
         .zip(&lists)
         .map(|(g, lists)| {
-            // The parts of the reward come after the signals.
             let (signals, parts) = lists.split_at(lists.len().saturating_sub(parts));
+            let parts = if shown { parts } else { &[] };
             types::Group {
                 prompt: g.prompt.0,
                 epoch: g.epoch,
