@@ -13,7 +13,7 @@ use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
-use allot_judges::config::RewardConfig;
+use allot_judges::config::{AnyGrader, RewardConfig};
 use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
 use allot_remote::rollouts::{self, Preflight, RolloutsConfig, Split};
@@ -300,7 +300,9 @@ impl<'a> Prepared<'a> {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
         // How answers are judged, and who the judge is in place of where it lies on this machine.
-        let python = config.reward.python.clone().map(|p| PythonConfig { interpreter: None, ..p });
+        // Limits decide verdicts, whether they were written down or not.
+        let python = (config.reward.grader == AnyGrader::Python)
+            .then(|| PythonConfig { interpreter: None, ..config.reward.python.clone().unwrap_or_default() });
         let mut reward = serde_json::json!(RewardConfig { judge: None, python, ..config.reward.clone() });
         if let Some(judge) = &self.judge {
             reward["judge"] = serde_json::json!(judge.identity);
