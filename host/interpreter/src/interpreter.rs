@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use allot_component::sha256;
 use allot_error::{Error, Result};
@@ -88,7 +90,21 @@ impl Interpreter {
         let module = Module::new(&engine, &started).map_err(failed("compile"))?;
         let linker = guest::linker(&engine, &module).map_err(failed("link"))?;
         let fresh = linker.instantiate_pre(&module).map_err(failed("link"))?;
-        Ok(Self { build, engine, fresh })
+        let interpreter = Self { build, engine, fresh };
+        // The first copy makes the image that the others share, which Linux may refuse while it moves these very pages.
+        let first = || interpreter.session(Limits { fuel: 1, memory: 1 << 30 }).map(drop);
+        for _ in 0..20 {
+            match first() {
+                Err(error) if error.root_cause().to_string().contains("cannot add seals") => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                begun => {
+                    begun.map_err(failed("copy"))?;
+                    break;
+                }
+            }
+        }
+        Ok(interpreter)
     }
 
     /// What it is called, with its version.
@@ -218,11 +234,15 @@ fn key(build: &Build) -> String {
     sha256(format!("{} {} {}", build.sha256, sha256(PRELUDE), env!("CARGO_PKG_VERSION")))
 }
 
+/// How many files this process has written under another name first.
+static PASSING: AtomicU32 = AtomicU32::new(0);
+
 /// Written under another name first, so that no other process finds half of it.
 fn keep(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
-    let passing = path.with_extension(format!("{}.tmp", std::process::id()));
+    let n = PASSING.fetch_add(1, Ordering::Relaxed);
+    let passing = path.with_extension(format!("{}-{n}.tmp", std::process::id()));
     std::fs::File::create(&passing)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| std::fs::rename(&passing, path))

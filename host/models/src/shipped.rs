@@ -1,6 +1,7 @@
 //! The models that ship with the program, as files.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use allot_error::{Error, Result};
 use allot_files::cache;
@@ -35,8 +36,10 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     if holds(&folder, dir) {
         return Ok(folder);
     }
-    // Written aside and renamed, so that no half of it is ever found.
-    let aside = base.join(format!(".{name}-{}", std::process::id()));
+    // Written aside and renamed, so that no half of it is ever found: by each thread of each process under a name of
+    // its own.
+    let n = ASIDE.fetch_add(1, Ordering::Relaxed);
+    let aside = base.join(format!(".{name}-{}-{n}", std::process::id()));
     std::fs::create_dir_all(&aside).map_err(|e| Error::file("make", &aside, &e))?;
     for file in dir.files() {
         let path = aside.join(file.path().file_name().unwrap_or_default());
@@ -55,6 +58,9 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
         Err(e) => Err(Error::file("write", &folder, &e)),
     }
 }
+
+/// How many folders were written aside by this process.
+static ASIDE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a folder has the files of a shipped model, byte for byte, and no others: one more could change how the
 /// model is read.

@@ -1,5 +1,7 @@
 //! A loaded policy and its three calls.
 
+use std::time::Duration;
+
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Need, Plan, Run, Terms, Value, View, shown};
@@ -97,8 +99,21 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The types of its exports are compared with the contract's when an instance is made.
+    /// The types of its exports are compared with the contract's when an instance is made. The first instance also
+    /// makes the image of the component's memory, which Linux may refuse while it moves these very pages: then again.
     fn fits(&self) -> Result<(), LoadError> {
+        for _ in 0..20 {
+            match self.fits_now() {
+                Err(LoadError::Misfit(_, why)) if why.contains("cannot add seals") => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                told => return told,
+            }
+        }
+        self.fits_now()
+    }
+
+    fn fits_now(&self) -> Result<(), LoadError> {
         let mut store =
             GuestState::store(self.sandbox.engine(), self.sandbox.caps(), self.quiet(None), ANSWER)
                 .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
