@@ -5,14 +5,15 @@
 //! plan. [`run`](run::run) drives the loop of a run, which is [`allot_loop`]'s: start reading there.
 //!
 //! ```
-//! use allot::commands::{Cli, Verdict, run};
+//! use allot::commands::{Cli, run};
 //! use allot::screen::Screen;
+//! use allot_error::Exit;
 //! use clap::Parser as _;
 //!
 //! let (mut out, mut progress) = (Vec::new(), Vec::new());
 //! let mut screen = Screen { out: &mut out, progress: &mut progress, live: false, failed: None };
 //! let done = run(Cli::parse_from(["allot", "policies"]), &mut screen)?;
-//! assert!(matches!(done, Verdict::Good));
+//! assert!(matches!(done, Exit::Good));
 //! assert!(!out.is_empty());
 //! # Ok::<(), allot_error::Error>(())
 //! ```
