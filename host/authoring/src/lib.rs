@@ -8,7 +8,7 @@
 //! use allot_authoring::fixtures;
 //!
 //! // A view as large as those of the published 4B run, and the corner cases that `allot check` tries.
-//! assert_eq!(made::scale(1, 0).pool.len(), 384);
+//! assert_eq!(fixtures::scale(1, 0).pool.len(), 384);
 //! assert!(fixtures::views(0, 10).len() > 10);
 //! ```
 
