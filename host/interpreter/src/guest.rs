@@ -13,6 +13,7 @@ const NOSYS: i32 = 52;
 const NOW: u64 = 946_684_800_000_000_000;
 /// Bytes of one output that are kept.
 const KEPT: usize = 1 << 20;
+
 /// What a program's end is told by.
 #[derive(Debug)]
 pub struct Exited(pub i32);
@@ -40,8 +41,6 @@ pub struct Guest {
     /// Answers requests: where there is one, a line of standard output is a request, and what this gives is the input.
     pub answer: Option<Answer>,
     limit: usize,
-    /// Whether it asked for more memory than it may have.
-    pub refused: bool,
     random: u64,
 }
 
@@ -55,7 +54,6 @@ impl Guest {
             errors: Vec::new(),
             answer: None,
             limit,
-            refused: false,
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -98,7 +96,6 @@ impl Guest {
 
 impl ResourceLimiter for Guest {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> Result<bool> {
-        self.refused |= desired > self.limit;
         Ok(desired <= self.limit)
     }
 
