@@ -1,6 +1,7 @@
 //! The folder of a user's copies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The folder in which this user's copies of a kind are kept, if there is one.
 pub fn cache(kind: &str) -> Option<PathBuf> {
@@ -10,4 +11,19 @@ pub fn cache(kind: &str) -> Option<PathBuf> {
     }
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
     base.is_absolute().then(|| base.join("allot").join(kind))
+}
+
+/// How many files this process has written under another name first.
+static ASIDE: AtomicU64 = AtomicU64::new(0);
+
+/// Writes a file whole or not at all, and makes its folder: each thread of each process writes under a name of its own,
+/// and renames.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let aside = format!(".{}.{}", std::process::id(), ASIDE.fetch_add(1, Ordering::Relaxed));
+    let aside = path.with_file_name(aside);
+    path.parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(&aside, bytes))
+        .and_then(|()| std::fs::rename(&aside, path))
+        .inspect_err(|_| drop(std::fs::remove_file(&aside)))
 }

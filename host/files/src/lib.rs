@@ -1,5 +1,5 @@
 //! Files and folders, as all of the program treats them: where runs lie ([`find`]), where a user's copies are kept
-//! ([`cache()`]), when what is in a folder lasts ([`lasting`]), and whether a word names a path or an address
+//! ([`cache()`], [`write_whole`]), when what is in a folder lasts ([`lasting`]), and whether a word names a path or an address
 //! ([`looks_like_a_path`], [`is_registry_address`]).
 //!
 //! What is in a file is for others to know: nothing is read here.
@@ -22,7 +22,7 @@ use std::path::Path;
 
 use allot_error::{Error, Result};
 
-pub use cache::cache;
+pub use cache::{cache, write_whole};
 pub use name::{is_registry_address, looks_like_a_path};
 
 /// Makes what a folder holds last. On Unix a name is on the disk once its folder is.

@@ -1,12 +1,11 @@
 //! CPython that has started: opened once, and from then on a fresh one for each answer in a fraction of a millisecond.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 use allot_component::sha256;
 use allot_error::{Error, Result};
+use allot_files::write_whole;
 use wasmtime::{
     Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc,
 };
@@ -82,7 +81,7 @@ impl Interpreter {
         } else {
             let started = start(build, &bytes).map_err(failed("start"))?;
             if let Some(kept) = &kept {
-                keep(kept, &started)?;
+                write_whole(kept, &started).map_err(|e| Error::file("write", kept, &e))?;
             }
             started
         };
@@ -232,21 +231,6 @@ fn config(cache: Option<&Path>) -> Config {
 /// What a started copy is kept under: all that it is made of.
 fn key(build: &Build) -> String {
     sha256(format!("{} {} {}", build.sha256, sha256(PRELUDE), env!("CARGO_PKG_VERSION")))
-}
-
-/// How many files this process has written under another name first.
-static PASSING: AtomicU32 = AtomicU32::new(0);
-
-/// Written under another name first, so that no other process finds half of it.
-fn keep(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
-    let n = PASSING.fetch_add(1, Ordering::Relaxed);
-    let passing = path.with_extension(format!("{}-{n}.tmp", std::process::id()));
-    std::fs::File::create(&passing)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&passing, path))
-        .map_err(|e| Error::file("write", path, &e))
 }
 
 fn unknown(path: &Path, hash: &str) -> Error {

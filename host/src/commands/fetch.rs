@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use allot_error::{Error, Exit, Result};
-use allot_files::{cache, lasting};
+use allot_files::{cache, lasting, write_whole};
 use allot_interpreter::build::{BUILDS, Build};
 use allot_sandbox::sha256;
 use clap::{Args, ValueEnum};
@@ -51,10 +51,7 @@ pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
         None => downloaded(build, &command.python, &folder, screen)?,
     };
     let module = module(build, bytes)?;
-    std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
-    let passing = to.with_extension("part");
-    std::fs::write(&passing, &module).map_err(|e| Error::file("write", &passing, &e))?;
-    std::fs::rename(&passing, &to).map_err(|e| Error::file("write", &to, &e))?;
+    write_whole(&to, &module).map_err(|e| Error::file("write", &to, &e))?;
     lasting(&folder)?;
     screen.say(format_args!("{} is in {}", build.name, to.display()));
     Ok(Exit::Good)
