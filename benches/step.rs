@@ -33,7 +33,7 @@ impl Decide for All {
             let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
             Action::Train(Batch {
                 picks: view.groups.iter().map(|g| pick(g.prompt)).collect(),
-                hold: Vec::new(),
+                ..Batch::default()
             })
         };
         Ok((Plan::of(action), Vec::new()))

@@ -304,6 +304,76 @@ fn a_policy_that_says_so_requests_any_prompt_of_the_data_set() {
     );
 }
 
+/// In its `describe`: a batch says how it is cut into optimizer steps.
+const NEEDS_UPDATING: &str = "(i32.store8 offset=48 (local.get $d) (i32.const 16))";
+
+/// A run of a small model on sums, two passes over each batch.
+const CUT: &str = r#"
+[run]
+seed = 1
+steps = 5
+groups = 2
+rollouts = 4
+[budget]
+rollouts = 100
+[policy]
+use = "./guest.wasm"
+[model]
+use = "tiny-sums"
+threads = 1
+[rollout]
+max_tokens = 8
+[update]
+epochs = 2
+[evaluation]
+problems = 2
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 20
+held_out = 0.2
+levels = [{ digits = 2 }]
+"#;
+
+#[test]
+fn a_policy_that_says_so_cuts_its_batches_into_optimizer_steps() {
+    let optimizer_steps = |scratch: &Scratch| {
+        let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+        let mut views = Views::new(&head).unwrap();
+        let mut made = vec![0];
+        for line in reader {
+            let line = line.unwrap();
+            views.take(&line).unwrap();
+            if let Line::Step(step) = &line {
+                made.push(step.compute.optimizer_steps);
+            }
+        }
+        assert!(scratch.allot(&["replay", "out"]).ends_with("exit code 0"));
+        made.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<u64>>()
+    };
+    let guest = scratch::guest_0_2("cuts", NEEDS_UPDATING);
+    let (scratch, said) = small(&guest);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    assert_eq!(optimizer_steps(&scratch), [4, 2, 2, 1, 1, 1]);
+
+    // A model is updated so, too, and in fewer passes than the config's.
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", &guest);
+    scratch.write("run.toml", CUT);
+    let said = scratch.allot(&["train", "run.toml", "--out", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    assert_eq!(optimizer_steps(&scratch), [4, 2, 2, 1, 1]);
+
+    // A config may keep that to itself, and bounds the passes.
+    scratch.write("run.toml", CUT.replace("epochs = 2", "by_policy = false"));
+    let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
+    assert!(said.contains("policy `guest` needs `updating`, which this run does not give"), "{said}");
+    assert!(said.contains("hint: set `update.by_policy = true`"), "{said}");
+    let (_, said) = small(&scratch::guest_0_2("steps_a_billion", NEEDS_UPDATING));
+    let most = "asked for 1000000000 passes over its batch; there are 1 to 1 in this run (step 0, round 0)";
+    assert!(said.contains(most), "{said}");
+}
+
 /// Policies of both contracts look at one run.
 #[test]
 fn a_policy_of_0_2_is_a_shadow_of_one_of_0_1() {

@@ -644,9 +644,9 @@ fn an_update_is_the_same_on_both_cores() {
             let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
             let mut engine = Native::new(core, config, prompts, Vec::new());
             runtime.block_on(async {
-                let mut told = engine.update(&batch, &Interrupt::new()).await.unwrap().metrics;
+                let mut told = engine.update(&batch, None, &Interrupt::new()).await.unwrap().metrics;
                 // Now they are stale.
-                told.extend(engine.update(&batch, &Interrupt::new()).await.unwrap().metrics);
+                told.extend(engine.update(&batch, None, &Interrupt::new()).await.unwrap().metrics);
                 let (after, scorer) = (engine.core().checkpoint().unwrap(), cores()[0].make);
                 let statistics = scorer(&after, setup(1)).score(&sequences, PLAIN, false).unwrap();
                 (told, statistics.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())

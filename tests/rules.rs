@@ -17,8 +17,8 @@ use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Compute, Grant, GrantLine, Hold, Need, Pick, Plan, PromptId, Request,
-    Run, Spent, Terms, View,
+    Action, Advantage, Batch, Ceilings, Compute, Geometry, Grant, GrantLine, Hold, Need, Pick, Plan,
+    PromptId, Request, Run, Spent, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -65,7 +65,12 @@ impl Dice {
                 self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
             let hold =
                 self.some(&buffered, 9).into_iter().map(|prompt| self.hold(prompt, &picks, view)).collect();
-            Action::Train(Batch { picks, hold })
+            let update = run.gives(Need::Updating) && self.draws.below(2) == 0;
+            let geometry = |dice: &mut Stream| Geometry {
+                mini_batch: [1, 7, u32::MAX][dice.below(3)],
+                passes: 1 + dice.below(run.most_passes() as usize) as u32,
+            };
+            Action::Train(Batch { picks, hold, update: update.then(|| geometry(&mut self.draws)) })
         };
         let mut plan = Plan::of(action);
         let requested: HashSet<PromptId> = match &plan.action {
@@ -113,7 +118,7 @@ impl Dice {
     /// Breaks some rule, if the plan lends itself to it.
     fn spoil(&mut self, plan: &mut Plan) {
         let nobody = PromptId(u32::MAX);
-        match (self.draws.below(12), &mut plan.action) {
+        match (self.draws.below(13), &mut plan.action) {
             (0, _) => plan.skip.push(nobody),
             (1, _) => plan.evict.push(nobody),
             (2, _) => plan.state = vec![0; 17 << 20],
@@ -128,6 +133,7 @@ impl Dice {
             (8, Action::Train(batch)) => batch.picks.extend(batch.picks.clone()),
             (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
             (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
+            (11, Action::Train(batch)) => batch.update = Some(Geometry { mini_batch: 1, passes: u32::MAX }),
             (_, Action::Train(batch)) => {
                 batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999]));
             }
@@ -183,7 +189,9 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let terms = any_prompt.then(|| Terms { needs: vec![Need::AnyPrompt], ..Terms::default() });
+        let update = Geometry { mini_batch: 8, passes: 3 };
+        let needs = vec![Need::AnyPrompt, Need::Updating];
+        let terms = any_prompt.then(|| Terms { needs, update, ..Terms::default() });
         let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
         let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
@@ -286,11 +294,12 @@ impl Engine for Metered {
     async fn update(
         &mut self,
         batch: &[Example<'_, bool>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
         self.computed.flops.training +=
             batch.iter().map(|e| self.learning(e.sample.prompt, e.sample.tokens)).sum::<f64>();
-        self.coin.update(batch, interrupt).await
+        self.coin.update(batch, geometry, interrupt).await
     }
 
     fn computed(&mut self) -> Compute {
@@ -376,9 +385,10 @@ impl Decide for Greedy {
         Ok((
             Plan::of(match view.pool.first() {
                 Some(prompt) if open => Action::Sample(vec![Request { prompt: prompt.id, count: u32::MAX }]),
-                _ => {
-                    Action::Train(Batch { picks: buffered.into_iter().map(pick).collect(), hold: Vec::new() })
-                }
+                _ => Action::Train(Batch {
+                    picks: buffered.into_iter().map(pick).collect(),
+                    ..Batch::default()
+                }),
             }),
             Vec::new(),
         ))
@@ -447,9 +457,13 @@ fn every_rule_has_its_own_sentence() {
             requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect(),
         ))
     };
-    let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, hold: Vec::new() }));
+    let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, ..Batch::default() }));
     let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(buffered) }]);
     let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(buffered) }]);
+    let update = |mini_batch, passes| {
+        let update = Some(Geometry { mini_batch, passes });
+        Plan::of(Action::Train(Batch { update, ..Batch::default() }))
+    };
     let metric = |name: &str| Plan { metrics: vec![(name.to_owned(), 0.0)], ..train(vec![]) };
     let mut closed = view.clone();
     closed.budget.rounds = 0;
@@ -480,15 +494,24 @@ fn every_rule_has_its_own_sentence() {
         (&view, train(vec![Pick { weight: f32::NAN, ..pick(buffered) }])),
         (&view, given(vec![1.0])),
         (&view, given(vec![f32::INFINITY; n])),
-        (&view, Plan::of(Action::Train(Batch { picks: vec![], hold: vec![first.into()] }))),
+        (&view, Plan::of(Action::Train(Batch { hold: vec![first.into()], ..Batch::default() }))),
         (
             &view,
-            Plan::of(Action::Train(Batch { picks: vec![], hold: vec![buffered.into(), buffered.into()] })),
+            Plan::of(Action::Train(Batch {
+                hold: vec![buffered.into(), buffered.into()],
+                ..Batch::default()
+            })),
         ),
         (
             &view,
-            Plan::of(Action::Train(Batch { picks: vec![pick(buffered)], hold: vec![first_of(buffered)] })),
+            Plan::of(Action::Train(Batch {
+                picks: vec![pick(buffered)],
+                hold: vec![first_of(buffered)],
+                update: None,
+            })),
         ),
+        (&view, update(0, 1)),
+        (&view, update(8, 2)),
         (&view, Plan { state: vec![0; (16 << 20) + 1], ..train(vec![]) }),
         (&view, Plan { state: vec![0; 16], ..train(vec![]) }),
         (&view, Plan { metrics: (0..65).map(|i| (i.to_string(), 0.0)).collect(), ..train(vec![]) }),

@@ -7,7 +7,7 @@ use allot::stop::Stop;
 use allot::world::{Clock, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
-use allot_allocation::{Ceilings, Compute, Grant, Ledger, Limits, Order, Pool, RolloutBuffer, Run};
+use allot_allocation::{Ceilings, Compute, Geometry, Grant, Ledger, Limits, Order, Pool, RolloutBuffer, Run};
 use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Constants, Loop, State};
@@ -52,7 +52,12 @@ impl Engine for Fake {
         Ok(samples.into_iter().map(Some).collect())
     }
 
-    async fn update(&mut self, _: &[Example<'_, ()>], _: &Interrupt) -> Result<Report, EngineError> {
+    async fn update(
+        &mut self,
+        _: &[Example<'_, ()>],
+        _: Option<Geometry>,
+        _: &Interrupt,
+    ) -> Result<Report, EngineError> {
         self.version += 1;
         Ok(Report::default())
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_allocation::{Compute, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
@@ -194,12 +194,13 @@ impl Engine for AnyEngine {
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> std::result::Result<Report, EngineError> {
         match self {
-            Self::Native(native) => native.update(batch, interrupt).await,
-            Self::Split(split) => split.update(batch, interrupt).await,
-            Self::Remote(remote) => remote.update(batch, interrupt).await,
+            Self::Native(native) => native.update(batch, geometry, interrupt).await,
+            Self::Split(split) => split.update(batch, geometry, interrupt).await,
+            Self::Remote(remote) => remote.update(batch, geometry, interrupt).await,
         }
     }
 

@@ -3,7 +3,7 @@
 //! `train`, `simulate`, the tests and the benches run this very function with other parts. What comes when is in
 //! [`allot_loop`], which the wheel drives too.
 
-use allot_allocation::{Grant, Outcome, RolloutId, View};
+use allot_allocation::{Geometry, Grant, Outcome, RolloutId, View};
 use allot_engine::{Engine, EngineError, Example, Sample};
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Learned, Next, Round, Scores};
@@ -67,7 +67,7 @@ where
     match world.run.next(&|prompt, tokens| engine.cost(prompt, tokens)) {
         Next::Decide(view) => world.decide(&view, callbacks)?,
         Next::Sample(grant, round) => world.sample(grant, &round, callbacks).await?,
-        Next::Update(rollouts) => world.update(&rollouts, callbacks).await?,
+        Next::Update(rollouts, geometry) => world.update(&rollouts, geometry, callbacks).await?,
         Next::Evaluate => {
             let scores = evaluated(world, callbacks).await?;
             world.run.evaluated(scores);
@@ -222,6 +222,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     async fn update(
         &mut self,
         rollouts: &[Learned],
+        geometry: Option<Geometry>,
         callbacks: &mut impl Callbacks<E, R, P>,
     ) -> Result<(), Stop> {
         let step = self.run.state.steps;
@@ -237,7 +238,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
                 }
             }
             let refused = |what| Stop::Refused { step, what, batch };
-            let report = match self.engine.update(&examples, &self.interrupt).await {
+            let report = match self.engine.update(&examples, geometry, &self.interrupt).await {
                 Ok(report) => report,
                 Err(EngineError::NotFinite(what)) => return Err(refused(what)),
                 Err(EngineError::Interrupted) => return Err(Stop::Interrupted),

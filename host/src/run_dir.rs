@@ -86,6 +86,7 @@ fn cut(plan: &Plan, most: usize) -> Option<Plan> {
             Action::Train(batch) => Action::Train(Batch {
                 picks: batch.picks.iter().take(most).map(pick).collect(),
                 hold: batch.hold.iter().take(most).map(hold).collect(),
+                update: batch.update,
             }),
         },
         skip: first(&plan.skip, most),

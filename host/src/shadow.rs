@@ -217,7 +217,7 @@ impl Shadow {
         match self.policy.decide(&self.run, &self.state, view) {
             Err(fault) => call.failed = Some(fault.to_string()),
             Ok((plan, cost)) => {
-                let bounds = Bounds { any_prompt: self.run.any_prompt(), ..Bounds::default() };
+                let bounds = Bounds::default().within(&self.run);
                 call.log = cost.words().map(|line| line.text).collect();
                 if let Err(broken) = rules::check(name, view, &plan, bounds) {
                     call.failed = Some(broken.to_string());

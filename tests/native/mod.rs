@@ -146,6 +146,7 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
         theirs::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
             hold: ids(batch.hold).into_iter().map(Into::into).collect(),
+            update: None,
         }),
     };
     ours::Plan {

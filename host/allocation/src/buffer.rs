@@ -390,7 +390,7 @@ mod tests {
     }
 
     fn batch(picks: Vec<Pick>, hold: &[u32]) -> Batch {
-        Batch { picks, hold: hold.iter().map(|p| PromptId(*p).into()).collect() }
+        Batch { picks, hold: hold.iter().map(|p| PromptId(*p).into()).collect(), update: None }
     }
 
     fn numbers(ids: &[RolloutId]) -> Vec<u64> {
@@ -415,7 +415,8 @@ mod tests {
     fn of_a_group_only_the_positions_that_are_held_stay() {
         let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0)]);
         let hold = vec![Hold { prompt: PromptId(5), rollouts: Some(vec![2]) }];
-        let settled = buffer.settle(&Batch { picks: vec![pick(5, Some(vec![0]))], hold }, true, 9);
+        let settled =
+            buffer.settle(&Batch { picks: vec![pick(5, Some(vec![0]))], hold, update: None }, true, 9);
         assert_eq!((numbers(&settled.trained), numbers(&settled.released)), (vec![0], vec![1, 3]));
         assert_eq!(buffer.rollout(PromptId(5), 0), Some(RolloutId(2)));
     }

@@ -40,7 +40,7 @@ pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;
 pub use history::History;
 pub use ledger::{Fault, Grant, GrantLine, Ledger, Limits, Spent};
-pub use plan::{Action, Advantage, Batch, Hold, Pick, Plan, Request};
+pub use plan::{Action, Advantage, Batch, Geometry, Hold, Pick, Plan, Request};
 pub use pool::{Order, Pool};
 pub use run::{Need, Run, Terms, Value};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};

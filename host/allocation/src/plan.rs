@@ -53,6 +53,19 @@ pub struct Batch {
     /// What stays buffered of what is not picked. At most one hold a prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hold: Vec<Hold>,
+    /// How the update is made; none for the run's own way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Geometry>,
+}
+
+/// How a batch is cut into optimizer steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Rollouts in each optimizer step. The last step takes what remains, and the largest number makes one step of
+    /// any batch. At least 1.
+    pub mini_batch: u32,
+    /// Passes over the batch. At least 1, and no more than the run's own.
+    pub passes: u32,
 }
 
 /// The rollouts of one group that stay buffered.

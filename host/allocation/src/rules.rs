@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::{Action, Advantage, Batch, Pick, Plan, PromptId, Request, View, shown};
+use crate::{Action, Advantage, Batch, Geometry, Pick, Plan, PromptId, Request, Run, View, shown};
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
 /// would come out of the update as an infinity that no one could trace back to the plan.
@@ -32,11 +32,20 @@ pub struct Bounds {
     pub metric_name: usize,
     /// Prompts in the data set, where a plan may request any of them.
     pub any_prompt: Option<u32>,
+    /// Passes over a batch that says how its update is made.
+    pub passes: u32,
+}
+
+impl Bounds {
+    /// These, and what a run allows.
+    pub fn within(self, run: &Run) -> Self {
+        Self { any_prompt: run.any_prompt(), passes: run.most_passes(), ..self }
+    }
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64, any_prompt: None }
+        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64, any_prompt: None, passes: 1 }
     }
 }
 
@@ -134,6 +143,10 @@ pub enum Rule {
     HeldTwice(PromptId),
     /// A rollout held by its position, and picked.
     HeldAndPicked(PromptId, u32),
+    /// An update of empty mini-batches.
+    EmptyMiniBatch,
+    /// An update of no passes, or of more than the run's own: passes, bound.
+    BadPasses(u32, u32),
 
     // === What is remembered and logged ===
     /// A state larger than the record takes: bytes, bound.
@@ -221,6 +234,10 @@ impl fmt::Display for Rule {
             Self::HeldAndPicked(p, position) => {
                 write!(f, "held rollout {position} of prompt `{p}`, which it also picked")
             }
+            Self::EmptyMiniBatch => write!(f, "asked for mini-batches of 0 rollouts; one has at least 1"),
+            Self::BadPasses(passes, most) => {
+                write!(f, "asked for {passes} passes over its batch; there are 1 to {most} in this run")
+            }
             Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no buffered rollouts"),
             Self::StateTooLarge(bytes, bound) => {
                 write!(f, "returned a state of {bytes} bytes; the record takes {bound} at most")
@@ -249,7 +266,7 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 32] = [
+    pub const ALL: [(&str, &str); 34] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
@@ -276,6 +293,8 @@ impl Rule {
         ("unknown-hold", "holds only buffered prompts"),
         ("held-twice", "holds a prompt once in a batch"),
         ("held-and-picked", "holds no rollout by position that it picks"),
+        ("empty-mini-batch", "makes optimizer steps of at least one rollout"),
+        ("bad-passes", "makes at least one pass over a batch, and no more than the run's config does"),
         ("state-too-large", "keeps its state within the record's bound"),
         ("states-too-large", "changes its state within what the run's record takes in all"),
         ("too-many-metrics", "logs no more metrics than the record takes"),
@@ -313,12 +332,14 @@ impl Rule {
             Self::UnknownHold(_) => 23,
             Self::HeldTwice(_) => 24,
             Self::HeldAndPicked(..) => 25,
-            Self::StateTooLarge(..) => 26,
-            Self::StatesTooLarge(..) => 27,
-            Self::TooManyMetrics(..) => 28,
-            Self::MetricName(..) => 29,
-            Self::MetricTwice(_) => 30,
-            Self::MetricNotFinite(_) => 31,
+            Self::EmptyMiniBatch => 26,
+            Self::BadPasses(..) => 27,
+            Self::StateTooLarge(..) => 28,
+            Self::StatesTooLarge(..) => 29,
+            Self::TooManyMetrics(..) => 30,
+            Self::MetricName(..) => 31,
+            Self::MetricTwice(_) => 32,
+            Self::MetricNotFinite(_) => 33,
         };
         Self::ALL[index].0
     }
@@ -350,6 +371,8 @@ impl Rule {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
             Self::HeldAndPicked(..) => "what is trained on is gone after the update; hold the others",
+            Self::EmptyMiniBatch => "leave `update` out for the run's own way",
+            Self::BadPasses(..) => "look at `run.update`: a run's own passes are the most that there may be",
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
             Self::PickedTwice(_) => "put all positions of a prompt into one pick",
             Self::EmptyPick(..) => "leave the pick out, or give no list at all for every rollout",
@@ -421,13 +444,24 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
             }
             check_requests(requests, &pool, &buffered, &skipped, bounds.any_prompt)
         }
-        Action::Train(batch) => check_batch(batch, &buffered),
+        Action::Train(batch) => {
+            check_update(batch.update, bounds.passes)?;
+            check_batch(batch, &buffered)
+        }
     }
 }
 
 /// What a plan takes off offer without sampling it.
 fn passed_over(plan: &Plan) -> impl Iterator<Item = PromptId> {
     plan.skip.iter().chain(&plan.defer).chain(&plan.evict).copied()
+}
+
+fn check_update(update: Option<Geometry>, most: u32) -> Result<(), Rule> {
+    match update {
+        Some(Geometry { mini_batch: 0, .. }) => Err(Rule::EmptyMiniBatch),
+        Some(Geometry { passes, .. }) if passes == 0 || passes > most => Err(Rule::BadPasses(passes, most)),
+        _ => Ok(()),
+    }
 }
 
 fn check_requests(

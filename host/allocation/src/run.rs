@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::TokenCosts;
+use crate::{Geometry, TokenCosts};
 
 /// The constants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,11 @@ impl Run {
     pub fn any_prompt(&self) -> Option<u32> {
         self.gives(Need::AnyPrompt).then_some(self.prompts)
     }
+
+    /// The most passes that a batch may ask for.
+    pub fn most_passes(&self) -> u32 {
+        self.terms.as_ref().map_or(1, |terms| terms.update.passes)
+    }
 }
 
 /// How a run samples, rewards and learns.
@@ -53,10 +58,9 @@ pub struct Terms {
     pub temperature: f32,
     /// The longest answer, in tokens.
     pub max_tokens: u32,
-    /// Rollouts in each optimizer step; the largest number for any batch in one.
-    pub mini_batch: u32,
-    /// Passes over a batch.
-    pub passes: u32,
+    /// How updates are made where a batch says nothing else.
+    #[serde(flatten)]
+    pub update: Geometry,
     /// What a token takes.
     #[serde(default, skip_serializing_if = "TokenCosts::are_none")]
     pub costs: TokenCosts,
@@ -105,8 +109,7 @@ impl Default for Terms {
         Self {
             temperature: 1.0,
             max_tokens: u32::MAX,
-            mini_batch: u32::MAX,
-            passes: 1,
+            update: Geometry { mini_batch: u32::MAX, passes: 1 },
             costs: TokenCosts::default(),
             parts: Vec::new(),
             needs: Vec::new(),

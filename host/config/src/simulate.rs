@@ -64,7 +64,11 @@ impl SimulateConfig {
 
     /// How it samples and learns.
     pub fn terms(&self) -> Terms {
-        Terms { max_tokens: self.world.longest, needs: vec![Need::AnyPrompt], ..Terms::default() }
+        Terms {
+            max_tokens: self.world.longest,
+            needs: vec![Need::AnyPrompt, Need::Updating],
+            ..Terms::default()
+        }
     }
 
     /// The config that a tree is, checked.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Every, Need, Terms, TokenCosts};
+use allot_allocation::{Every, Geometry, Need, Terms, TokenCosts};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -256,15 +256,20 @@ impl TrainConfig {
             temperature: self.rollout.temperature,
             max_tokens: self.rollout.max_tokens,
             // There 0 stands for all in one.
-            mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
-            passes: self.update.epochs,
+            update: Geometry {
+                mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
+                passes: self.update.epochs,
+            },
             costs: TokenCosts::default(),
             parts: self.reward.weights.keys().cloned().collect(),
-            needs: if self.reward.weights.is_empty() {
-                vec![Need::AnyPrompt]
-            } else {
-                vec![Need::AnyPrompt, Need::Parts]
-            },
+            needs: [
+                (Need::AnyPrompt, true),
+                (Need::Parts, !self.reward.weights.is_empty()),
+                (Need::Updating, self.update.by_policy),
+            ]
+            .into_iter()
+            .filter_map(|(need, given)| given.then_some(need))
+            .collect(),
         }
     }
 

@@ -22,7 +22,7 @@
 //!   every machine.
 //! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
 
-use allot_allocation::{Compute, Grant, PromptId, seed};
+use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
@@ -203,11 +203,34 @@ impl Engine for Coin {
     async fn update(
         &mut self,
         batch: &[Example<'_, bool>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
         if interrupt.is_asked() {
             return Err(EngineError::Interrupted);
         }
+        let (mut gradient, mut signal, mut steps) = (0.0, 0.0, 0.0);
+        let Geometry { mini_batch, passes } =
+            geometry.unwrap_or(Geometry { mini_batch: u32::MAX, passes: 1 });
+        for _ in 0..passes {
+            for batch in batch.chunks(mini_batch as usize) {
+                let (shared, of) = self.step(batch)?;
+                (gradient, signal, steps) = (gradient + shared, signal + of, steps + 1.0);
+            }
+        }
+        self.version += 1;
+        let metrics = vec![("gradient", gradient), ("signal", signal / steps), ("ability", self.ability)];
+        Ok(Report { metrics })
+    }
+
+    fn computed(&mut self) -> Compute {
+        std::mem::take(&mut self.computed)
+    }
+}
+
+impl Coin {
+    /// One optimizer step. Gives the gradient that all prompts share, and the share of it that noise leaves.
+    fn step(&mut self, batch: &[Example<'_, bool>]) -> Result<(f64, f64), EngineError> {
         self.computed.optimizer_steps += 1;
         let learned = || batch.iter().filter(|e| e.advantage != 0.0);
         self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
@@ -231,12 +254,7 @@ impl Engine for Coin {
         for (prompt, g) in own {
             self.skill[prompt] += self.config.memory * g;
         }
-        self.version += 1;
-        Ok(Report { metrics: vec![("gradient", shared), ("signal", signal), ("ability", self.ability)] })
-    }
-
-    fn computed(&mut self) -> Compute {
-        std::mem::take(&mut self.computed)
+        Ok((shared, signal))
     }
 }
 
@@ -283,7 +301,7 @@ mod tests {
             samples.iter().map(|sample| Example { sample, advantage: advantage(sample) }).collect();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let never = Interrupt::new();
-        let mut update = Box::pin(coin.update(&batch, &never));
+        let mut update = Box::pin(coin.update(&batch, None, &never));
         assert!(update.as_mut().poll(&mut context).is_ready(), "it waits for nothing");
         drop(update);
         coin.ability

@@ -1,7 +1,7 @@
 //! The engine's two verbs: sample and update.
 
 pub use allot_allocation::Cost;
-use allot_allocation::{Compute, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -43,11 +43,13 @@ pub trait Engine {
         Compute::default()
     }
 
-    /// One model update on these examples, in this order. There is at least one. Where somebody asks to stop before
+    /// One model update on these examples, in this order, cut into optimizer steps as this geometry says, or else as
+    /// the engine's own config does. There is at least one example. Where somebody asks to stop before
     /// the first step of the optimizer, the model stays as it is: [`EngineError::Interrupted`].
     fn update(
         &mut self,
         batch: &[Example<'_, Self::Answer>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Report, EngineError>>;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, GrantLine, PromptId, seed};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request, Sequence};
@@ -207,6 +207,7 @@ impl Engine for Native {
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
         let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.tokens(e.sample)).collect();
@@ -224,7 +225,7 @@ impl Engine for Native {
             })
             .collect();
         let context = UpdateContext {
-            update: &self.config.update,
+            update: &self.config.update.cut(geometry),
             optimizer: &self.config.optimizer,
             temperature: self.config.sampling.divisor(),
             longest: self.config.sampling.max_tokens as usize,

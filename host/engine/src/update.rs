@@ -1,7 +1,7 @@
 //! One model update: mini-batches of rollouts, a few passes over them, micro-batches that fit into
 //! memory, and the optimizer's steps.
 
-use allot_allocation::{Compute, Flops};
+use allot_allocation::{Compute, Flops, Geometry};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, PassOptions, Sequence, TokenStatistics};
@@ -20,6 +20,8 @@ pub struct UpdateConfig {
     pub mini_batch: usize,
     /// Passes over the batch.
     pub epochs: u32,
+    /// Whether a policy may say how its batch is cut into optimizer steps, and make fewer passes over it.
+    pub by_policy: bool,
     /// What ratios are measured from.
     pub old_log_probs: Old,
     /// The most that an importance weight counts, for rollouts sampled at earlier weights or elsewhere.
@@ -50,10 +52,23 @@ impl Default for UpdateConfig {
             loss: LossConfig::of(LossKind::Grpo),
             mini_batch: 0,
             epochs: 1,
+            by_policy: true,
             old_log_probs: Old::Sampling,
             correction: 2.0,
             micro_batch_tokens: 4096,
             recompute: false,
+        }
+    }
+}
+
+impl UpdateConfig {
+    /// This, cut into optimizer steps as a batch says, where it does.
+    pub fn cut(self, geometry: Option<Geometry>) -> Self {
+        match geometry {
+            Some(Geometry { mini_batch, passes }) => {
+                Self { mini_batch: mini_batch as usize, epochs: passes, ..self }
+            }
+            None => self,
         }
     }
 }

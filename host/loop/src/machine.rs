@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
 use allot_allocation::{
-    Action, Batch, Budget, Ceilings, Cost, Fault, Grant, Group, Outcome, Plan, Prompt, PromptId, Request,
-    RolloutId, Run, Settled, View, seed,
+    Action, Batch, Budget, Ceilings, Cost, Fault, Geometry, Grant, Group, Outcome, Plan, Prompt, PromptId,
+    Request, RolloutId, Run, Settled, View, seed,
 };
 use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
 
@@ -54,8 +54,8 @@ pub enum Next {
     Decide(Arc<View>),
     /// Sample, and judge.
     Sample(Grant, Round),
-    /// Update the model by these rollouts.
-    Update(Vec<Learned>),
+    /// Update the model by these rollouts: in the run's own way, or in the one that the batch says.
+    Update(Vec<Learned>, Option<Geometry>),
     /// Evaluate the model.
     Evaluate,
     /// A step is over. It goes to the record.
@@ -127,7 +127,7 @@ impl Loop {
                 }
                 At::Updating(_, update) => {
                     self.out = true;
-                    return Next::Update(update.rollouts.clone());
+                    return Next::Update(update.rollouts.clone(), update.batch.update);
                 }
                 At::Evaluating(_) => return Next::Evaluate,
                 At::Ended(_) => {
@@ -232,13 +232,11 @@ impl Loop {
             unreachable_turn("a plan")
         };
         let changed = plan.state != self.state.policy;
-        let any_prompt = self.of.run.any_prompt();
         // A state that stays as it is takes nothing of the record.
         let states =
             if changed { self.of.bounds.states.saturating_sub(self.state.written) } else { u64::MAX };
-        if let Err(broken) =
-            rules::check(policy, &view, plan, Bounds { states, any_prompt, ..self.of.bounds })
-        {
+        let bounds = Bounds { states, ..self.of.bounds }.within(&self.of.run);
+        if let Err(broken) = rules::check(policy, &view, plan, bounds) {
             self.view = Some((view, offered));
             return Err(broken);
         }

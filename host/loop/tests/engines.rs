@@ -64,6 +64,7 @@ fn plan(view: &View) -> Plan {
         Action::Train(Batch {
             picks: picked.into_iter().map(pick).collect(),
             hold: hold.into_iter().map(Into::into).collect(),
+            update: None,
         })
     };
     Plan { state: vec![view.round as u8; draws.below(3)], ..Plan::of(action) }
@@ -148,7 +149,7 @@ fn record(
                 let took = run.sampled(&told, &[]).unwrap();
                 write(&|| serde_json::to_string(&took.rollouts).unwrap());
             }
-            Next::Update(rollouts) => {
+            Next::Update(rollouts, _) => {
                 if chance(4) {
                     run.interrupted();
                     continue;
@@ -203,7 +204,7 @@ fn states_that_change_fill_the_record_to_its_bound_and_those_that_do_not_take_no
                         break;
                     }
                 },
-                Next::Update(_) => _ = run.updated(false, Vec::new(), &costs),
+                Next::Update(..) => _ = run.updated(false, Vec::new(), &costs),
                 Next::Evaluate => run.evaluated(Scores::default()),
                 Next::Step(_) => break,
                 other => panic!("{other:?}"),

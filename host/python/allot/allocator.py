@@ -85,6 +85,9 @@ class Train:
     rollouts: list[Learn]
     #: Prompts whose other rollouts stay buffered, for later updates.
     hold: list[int]
+    #: How to update: {"mini_batch": rollouts in each optimizer step, "passes": passes over the batch}. None for the
+    #: trainer's own way.
+    update: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Allocator:
         max_age: int = 5,
         order: str = "shuffled",
         signals: Sequence[str] = (),
+        update: Mapping[str, int] | None = None,
         record: str | PathLike[str] | None = None,
         engine: str = "python",
         training: Any = None,
@@ -122,7 +126,9 @@ class Allocator:
         """A run over prompts of these lengths, in tokens, with answers of at most `longest` tokens.
 
         The other names and their defaults are those of a config's [run], [budget] and [advantage].
-        `record` is the run's folder. `signals` are what the trainer measures for each rollout.
+        `record` is the run's folder. `signals` are what the trainer measures for each rollout. `update` says how the
+        trainer updates, {"mini_batch": rollouts in an optimizer step, "passes": passes over a batch}, if it lets a
+        policy change that: it then does as `Train.update` says.
         """
         self.policy = (
             policy if isinstance(policy, _allot.Policy) else _allot.Policy(policy, dict(settings or {}))
@@ -153,6 +159,7 @@ class Allocator:
                 "budget": dict(budget or {}),
                 "advantage": dict(advantage or {}),
                 "signals": list(signals),
+                "update": None if update is None else dict(update),
                 "engine": engine,
                 "training": training,
                 "folder": None if record is None else fspath(record),
@@ -174,7 +181,7 @@ class Allocator:
             self._tell_if_clipped(sample)
             return sample
         self._picked = [Learn(**learn, answer=self._answers.get(learn["id"])) for learn in order["rollouts"]]
-        return Train(order["step"], order["round"], list(self._picked), order["hold"])
+        return Train(order["step"], order["round"], list(self._picked), order["hold"], order["update"])
 
     def _tell_if_clipped(self, sample: Sample) -> None:
         """Warns at the first request that the budget clipped, and after 10, 100, 1,000 and so on."""

@@ -176,7 +176,7 @@ impl Loaded {
     /// A plan that keeps the rules. `log` takes the policy's own words, whatever becomes of its plan.
     fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let plan = self.ask(run, state, view, log)?;
-        let bounds = Bounds { any_prompt: run.any_prompt(), ..Bounds::default() };
+        let bounds = Bounds::default().within(run);
         rules::check(self.name(), view, &plan, bounds)?;
         Ok(plan)
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Limits, Need, Order, Run, Terms, Value};
+use allot_allocation::{Ceilings, Geometry, Limits, Need, Order, Run, Terms, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -34,6 +34,8 @@ pub struct Setup {
     pub engine: String,
     /// What was trained on what, for the record.
     pub training: Option<serde_json::Value>,
+    /// How the trainer updates where a batch says nothing else, if it lets a batch say otherwise.
+    pub update: Option<Geometry>,
     /// The run's folder, where it leaves a record.
     pub folder: Option<PathBuf>,
 }
@@ -68,6 +70,8 @@ impl Setup {
             ("budget.tokens", budget.tokens.unwrap_or(1)),
             ("budget.step_rollouts", budget.step_rollouts.map_or(1, u64::from)),
             ("budget.rounds", u64::from(budget.rounds)),
+            ("update.mini_batch", self.update.map_or(1, |update| u64::from(update.mini_batch))),
+            ("update.passes", self.update.map_or(1, |update| u64::from(update.passes))),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Exception::new(format!("`{key}` is 0; it is at least 1")));
@@ -85,7 +89,11 @@ impl Setup {
 
     /// How the trainer samples and learns, as far as it says so.
     pub fn terms(&self) -> Terms {
-        Terms { max_tokens: self.longest, needs: vec![Need::AnyPrompt], ..Terms::default() }
+        let terms = Terms { max_tokens: self.longest, needs: vec![Need::AnyPrompt], ..Terms::default() };
+        match self.update {
+            Some(update) => Terms { update, needs: vec![Need::AnyPrompt, Need::Updating], ..terms },
+            None => terms,
+        }
     }
 
     /// The run as the policy sees it.

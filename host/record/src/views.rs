@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use allot_allocation::{Action, History, Need, Plan, Prompt, PromptId, RolloutBuffer, View, rules};
+use allot_allocation::{Action, History, Plan, Prompt, PromptId, RolloutBuffer, Run, View, rules};
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
@@ -18,9 +18,8 @@ pub struct Views {
     history: History,
     /// The newest epoch of which a prompt has been on offer.
     newest: u32,
-    /// Prompts in the data set, and whether the policy may request any of them.
-    prompts: u32,
-    any_prompt: bool,
+    /// What a plan may do.
+    run: Run,
     state: Vec<u8>,
     max_age: u32,
     /// The step and round that come next.
@@ -50,8 +49,7 @@ impl Views {
             buffer: RolloutBuffer::new(head.lists()),
             history: History::default(),
             newest: 0,
-            prompts: head.run.prompts,
-            any_prompt: head.run.any_prompt().is_some(),
+            run: head.run.clone(),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             max_age: head.run.max_age,
             next: (0, 0),
@@ -80,8 +78,7 @@ impl Views {
             // Between two steps, and only there.
             Line::Swap(swap) if fits && (swap.step, 0) == self.next && self.plan.is_none() => {
                 self.policy.clone_from(&swap.policy.name);
-                self.any_prompt =
-                    swap.terms.as_ref().is_some_and(|terms| terms.needs.contains(&Need::AnyPrompt));
+                self.run.terms.clone_from(&swap.terms);
                 self.state = unhex(&swap.state).ok_or_else(|| inconsistent(self.next))?;
                 Ok(None)
             }
@@ -121,8 +118,7 @@ impl Views {
             unscored: self.buffer.unscored(),
             history: self.history.clone(),
         };
-        let any_prompt = self.any_prompt.then_some(self.prompts);
-        let bounds = rules::Bounds { any_prompt, ..rules::Bounds::default() };
+        let bounds = rules::Bounds::default().within(&self.run);
         // Metrics decide nothing, and older records have names of any letters.
         let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
         rules::check(&self.policy, &view, &plan, bounds).map_err(|_| inconsistent(at))?;

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
-use allot_allocation::{Compute, Flops, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Flops, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Old, Report, Sample,
-    Sampled, Sampling, Whole, learning_flops,
+    Sampled, Sampling, UpdateConfig, Whole, learning_flops,
 };
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -257,9 +257,10 @@ impl Remote {
     async fn learn(
         &self,
         session: &Session,
+        update: &UpdateConfig,
         mut lessons: Vec<TrainingSample>,
     ) -> Result<(Report, Compute, State), Failure> {
-        let (update, optimizer) = (&self.config.update, &self.config.optimizer);
+        let optimizer = &self.config.optimizer;
         let (can, client) = (self.server.server.can(), &self.client);
         let anew: Vec<usize> =
             (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
@@ -310,16 +311,16 @@ impl Remote {
         let state =
             State { version, optimizer_steps: self.state.optimizer_steps + metrics.steps, path: Some(path) };
         let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
-        let computed = self.counted(&lessons, metrics.steps);
+        let computed = self.counted(update, &lessons, metrics.steps);
         Ok((metrics.report(), computed, state))
     }
 
     /// What an update over these lessons computed, adapters' own products left out as everywhere.
-    fn counted(&self, lessons: &[&TrainingSample], steps: u32) -> Compute {
-        let epochs = self.config.update.epochs;
+    fn counted(&self, update: &UpdateConfig, lessons: &[&TrainingSample], steps: u32) -> Compute {
+        let epochs = update.epochs;
         let one = |lesson: &&TrainingSample| {
             let lengths = (lesson.prompt, lesson.tokens.len() - lesson.prompt);
-            learning_flops(&self.shape, true, &self.config.update, lengths, lesson.anew)
+            learning_flops(&self.shape, true, update, lengths, lesson.anew)
         };
         let counting = lessons.iter().filter(|l| l.advantage != 0.0);
         Compute {
@@ -373,13 +374,15 @@ impl Engine for Remote {
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
         let (lessons, mut losses) = (self.lessons(batch), 0);
+        let update = self.config.update.cut(geometry);
         loop {
             self.open().await?;
             let Some(session) = &self.session else { continue };
-            match patient(self.learn(session, lessons.clone()), interrupt).await {
+            match patient(self.learn(session, &update, lessons.clone()), interrupt).await {
                 Some(Ok((report, computed, state))) => {
                     let before = std::mem::replace(&mut self.state, state);
                     let kept = self.kept.replace(false);

@@ -247,6 +247,9 @@ impl Fault {
             Self::Lacking(Need::Parts) => {
                 Some("name the parts of rewards in `[reward.weights]`, each with what it weighs")
             }
+            Self::Lacking(Need::Updating) => {
+                Some("set `update.by_policy = true`; a trainer in Python says how it updates by `update=`")
+            }
             Self::Misused(_) => {
                 Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
             }

@@ -323,7 +323,7 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 /// What a policy needs that no run gives.
 fn beyond(d: &Description) -> Option<String> {
     let column = || d.columns.first().map(|name| format!("the column `{name}`"));
-    let given = |need: &&Need| [Need::AnyPrompt, Need::Parts].contains(*need);
+    let given = |need: &&Need| [Need::AnyPrompt, Need::Parts, Need::Updating].contains(*need);
     d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
 }
 

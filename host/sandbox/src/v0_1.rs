@@ -192,6 +192,7 @@ fn plan(p: types::Plan) -> ours::Plan {
         types::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
             hold: batch.hold.into_iter().map(|id| PromptId(id).into()).collect(),
+            update: None,
         }),
     };
     ours::Plan {

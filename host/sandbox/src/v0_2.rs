@@ -64,7 +64,7 @@ impl Guest for Policy {
         });
         store.data_mut().facts = None;
         Ok(match answer? {
-            Ok(answer) => Ok(plan(answer)?),
+            Ok(answer) => Ok(plan(answer, run)?),
             Err(error) => Err(refusal(error)),
         })
     }
@@ -163,7 +163,7 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
         columns: &[],
         parts: &parts,
         sampling: types::SamplingRange { default: sampling, least: sampling, most: sampling },
-        update: types::Update { mini_batch: terms.mini_batch, passes: terms.passes },
+        update: types::Update { mini_batch: terms.update.mini_batch, passes: terms.update.passes },
     })
 }
 
@@ -285,18 +285,19 @@ fn needs(needs: types::Needs) -> Vec<Need> {
 }
 
 /// A guest's plan. What it makes use of and did not describe is its fault.
-fn plan(p: types::Plan) -> wasmtime::Result<ours::Plan> {
+fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
     let action = match p.action {
         types::Action::Sample(requests) => {
             ours::Action::Sample(requests.into_iter().map(request).collect::<Result<_, _>>()?)
         }
         types::Action::Train(batch) => {
-            if batch.update.is_some() {
+            if batch.update.is_some() && !run.gives(Need::Updating) {
                 return undescribed("`update` in its batch", Need::Updating);
             }
             ours::Action::Train(ours::Batch {
                 picks: batch.picks.into_iter().map(pick).collect(),
                 hold: batch.hold.into_iter().map(hold).collect(),
+                update: batch.update.map(geometry),
             })
         }
     };
@@ -336,6 +337,10 @@ fn pick(p: types::Pick) -> ours::Pick {
 
 fn hold(h: types::Hold) -> ours::Hold {
     ours::Hold { prompt: PromptId(h.prompt), rollouts: h.rollouts }
+}
+
+fn geometry(update: types::Update) -> ours::Geometry {
+    ours::Geometry { mini_batch: update.mini_batch, passes: update.passes }
 }
 
 fn undescribed<T>(what: &str, need: Need) -> wasmtime::Result<T> {

@@ -219,7 +219,7 @@ impl Card {
     fn ask(&mut self, policy: &Policy, run: &Run, state: &[u8], made: &Fixture) {
         let name = &policy.description().name;
         let mut state = state.to_vec();
-        let bounds = Bounds { any_prompt: run.any_prompt(), ..Bounds::default() };
+        let bounds = Bounds::default().within(run);
         for turn in 0..2 {
             self.calls += 1;
             let plan = match policy.decide(run, &state, &made.view) {

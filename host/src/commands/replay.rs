@@ -157,7 +157,7 @@ impl<'a> Witness<'a> {
             let what = format!("in step {}, round {} policy `{}` {fault}", view.step, view.round, self.name);
             Error::told(what, fault.hint()).note(fault.stack())
         })?;
-        let bounds = rules::Bounds { any_prompt: self.run.any_prompt(), ..rules::Bounds::default() };
+        let bounds = rules::Bounds::default().within(&self.run);
         rules::check(self.name, view, &plan, bounds)
             .map_err(|broken| Error::new(broken.to_string()).hint(broken.rule.hint()))?;
         Ok((plan, cost))

@@ -1,6 +1,6 @@
 //! What the trainer is to do: sample, learn, or stop.
 
-use allot_allocation::PromptId;
+use allot_allocation::{Geometry, PromptId};
 use allot_loop::Learned;
 use serde::Serialize;
 
@@ -20,6 +20,8 @@ pub enum Order {
         round: u32,
         rollouts: Vec<Learned>,
         hold: Vec<PromptId>,
+        /// How the update is made; none for the trainer's own way.
+        update: Option<Geometry>,
     },
     Over {
         reason: String,

@@ -26,7 +26,7 @@ impl Allocator {
             match self.run.next(&free) {
                 Next::Decide(view) => self.decide(&view, log)?,
                 Next::Sample(grant, round) => return Ok(self.sampling(&grant, &round)),
-                Next::Update(rollouts) => return Ok(self.training(&rollouts)),
+                Next::Update(rollouts, _) => return Ok(self.training(&rollouts)),
                 Next::Over(end) => {
                     if !self.ended {
                         self.record.write(&Line::End(*end))?;
@@ -83,6 +83,7 @@ impl Allocator {
             round: step.round,
             rollouts: rollouts.to_vec(),
             hold: update.batch.hold.iter().map(|hold| hold.prompt).collect(),
+            update: update.batch.update,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::ModelError;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
@@ -211,9 +211,10 @@ impl Engine for Split {
     async fn update(
         &mut self,
         batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
-        self.native.update(batch, interrupt).await
+        self.native.update(batch, geometry, interrupt).await
     }
 
     fn computed(&mut self) -> Compute {
