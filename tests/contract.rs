@@ -325,6 +325,8 @@ threads = 1
 max_tokens = 8
 [update]
 epochs = 2
+[reward]
+grader = "exact"
 [evaluation]
 problems = 2
 [[tasks]]

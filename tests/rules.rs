@@ -562,6 +562,8 @@ fn every_rule_has_its_own_sentence() {
     policy `p` held prompt `8`, which has no buffered rollouts (step 5, round 1)
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
     policy `p` held rollout 0 of prompt `0`, which it also picked (step 5, round 1)
+    policy `p` asked for mini-batches of 0 rollouts; one has at least 1 (step 5, round 1)
+    policy `p` asked for 2 passes over its batch; there are 1 to 1 in this run (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
     policy `p` returned another state, of 16 bytes; of changed states the run's record takes 9 bytes more (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
