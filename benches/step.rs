@@ -28,7 +28,7 @@ impl Decide for All {
     fn decide(&mut self, run: &Run, _state: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
         let action = if view.round == 0 {
             let prompts = view.pool.iter().take(run.groups as usize);
-            Action::Sample(prompts.map(|p| Request { prompt: p.id, count: run.rollouts }).collect())
+            Action::Sample(prompts.map(|p| Request::new(p.id, run.rollouts)).collect())
         } else {
             let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
             Action::Train(Batch {

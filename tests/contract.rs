@@ -376,6 +376,58 @@ fn a_policy_that_says_so_cuts_its_batches_into_optimizer_steps() {
     assert!(said.contains(most), "{said}");
 }
 
+/// In its `describe`: requests end early.
+const NEEDS_STOPPING: &str = "(i32.store8 offset=48 (local.get $d) (i32.const 8))";
+
+/// Of each step and prompt of the run in `out` what is correct, by portion.
+fn portions(scratch: &Scratch) -> BTreeMap<(u32, u32), Vec<String>> {
+    let (reader, _) = Reader::open(&scratch.path().join("out")).unwrap();
+    let mut all: BTreeMap<(u32, u32), Vec<String>> = BTreeMap::new();
+    for line in reader {
+        let Line::Rollouts(rollouts) = line.unwrap() else { continue };
+        assert_eq!(rollouts.round, 0, "all portions of a plan come in one round");
+        for sampled in rollouts.sampled {
+            all.entry((rollouts.step, sampled.prompt.0)).or_default().push(sampled.correct);
+        }
+    }
+    all
+}
+
+#[test]
+fn a_request_ends_once_enough_was_seen() {
+    let (scratch, said) = small(&scratch::guest_0_2("first_correct", NEEDS_STOPPING));
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let all = portions(&scratch);
+    for portions in all.values() {
+        let (last, before) = portions.split_last().unwrap();
+        assert!(portions.iter().all(|portion| portion.len() == 2) && portions.len() <= 6, "{portions:?}");
+        assert!(before.iter().all(|portion| portion == "00"), "{portions:?}");
+        assert!(last.contains('1') || portions.len() == 6, "{portions:?}");
+    }
+    let lengths: Vec<usize> = all.values().map(Vec::len).collect();
+    assert!(lengths.contains(&1) && lengths.iter().any(|n| *n > 1), "{lengths:?}");
+    let (reader, _) = Reader::open(&scratch.path().join("out")).unwrap();
+    let last = reader.map(|line| line.unwrap()).last();
+    let Some(Line::End(end)) = last else { panic!("{last:?}") };
+    // What was not sampled is not charged.
+    assert_eq!(end.spent.run_rollouts, 2 * lengths.iter().sum::<usize>() as u64);
+    assert!(scratch.allot(&["replay", "out"]).ends_with("exit code 0"));
+    let said = scratch.allot(&["replay", "out", "--at", "2.1"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let said = scratch.allot(&["replay", "out", "--at", "2.0"]);
+    assert!(said.contains("until 1 are correct and 0 wrong, in portions of 2"), "{said}");
+
+    // In whole, each prompt has the same rollouts and goes on: up to the first update the runs are paired.
+    let never = scratch::guest_0_2_but("first_correct", NEEDS_STOPPING, &[("CORRECT", 13)]);
+    let whole = scratch::guest_0_2_but("first_correct", "", &[("UNTIL", 0)]);
+    let [never, whole] = [never, whole].map(|guest| portions(&small(&guest).0));
+    for ((step, prompt), portions) in all.iter().filter(|((step, _), _)| *step == 0) {
+        let [never, whole] = [&never, &whole].map(|all| &all[&(*step, *prompt)]);
+        assert_eq!((never.len(), whole.len(), never.concat()), (6, 1, whole.concat()));
+        assert!(whole[0].starts_with(&portions.concat()), "{whole:?} {portions:?}");
+    }
+}
+
 /// Policies of both contracts look at one run.
 #[test]
 fn a_policy_of_0_2_is_a_shadow_of_one_of_0_1() {
@@ -394,6 +446,13 @@ fn what_a_guest_of_0_2_may_not_ends_the_run_with_a_sentence() {
     insta::assert_snapshot!(said("asks_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `4000000000`, where the data set has 5 prompts");
     insta::assert_snapshot!(said("asks_a_column"), @"error: in step 0, round 0 policy `guest` asked for the column `level`, which its description does not name");
     insta::assert_snapshot!(said("stops_early"), @"error: in step 0, round 0 policy `guest` used `until` in a request, and its description has no `stopping` among its needs");
+    let portion = |count, portion| {
+        let numbers = [("COUNT", count), ("PORTION", portion)];
+        let guest = scratch::guest_0_2_but("first_correct", NEEDS_STOPPING, &numbers);
+        small(&guest).1.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
+    };
+    insta::assert_snapshot!(portion(12, 0), @"");
+    insta::assert_snapshot!(portion(4_000_000_000, 15_624_999), @"");
     insta::assert_snapshot!(said("steps_a_billion"), @"error: in step 0, round 0 policy `guest` used `update` in its batch, and its description has no `updating` among its needs");
 }
 

@@ -17,7 +17,7 @@ use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Compute, Geometry, Grant, GrantLine, Hold, Need, Pick, Plan,
+    Action, Advantage, Batch, Ceilings, Compute, Enough, Geometry, Grant, GrantLine, Hold, Need, Pick, Plan,
     PromptId, Request, Run, Spent, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
@@ -54,12 +54,13 @@ impl Dice {
             let all = run.any_prompt().map(|prompts| (0..prompts).map(PromptId).collect());
             let requests = self.some(&all.unwrap_or_else(|| both.clone()), 6);
             let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
-            Action::Sample(
-                requests
-                    .into_iter()
-                    .map(|prompt| Request { prompt, count: count(&mut self.draws) })
-                    .collect(),
-            )
+            let stopping = run.gives(Need::Stopping);
+            let request = |prompt| {
+                let count = count(&mut self.draws);
+                let until = (stopping && self.draws.below(2) > 0).then(|| self.enough(count));
+                Request { until, ..Request::new(prompt, count) }
+            };
+            Action::Sample(requests.into_iter().map(request).collect())
         } else {
             let picks: Vec<Pick> =
                 self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
@@ -87,6 +88,13 @@ impl Dice {
         plan.state = vec![7; self.draws.below(20)];
         plan.metrics = vec![("dice".to_owned(), self.draws.unit())];
         plan
+    }
+
+    /// Some stop rule for a request of so many.
+    fn enough(&mut self, count: u32) -> Enough {
+        let least = Enough::least(count);
+        let portion = least + [0, 1, 3, u32::MAX - least][self.draws.below(4)];
+        Enough { correct: self.draws.below(4) as u32, wrong: self.draws.below(4) as u32, portion }
     }
 
     fn pick(&mut self, prompt: PromptId, view: &View) -> Pick {
@@ -126,7 +134,7 @@ impl Dice {
             (4, _) => plan.metrics.push(("dice".to_owned(), 1.0)),
             (5, _) => plan.metrics.push((String::new(), 1.0)),
             (6, _) => plan.metrics = (0..100).map(|i| (i.to_string(), 0.0)).collect(),
-            (7, Action::Sample(requests)) => requests.push(Request { prompt: nobody, count: 1 }),
+            (7, Action::Sample(requests)) => requests.push(Request::new(nobody, 1)),
             (8, Action::Sample(requests)) => requests.iter_mut().for_each(|r| r.count = 0),
             (_, Action::Sample(requests)) => requests.extend(requests.clone()),
             (7, Action::Train(batch)) => batch.hold.push(nobody.into()),
@@ -181,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = Some(rollouts);
@@ -189,10 +197,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let update = Geometry { mini_batch: 8, passes: 3 };
-        let needs = vec![Need::AnyPrompt, Need::Updating];
-        let terms = any_prompt.then(|| Terms { needs, update, ..Terms::default() });
-        let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
+        let run = Run { terms: terms(any_prompt, stopping), ..config.run.run(config.world.prompts, Vec::new()) };
         let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.world.run.of.run);
@@ -221,7 +226,7 @@ proptest! {
         prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
         let mut views = Views::new(&head).unwrap();
-        let (mut granted, mut sampled, mut generated, mut calls) = (0, 0, 0, 0);
+        let (mut granted, mut sampled, mut generated, mut calls, mut portions) = (0, 0, 0, 0, 0);
         let seen = seen.borrow();
         for line in &mut reader {
             let line = line.unwrap();
@@ -231,6 +236,8 @@ proptest! {
                     prop_assert!(call.granted <= call.asked);
                 }
                 Line::Rollouts(round) => {
+                    granted += round.more;
+                    portions += u64::from(round.more > 0);
                     sampled += round.sampled.iter().map(|s| s.rewards.len() as u64).sum::<u64>();
                     generated += round.sampled.iter().flat_map(|s| &s.tokens).map(|t| u64::from(*t)).sum::<u64>();
                 }
@@ -247,6 +254,7 @@ proptest! {
         prop_assert_eq!(calls + usize::from(broke), seen.len());
         prop_assert_eq!((granted, sampled), (spent.run_rollouts, spent.run_rollouts));
         prop_assert_eq!(generated, spent.run_tokens);
+        prop_assert!(stopping || portions == 0);
     }
 }
 
@@ -324,18 +332,25 @@ impl<R, P> Callbacks<Metered, R, P> for Nobody {
     }
 }
 
+/// Where the policy may do more than every policy may.
+fn terms(any_prompt: bool, stopping: bool) -> Option<Terms> {
+    let needs = [(any_prompt, Need::AnyPrompt), (stopping, Need::Stopping), (stopping, Need::Updating)];
+    let needs: Vec<Need> = needs.into_iter().filter(|(has, _)| *has).map(|(_, need)| need).collect();
+    let update = Geometry { mini_batch: 8, passes: 3 };
+    (!needs.is_empty()).then(|| Terms { needs, update, ..Terms::default() })
+}
+
 /// A run with a budget of operations alone: how it ended, and what it spent.
 fn metered(
     flops: f64,
     steps: u32,
-    any_prompt: bool,
+    (any_prompt, stopping): (bool, bool),
     policy: impl Decide,
 ) -> (Result<Rest, Stop>, f64, Spent) {
     let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
     (config.budget.rollouts, config.budget.tokens) = (None, None);
     (config.run.steps, config.budget.flops) = (steps, Some(flops));
-    let terms = any_prompt.then(|| Terms { needs: vec![Need::AnyPrompt], ..Terms::default() });
-    let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
+    let run = Run { terms: terms(any_prompt, stopping), ..config.run.run(config.world.prompts, Vec::new()) };
     let world = Simulation::with(&config, run, policy, Vec::new()).unwrap().world;
     let engine =
         Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
@@ -363,9 +378,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, flops in 1.0_f64..300_000.0) {
+    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, stopping: bool, flops in 1.0_f64..300_000.0) {
         let dice = Dice { draws: Stream::new(seed), wrong: usize::MAX, seen: Rc::default() };
-        let (rest, computed, _) = metered(flops, 40, any_prompt, dice);
+        let (rest, computed, _) = metered(flops, 40, (any_prompt, stopping), dice);
         prop_assert!(matches!(rest, Ok(Rest::Over(_)) | Err(Stop::Broken { .. })), "{rest:?}");
         prop_assert!(computed <= flops, "{computed} of {flops}");
     }
@@ -384,7 +399,7 @@ impl Decide for Greedy {
         let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
         Ok((
             Plan::of(match view.pool.first() {
-                Some(prompt) if open => Action::Sample(vec![Request { prompt: prompt.id, count: u32::MAX }]),
+                Some(prompt) if open => Action::Sample(vec![Request::new(prompt.id, u32::MAX)]),
                 _ => Action::Train(Batch {
                     picks: buffered.into_iter().map(pick).collect(),
                     ..Batch::default()
@@ -405,7 +420,7 @@ fn a_budget_of_operations_is_spent_to_the_last_rollout() {
     // The longest prompt has 119 tokens, the longest answer 100.
     let dearest = f64::from(119 + 100 + 4 * (119 + 100));
     for flops in [2_000.0, 50_000.0, 777_777.0] {
-        let (rest, computed, spent) = metered(flops, 10_000, false, Greedy);
+        let (rest, computed, spent) = metered(flops, 10_000, (false, false), Greedy);
         let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
         assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
         assert!(computed <= flops && computed > flops - dearest, "{computed} of {flops}");
@@ -454,8 +469,12 @@ fn every_rule_has_its_own_sentence() {
     let beyond = PromptId(20);
     let sample = |requests: &[(PromptId, u32)]| {
         Plan::of(Action::Sample(
-            requests.iter().map(|(prompt, count)| Request { prompt: *prompt, count: *count }).collect(),
+            requests.iter().map(|(prompt, count)| Request::new(*prompt, *count)).collect(),
         ))
+    };
+    let portions = |prompt, count, portion| {
+        let until = Some(Enough { correct: 1, wrong: 0, portion });
+        Plan::of(Action::Sample(vec![Request { until, ..Request::new(prompt, count) }]))
     };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, ..Batch::default() }));
     let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(buffered) }]);
@@ -478,6 +497,7 @@ fn every_rule_has_its_own_sentence() {
         (&view, sample(&[(beyond, 1)])),
         (&view, sample(&[(first, 1), (first, 1)])),
         (&view, sample(&[(first, 0)])),
+        (&view, portions(first, 1000, 3)),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![buffered], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
@@ -543,6 +563,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked for rollouts of prompt `20`; the data set has 20 prompts (0 to 19) (step 5, round 1)
     policy `p` asked for prompt `8` twice in one plan (step 5, round 1)
     policy `p` asked for 0 rollouts of prompt `8`; a request is for at least 1 (step 5, round 1)
+    policy `p` asked for rollouts of prompt `8` in portions of 3; the smallest is 4 (step 5, round 1)
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
     policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
     policy `p` skipped prompt `9` twice in one plan (step 5, round 1)

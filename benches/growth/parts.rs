@@ -220,7 +220,12 @@ impl<R, P> Callbacks<Fake, R, P> for Shown {
         twin.timed(Part::RolloutBuffer, |twin| twin.buffer.add(outcomes.iter().cloned()));
         twin.timed(Part::Lines, |_| {
             let sampled = Sampled::of(outcomes, 0);
-            line(&Line::Rollouts(Box::new(Rollouts { step: round.step, round: round.round, sampled })));
+            line(&Line::Rollouts(Box::new(Rollouts {
+                step: round.step,
+                round: round.round,
+                sampled,
+                more: 0,
+            })));
         });
         Ok(())
     }

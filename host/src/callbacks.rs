@@ -2,7 +2,7 @@
 
 use allot_allocation::{Outcome, Plan, RolloutId, Run, Settled, View};
 use allot_engine::{Engine, Sample};
-use allot_loop::{Learned, Round, Scores};
+use allot_loop::{Clipped, Learned, Round, Scores};
 use allot_record::StepEnd;
 use allot_sandbox::{Fault, LogLine};
 
@@ -24,7 +24,7 @@ pub trait Decide {
     }
 }
 
-/// Rollouts of a round that came in.
+/// Rollouts that came in.
 #[derive(Clone, Copy, Debug)]
 pub struct CameIn<'a, A> {
     /// The round.
@@ -59,9 +59,9 @@ pub trait Callbacks<E: Engine, R, P> {
     }
 
     /// Less was granted than the plan asked for. The budget's end by the plan's own will is not told of.
-    fn clipped(&mut self, _view: &View, _asked: u64, _granted: u64) {}
+    fn clipped(&mut self, _clipped: &Clipped) {}
 
-    /// A round's rollouts came in.
+    /// Rollouts came in: those of a round or, where it is in portions, of one of them.
     fn sampled(&mut self, _came: CameIn<'_, E::Answer>) -> Result<(), Stop> {
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Plans as text, and how two of them differ.
 
-use allot_allocation::{Action, Advantage, Hold, Pick, Plan, PromptId, shown};
+use allot_allocation::{Action, Advantage, Enough, Hold, Pick, Plan, PromptId, Request, shown};
 use similar::{ChangeTag, TextDiff};
 
 /// A plan, a line for each thing it says.
@@ -9,7 +9,7 @@ pub fn text(plan: &Plan) -> String {
     match &plan.action {
         Action::Sample(requests) => {
             lines.push(format!("sample {} prompts", requests.len()));
-            lines.extend(requests.iter().map(|r| format!("  {} rollouts of prompt {}", r.count, r.prompt)));
+            lines.extend(requests.iter().map(request));
         }
         Action::Train(batch) => {
             lines.push(format!("train on {} groups", batch.picks.len()));
@@ -23,6 +23,14 @@ pub fn text(plan: &Plan) -> String {
     lines.extend(plan.metrics.iter().map(|(name, value)| format!("metric {} = {value}", shown::name(name))));
     lines.push(String::new());
     lines.join("\n")
+}
+
+fn request(request: &Request) -> String {
+    let until = request.until.map_or_else(String::new, |until| {
+        let Enough { correct, wrong, portion } = until;
+        format!(", until {correct} are correct and {wrong} wrong, in portions of {portion}")
+    });
+    format!("  {} rollouts of prompt {}{until}", request.count, request.prompt)
 }
 
 fn pick(pick: &Pick) -> String {
@@ -90,12 +98,11 @@ pub fn plans(old: &Plan, new: &Plan, most: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allot_allocation::Request;
 
     #[test]
     fn a_diff_shows_what_changed_and_what_stands_around_it() {
         let ask = |counts: &[u32]| {
-            let request = |(i, count): (usize, &u32)| Request { prompt: PromptId(i as u32), count: *count };
+            let request = |(i, count): (usize, &u32)| Request::new(PromptId(i as u32), *count);
             Plan::of(Action::Sample(counts.iter().enumerate().map(request).collect()))
         };
         let lines = plans(&ask(&[8, 8, 8]), &ask(&[8, 8, 4]), 10);

@@ -125,11 +125,8 @@ impl Evaluation {
         let (mut parts, mut answered) = (Vec::new(), Vec::new());
         let mut main = None;
         for set in &self.sets {
-            let order: Vec<Request> = set
-                .prompts
-                .clone()
-                .map(|prompt| Request { prompt: PromptId(prompt), count: self.rollouts })
-                .collect();
+            let order: Vec<Request> =
+                set.prompts.clone().map(|prompt| Request::new(PromptId(prompt), self.rollouts)).collect();
             let grant = self.ledger.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
             let begin = &mut |place, sample: &_| reward.begin(place, sample);

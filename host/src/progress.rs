@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::screen::Screen;
 use crate::summary::percent;
-use allot_allocation::{Spent, View};
+use allot_allocation::Spent;
 use allot_config::BudgetConfig;
 use allot_engine::Sample;
 use allot_error::Result;
 use allot_judges::{Reward, Verdict};
-use allot_loop::Measured;
+use allot_loop::{Clipped, Measured};
 use allot_record::StepEnd;
 
 /// The screen of a run.
@@ -37,19 +37,20 @@ pub struct Clips {
 }
 
 impl Clips {
-    /// Adds one: how many rollouts were asked for, and how many of them granted. Gives what there is to be told.
-    pub fn add(&mut self, view: &View, asked: u64, granted: u64) -> Option<String> {
+    /// Adds one. Gives what there is to be told.
+    pub fn add(&mut self, clipped: &Clipped) -> Option<String> {
+        let Clipped { step, asked, granted, of_step } = *clipped;
         self.clipped += 1;
         if self.clipped < self.told.saturating_mul(10) {
             return None;
         }
         self.told = self.clipped;
-        let left = if granted == u64::from(view.budget.step_rollouts) {
+        let left = if of_step {
             "`budget.step_rollouts` leaves no more in the step"
         } else {
             "the run's budget leaves no more"
         };
-        let step = view.step + 1;
+        let step = step + 1;
         Some(format!("note: step {step} asked for {asked} rollouts and was granted {granted}: {left}"))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use allot_allocation::{Plan, RolloutId, Settled, View};
 use allot_config::train::EngineConfig;
 use allot_engine::{Answer, Engine as _, Sample};
-use allot_loop::{At, Learned, Scores};
+use allot_loop::{At, Clipped, Learned, Scores};
 use allot_outputs::log::Log;
 use allot_outputs::metrics::Metrics;
 use allot_outputs::problems;
@@ -280,9 +280,9 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
         self.files.log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs)
     }
 
-    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
-        self.step.add_clipped(asked - granted);
-        if let Some(words) = self.clips.add(view, asked, granted) {
+    fn clipped(&mut self, clipped: &Clipped) {
+        self.step.add_clipped(clipped.asked - clipped.granted);
+        if let Some(words) = self.clips.add(clipped) {
             self.progress.tell(words);
         }
     }

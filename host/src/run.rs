@@ -122,14 +122,11 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             plan: Box::new(plan.clone()),
             state: run.state.policy.clone(),
         })?;
-        let (asked, granted) = (decided.call.asked, decided.call.granted);
         self.record.write(&Line::Call(decided.call))?;
         // The decision is made; others may see it.
         self.lap(Phase::Deciding);
         self.policy.show(view, &plan).map_err(Stop::Shadow)?;
-        if decided.clipped {
-            callbacks.clipped(view, asked, granted);
-        }
+        decided.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
         self.clock.start();
         Ok(())
     }
@@ -182,7 +179,11 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .zip(verdicts.into_iter().map(|verdict| verdict.unwrap_or(UNSCORABLE)))
             .map(|(sample, verdict)| (outcome(sample, &verdict, self.run.of.run.parts()), verdict.parts))
             .unzip();
-        let took = self.run.sampled(&outcomes, &parts).map_err(|fault| Stop::Ledger { step, fault })?;
+        let engine = &self.engine;
+        let costs = |prompt, tokens| engine.cost(prompt, tokens);
+        let took = self.run.sampled(&outcomes, &parts, &costs);
+        let took = took.map_err(|fault| Stop::Ledger { step, fault })?;
+        took.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
         }

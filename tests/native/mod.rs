@@ -138,10 +138,7 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
     };
     let action = match plan.action {
         theirs::Action::Sample(requests) => ours::Action::Sample(
-            requests
-                .into_iter()
-                .map(|r| ours::Request { prompt: PromptId(r.prompt), count: r.count })
-                .collect(),
+            requests.into_iter().map(|r| ours::Request::new(PromptId(r.prompt), r.count)).collect(),
         ),
         theirs::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),

@@ -94,9 +94,20 @@ pub fn guest_text(name: &str) -> String {
 
 /// The component of a guest of contract 0.2, with this in its `describe`.
 pub fn guest_0_2(name: &str, describe: &str) -> Vec<u8> {
+    guest_0_2_but(name, describe, &[])
+}
+
+/// The same where some lines, each marked by a word at its end, store another number.
+pub fn guest_0_2_but(name: &str, describe: &str, numbers: &[(&str, u32)]) -> Vec<u8> {
     let read = |name: &str| std::fs::read_to_string(root().join("tests/guests/0.2").join(name)).unwrap();
     let text = read("frame.wat").replace(";; DECIDE", &read(&format!("{name}.wat")));
-    let text = text.replace(";; DESCRIBE", describe);
+    let mut text = text.replace(";; DESCRIBE", describe);
+    for (word, number) in numbers {
+        let mark = format!(")) ;; {word}\n");
+        let end = text.find(&mark).unwrap();
+        let start = text[..end].rfind(' ').unwrap() + 1;
+        text.replace_range(start..end, &number.to_string());
+    }
     allot_authoring::component::of_module(text.as_bytes(), name).unwrap()
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use super::scratch::{self, Scratch};
 use super::{CONFIG, assert_same_but_parts, bytes, error, newest, started, told, trained, until, with};
 
 /// Long rounds: most of the time is spent within one.
@@ -32,12 +33,29 @@ fn asked(child: &std::process::Child, signal: &str) {
 
 #[test]
 fn a_run_that_is_stopped_within_its_rounds_again_and_again_comes_to_the_same_end() {
-    let scratch = with(&config());
+    stopped_again_and_again(&with(&config()));
+}
+
+/// Many portions a round: a stop rule that never holds.
+#[test]
+fn so_does_one_whose_rounds_are_in_portions() {
+    let needs = "(i32.store8 offset=48 (local.get $d) (i32.const 8))";
+    let numbers = [("COUNT", 1200), ("CORRECT", 2000), ("PORTION", 37)];
+    let guest = scratch::guest_0_2_but("first_correct", needs, &numbers);
+    let policy = "\"pilot-commit\"\nsettings = { pilot = 400, commit = 800 }";
+    let config = config();
+    assert!(config.contains(policy));
+    let scratch = with(&config.replace(policy, "\"./guest.wasm\""));
+    scratch.write("guest.wasm", guest);
+    stopped_again_and_again(&scratch);
+}
+
+fn stopped_again_and_again(scratch: &Scratch) {
     let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
-    let table = trained(&scratch, &["run.toml", "--out", "whole"]);
+    let table = trained(scratch, &["run.toml", "--out", "whole"]);
     let (mut within, mut paid, mut before) = (0, 0, 0);
     for n in 0..200 {
-        let mut child = started(&scratch);
+        let mut child = started(scratch);
         // Later and later after the call that was made last, so that the run gets on.
         until(&mut child, || bytes(&run) > before);
         std::thread::sleep(Duration::from_micros(600 * (n % 16)));

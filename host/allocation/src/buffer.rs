@@ -187,7 +187,12 @@ impl RolloutBuffer {
 
     /// Buffered groups, as a policy sees them: none of them empty.
     pub fn groups(&self) -> Vec<Group> {
-        self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.clone()).collect()
+        self.shown().cloned().collect()
+    }
+
+    /// The same, without a copy.
+    pub fn shown(&self) -> impl Iterator<Item = &Group> {
+        self.held.iter().map(|held| &held.group).filter(|group| !group.is_empty())
     }
 
     /// Rollouts of this step that could not be scored, by prompt.
@@ -196,9 +201,11 @@ impl RolloutBuffer {
         some.map(|held| Tally { prompt: held.group.prompt, rollouts: held.unscored }).collect()
     }
 
-    /// Prompts of the buffered groups.
-    pub fn prompts(&self) -> impl Iterator<Item = PromptId> {
-        self.held.iter().filter(|h| !h.group.is_empty()).map(|h| h.group.prompt)
+    /// Prompts that have buffered rollouts, the last so many of the run left out.
+    pub fn prompts_before(&self, last: u64) -> impl Iterator<Item = PromptId> {
+        let end = RolloutId(self.sampled - last);
+        let before = move |held: &&Held| held.ids.first().is_some_and(|first| *first < end);
+        self.held.iter().filter(before).map(|held| held.group.prompt)
     }
 
     /// Buffered rollouts of groups whose rewards are all equal.

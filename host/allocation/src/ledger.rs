@@ -231,6 +231,12 @@ impl Ledger {
     /// Grants what is asked for, first to last, as far as the budget goes, and takes a round.
     /// `next` tells the next free position among a prompt's rollouts.
     pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
+        self.spent.rounds += 1;
+        self.grant_more(asked, next)
+    }
+
+    /// Grants more in the same round.
+    pub fn grant_more(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
         debug_assert!(self.open.is_empty(), "the last grant was not charged");
         let mut left = self.grantable();
         let mut lines = Vec::with_capacity(asked.len());
@@ -242,7 +248,6 @@ impl Ledger {
             left -= u64::from(count);
             lines.push(GrantLine { prompt: request.prompt, first: next(request.prompt), count });
         }
-        self.spent.rounds += 1;
         self.open.clone_from(&lines);
         Grant { lines }
     }
@@ -314,7 +319,7 @@ mod tests {
     }
 
     fn ask(prompt: u32, count: u32) -> Request {
-        Request { prompt: PromptId(prompt), count }
+        Request::new(PromptId(prompt), count)
     }
 
     fn sample(grant: &Grant, tokens: u32) -> Vec<(PromptId, u32, u32)> {

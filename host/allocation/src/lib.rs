@@ -15,7 +15,7 @@
 //! let mut ledger = Ledger::new(limits);
 //! ledger.open_step();
 //! // 24 rollouts are asked for, and 10 are left: requests are served from first to last, and clipped.
-//! let asked = [Request { prompt: PromptId(7), count: 8 }, Request { prompt: PromptId(3), count: 16 }];
+//! let asked = [Request::new(PromptId(7), 8), Request::new(PromptId(3), 16)];
 //! let grant = ledger.grant(&asked, |_prompt| 0);
 //! assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [8, 2]);
 //! ```
@@ -29,6 +29,7 @@ mod ledger;
 pub mod log;
 mod plan;
 mod pool;
+mod portions;
 pub mod rules;
 mod run;
 pub mod seed;
@@ -40,7 +41,8 @@ pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;
 pub use history::History;
 pub use ledger::{Fault, Grant, GrantLine, Ledger, Limits, Spent};
-pub use plan::{Action, Advantage, Batch, Geometry, Hold, Pick, Plan, Request};
+pub use plan::{Action, Advantage, Batch, Enough, Geometry, Hold, Pick, Plan, Request};
 pub use pool::{Order, Pool};
+pub use portions::{Portions, total};
 pub use run::{Need, Run, Terms, Value};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};

@@ -43,6 +43,34 @@ pub struct Request {
     pub prompt: PromptId,
     /// Rollouts to add to the buffered ones. At least 1.
     pub count: u32,
+    /// When fewer are enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Enough>,
+}
+
+impl Request {
+    /// So many rollouts of a prompt, and nothing else.
+    pub fn new(prompt: PromptId, count: u32) -> Self {
+        Self { prompt, count, until: None }
+    }
+}
+
+/// When a request is answered before its count is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enough {
+    /// It ends after the portion by which so many of its rollouts are correct …
+    pub correct: u32,
+    /// … and so many are wrong.
+    pub wrong: u32,
+    /// Rollouts in a portion. At least 1, and at least a 256th of the request's count.
+    pub portion: u32,
+}
+
+impl Enough {
+    /// The smallest portion that a request for so many may have.
+    pub fn least(count: u32) -> u32 {
+        count.div_ceil(256).max(1)
+    }
 }
 
 /// What to train on.

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::{Action, Advantage, Batch, Geometry, Pick, Plan, PromptId, Request, Run, View, shown};
+use crate::{Action, Advantage, Batch, Enough, Geometry, Pick, Plan, PromptId, Request, Run, View, shown};
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
 /// would come out of the update as an infinity that no one could trace back to the plan.
@@ -101,6 +101,8 @@ pub enum Rule {
     RequestedTwice(PromptId),
     /// A request for no rollouts.
     NoCount(PromptId),
+    /// A request whose portions are too small: prompt, portion, the smallest that its count allows.
+    SmallPortion(PromptId, u32, u32),
     /// A prompt both requested and skipped.
     RequestedAndSkipped(PromptId),
 
@@ -191,6 +193,12 @@ impl fmt::Display for Rule {
             Self::NoCount(p) => {
                 write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1")
             }
+            Self::SmallPortion(p, portion, least) => {
+                write!(
+                    f,
+                    "asked for rollouts of prompt `{p}` in portions of {portion}; the smallest is {least}"
+                )
+            }
             Self::RequestedAndSkipped(p) => {
                 write!(f, "both asked for rollouts of prompt `{p}` and skipped it")
             }
@@ -266,7 +274,7 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 34] = [
+    pub const ALL: [(&str, &str); 35] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
@@ -274,6 +282,7 @@ impl Rule {
         ("no-such-prompt", "samples only prompts of the data set"),
         ("requested-twice", "asks for a prompt once in a plan"),
         ("no-count", "asks for at least one rollout in a request"),
+        ("small-portion", "asks for portions of at least 1 rollout, and of a 256th of the request"),
         ("requested-and-skipped", "does not skip what it samples"),
         ("skip-not-in-pool", "skips only prompts in the pool"),
         ("skipped-twice", "skips a prompt once in a plan"),
@@ -313,33 +322,34 @@ impl Rule {
             Self::NoSuchPrompt(..) => 4,
             Self::RequestedTwice(_) => 5,
             Self::NoCount(_) => 6,
-            Self::RequestedAndSkipped(_) => 7,
-            Self::SkipNotInPool(_) => 8,
-            Self::SkippedTwice(_) => 9,
-            Self::DeferNotInPool(_) => 10,
-            Self::DeferredTwice(_) => 11,
-            Self::DeferredAndUsed(_) => 12,
-            Self::UnknownEviction(_) => 13,
-            Self::EvictedTwice(_) => 14,
-            Self::UnknownPick(_) => 15,
-            Self::PickedTwice(_) => 16,
-            Self::EmptyPick(..) => 17,
-            Self::NoSuchPosition(..) => 18,
-            Self::PositionTwice(..) => 19,
-            Self::BadWeight(..) => 20,
-            Self::GivenCount(..) => 21,
-            Self::BadGiven(..) => 22,
-            Self::UnknownHold(_) => 23,
-            Self::HeldTwice(_) => 24,
-            Self::HeldAndPicked(..) => 25,
-            Self::EmptyMiniBatch => 26,
-            Self::BadPasses(..) => 27,
-            Self::StateTooLarge(..) => 28,
-            Self::StatesTooLarge(..) => 29,
-            Self::TooManyMetrics(..) => 30,
-            Self::MetricName(..) => 31,
-            Self::MetricTwice(_) => 32,
-            Self::MetricNotFinite(_) => 33,
+            Self::SmallPortion(..) => 7,
+            Self::RequestedAndSkipped(_) => 8,
+            Self::SkipNotInPool(_) => 9,
+            Self::SkippedTwice(_) => 10,
+            Self::DeferNotInPool(_) => 11,
+            Self::DeferredTwice(_) => 12,
+            Self::DeferredAndUsed(_) => 13,
+            Self::UnknownEviction(_) => 14,
+            Self::EvictedTwice(_) => 15,
+            Self::UnknownPick(_) => 16,
+            Self::PickedTwice(_) => 17,
+            Self::EmptyPick(..) => 18,
+            Self::NoSuchPosition(..) => 19,
+            Self::PositionTwice(..) => 20,
+            Self::BadWeight(..) => 21,
+            Self::GivenCount(..) => 22,
+            Self::BadGiven(..) => 23,
+            Self::UnknownHold(_) => 24,
+            Self::HeldTwice(_) => 25,
+            Self::HeldAndPicked(..) => 26,
+            Self::EmptyMiniBatch => 27,
+            Self::BadPasses(..) => 28,
+            Self::StateTooLarge(..) => 29,
+            Self::StatesTooLarge(..) => 30,
+            Self::TooManyMetrics(..) => 31,
+            Self::MetricName(..) => 32,
+            Self::MetricTwice(_) => 33,
+            Self::MetricNotFinite(_) => 34,
         };
         Self::ALL[index].0
     }
@@ -360,6 +370,7 @@ impl Rule {
                 "give each id once"
             }
             Self::NoCount(_) => "leave the request out",
+            Self::SmallPortion(..) => "between two portions nothing else is sampled; take a larger one",
             Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
             Self::DeferNotInPool(_) => {
                 "defer only ids of `view.pool`; what is not on offer need not be put back"
@@ -484,6 +495,12 @@ fn check_requests(
         }
         if request.count == 0 {
             return Err(Rule::NoCount(p));
+        }
+        if let Some(until) = request.until {
+            let least = Enough::least(request.count);
+            if until.portion < least {
+                return Err(Rule::SmallPortion(p, until.portion, least));
+            }
         }
         if skipped.contains(&p) {
             return Err(Rule::RequestedAndSkipped(p));

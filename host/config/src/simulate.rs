@@ -66,7 +66,7 @@ impl SimulateConfig {
     pub fn terms(&self) -> Terms {
         Terms {
             max_tokens: self.world.longest,
-            needs: vec![Need::AnyPrompt, Need::Updating],
+            needs: vec![Need::AnyPrompt, Need::Stopping, Need::Updating],
             ..Terms::default()
         }
     }

@@ -264,6 +264,7 @@ impl TrainConfig {
             parts: self.reward.weights.keys().cloned().collect(),
             needs: [
                 (Need::AnyPrompt, true),
+                (Need::Stopping, true),
                 (Need::Parts, !self.reward.weights.is_empty()),
                 (Need::Updating, self.update.by_policy),
             ]

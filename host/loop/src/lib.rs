@@ -26,7 +26,7 @@
 //!
 //! let costs = |_prompt: PromptId, _tokens: u32| Cost { reading: 0.0, answering: 0.0, learning: 0.0 };
 //! let Next::Decide(view) = run.next(&costs) else { panic!("a run begins with a decision") };
-//! let order = vec![Request { prompt: view.pool[0].id, count: 8 }];
+//! let order = vec![Request::new(view.pool[0].id, 8)];
 //! run.decided("mine", &Plan::of(Action::Sample(order)), &costs)?;
 //! assert!(matches!(run.next(&costs), Next::Sample(grant, _) if grant.rollouts() == 8));
 //! # Ok::<(), allot_allocation::rules::Broken>(())
@@ -39,6 +39,6 @@ mod state;
 
 pub use allot_allocation::Every;
 pub use evaluation::Scores;
-pub use machine::{Constants, Costs, Decided, Loop, Next, Round, Took};
+pub use machine::{Clipped, Constants, Costs, Decided, Loop, Next, Round, Took};
 pub use meter::{Left, Measured, Meter};
 pub use state::{At, Learned, Mean, Reason, State, Step, Update};

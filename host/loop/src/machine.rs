@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds, Broken};
 use allot_allocation::{
-    Action, Batch, Budget, Ceilings, Cost, Fault, Geometry, Grant, Group, Outcome, Plan, Prompt, PromptId,
-    Request, RolloutId, Run, Settled, View, seed,
+    Action, Batch, Budget, Ceilings, Cost, Fault, Geometry, Grant, Group, Outcome, Plan, Portions, Prompt,
+    PromptId, RolloutId, Run, Settled, View, seed, total,
 };
 use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
 
@@ -82,17 +82,34 @@ pub struct Round {
 pub struct Decided {
     /// It goes to the record.
     pub call: Box<Call>,
-    /// Whether less was granted than asked for, though something could be.
-    pub clipped: bool,
+    /// Where less was granted than asked for, though something could be.
+    pub clipped: Option<Clipped>,
 }
 
-/// What became of a round's rollouts.
+/// Rollouts that were asked for and not all granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clipped {
+    /// In this step.
+    pub step: u32,
+    /// So many were asked for.
+    pub asked: u64,
+    /// And so many granted.
+    pub granted: u64,
+    /// Whether that is all that the step's own limit left.
+    pub of_step: bool,
+}
+
+/// What became of a portion's rollouts.
 #[derive(Debug)]
 pub struct Took {
     /// They go to the record, if there are any.
     pub rollouts: Option<Box<Rollouts>>,
     /// The first one's number.
     pub first: RolloutId,
+    /// Rollouts that the plan's next portion asks for; 0 where no portion is due.
+    pub asked: u64,
+    /// Where less of it was granted.
+    pub clipped: Option<Clipped>,
 }
 
 impl Loop {
@@ -121,7 +138,7 @@ impl Loop {
                 At::Sampling(step) => {
                     let round = step.round;
                     self.out = true;
-                    let buffered = self.state.buffer.prompts().collect();
+                    let buffered = self.state.buffer.prompts_before(step.portions.so_far()).collect();
                     let grant = self.state.ledger.reissue();
                     return Next::Sample(grant, Round { step: self.state.steps, round, buffered });
                 }
@@ -200,7 +217,7 @@ impl Loop {
     fn look(&mut self, round: u32, dry: bool, costs: Costs<'_>) -> (Arc<View>, Vec<Prompt>) {
         self.state.pool.top_up(&self.state.buffer);
         let groups = self.state.buffer.groups();
-        let left = self.left(&groups, costs);
+        let left = self.left(groups.iter(), costs);
         // A policy whose contract does not tell of operations leaves no word of them in the record.
         let flops = left.and_then(|left| left.flops()).filter(|_| self.of.run.terms.is_some());
         let spare = left.map(|left| match (dry, self.of.run.any_prompt()) {
@@ -251,9 +268,9 @@ impl Loop {
         let (granted, clipped) = match &plan.action {
             Action::Sample(order) => {
                 let spent = self.state.ledger.grantable() == 0;
-                let grant = self.grant(order, &view, costs);
+                step.portions = Portions::of(order);
+                let (grant, clipped) = self.grant(&mut step.portions, costs);
                 step.dry = grant.is_empty() && !order.is_empty();
-                let granted = grant.rollouts();
                 self.take_off_offer(&grant, &view);
                 if spent {
                     self.state.ending = Some(self.state.ending.unwrap_or(Reason::Budget));
@@ -265,13 +282,12 @@ impl Loop {
                 } else {
                     self.state.at = At::Sampling(step);
                 }
-                let asked = order.iter().map(|request| u64::from(request.count)).sum();
-                (granted, !spent && granted < asked)
+                (grant.rollouts(), clipped.filter(|_| !spent))
             }
             Action::Train(batch) => {
                 let rollouts = self.picked(&view, batch);
                 self.state.at = At::Updating(step, Update { batch: batch.clone(), rollouts });
-                (0, false)
+                (0, None)
             }
         };
         let call = Box::new(Call::of(&view, plan, &before, offered, granted));
@@ -290,19 +306,27 @@ impl Loop {
         self.state.pool.take(grant.lines().iter().map(|line| line.prompt));
     }
 
-    /// Grants what is asked for, as far as the budget goes by all its measures.
-    fn grant(&mut self, order: &[Request], view: &View, costs: Costs<'_>) -> Grant {
+    /// Grants the portion that is due, as far as the budget goes by all its measures.
+    fn grant(&mut self, portions: &mut Portions, costs: Costs<'_>) -> (Grant, Option<Clipped>) {
+        let order = portions.due();
         let open = self.state.ledger.grantable() > 0;
-        if let Some(left) = self.left(&view.groups, costs).filter(|_| open) {
-            let fits = left.of_order(order, |prompt| self.most(prompt, costs));
+        if let Some(left) = self.left(self.state.buffer.shown(), costs).filter(|_| open) {
+            let fits = left.of_order(&order, |prompt| self.most(prompt, costs));
             // With nothing buffered there is nothing reserved that could come free.
-            if fits == 0 && !order.is_empty() && view.groups.is_empty() {
+            if fits == 0 && !order.is_empty() && self.state.buffer.rollouts() == 0 {
                 self.state.ledger.close();
             }
             self.state.ledger.leave(Some(fits));
         }
-        let buffer = &self.state.buffer;
-        self.state.ledger.grant(order, |prompt| buffer.next_position(prompt))
+        let (buffer, ledger) = (&self.state.buffer, &mut self.state.ledger);
+        let left = u64::from(ledger.budget().step_rollouts);
+        let next = |prompt| buffer.next_position(prompt);
+        let first = portions.so_far() == 0;
+        let grant = if first { ledger.grant(&order, next) } else { ledger.grant_more(&order, next) };
+        let (asked, granted) = (total(&order), grant.rollouts());
+        portions.granted(granted);
+        let clipped = Clipped { step: self.state.steps, asked, granted, of_step: granted == left };
+        (grant, (granted < asked).then_some(clipped))
     }
 
     /// The rollouts that a batch picks, with their advantages.
@@ -322,9 +346,14 @@ impl Loop {
         learned
     }
 
-    /// Takes the rollouts of a round, judged, in the order of their grant; `parts` are those of each one's reward.
-    /// What was not granted so changes nothing.
-    pub fn sampled(&mut self, outcomes: &[Outcome], parts: &[Vec<(String, f32)>]) -> Result<Took, Fault> {
+    /// Takes the rollouts of a portion, judged, in the order of their grant; `parts` are those of each one's reward.
+    /// Then the next portion is granted, or the round is over. What was not granted so changes nothing.
+    pub fn sampled(
+        &mut self,
+        outcomes: &[Outcome],
+        parts: &[Vec<(String, f32)>],
+        costs: Costs<'_>,
+    ) -> Result<Took, Fault> {
         let At::Sampling(_) = self.state.at else { unreachable_turn("rollouts") };
         self.state.ledger.charge(outcomes.iter().map(|o| (o.prompt, o.position, o.tokens)))?;
         self.out = false;
@@ -338,17 +367,25 @@ impl Loop {
                 None => step.parts.entry(name.clone()).or_default().add(f64::from(*x)),
             }
         }
-        let rollouts = outcomes.first().map(|one| {
-            let sampled = Sampled::of(outcomes, one.signals.len());
-            Box::new(Rollouts { step: self.state.steps, round: step.round, sampled })
-        });
         let first = self.state.buffer.add(outcomes.iter().cloned());
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
-        step.round += 1;
-        self.state.at = At::Asking(step);
-        Ok(Took { rollouts, first })
+        let scored = outcomes.iter().filter(|o| o.reward.is_some()).map(|o| (o.prompt, o.correct));
+        step.portions.came(outcomes.len() as u64, scored);
+        let asked = total(&step.portions.due());
+        let (grant, clipped) = self.grant(&mut step.portions, costs);
+        let rollouts = outcomes.first().map(|one| {
+            let sampled = Sampled::of(outcomes, one.signals.len());
+            let (step, round, more) = (self.state.steps, step.round, grant.rollouts());
+            Box::new(Rollouts { step, round, sampled, more })
+        });
+        self.state.at = if grant.is_empty() {
+            At::Asking(Step { round: step.round + 1, portions: Portions::default(), ..step })
+        } else {
+            At::Sampling(step)
+        };
+        Ok(Took { rollouts, first, asked, clipped })
     }
 
     /// The model was updated, unless there was nothing to update it by, and this is what is told of it.
@@ -421,7 +458,7 @@ impl Loop {
 
     /// What is left below the run's ceilings, if it has any, with these groups in the buffer. All of them may be learned
     /// from.
-    fn left(&self, groups: &[Group], costs: Costs<'_>) -> Option<Left> {
+    fn left<'a>(&self, groups: impl Iterator<Item = &'a Group>, costs: Costs<'_>) -> Option<Left> {
         let learning =
             |group: &Group| group.tokens.iter().map(|n| costs(group.prompt, *n).learning).sum::<f64>();
         let cheapest = || {
@@ -429,7 +466,7 @@ impl Loop {
             all.map(|cost| cost.reading + cost.rollout()).fold(f64::INFINITY, f64::min)
         };
         let sampled = self.state.ledger.spent().run_rollouts;
-        self.meter.left(&self.state.measured, sampled, || groups.iter().map(learning).sum(), cheapest)
+        self.meter.left(&self.state.measured, sampled, || groups.map(learning).sum(), cheapest)
     }
 
     /// What a prompt's rollout costs with the longest answer.
@@ -454,7 +491,7 @@ impl Loop {
         }
         // What was short in a view may be there again.
         self.state.ledger.leave(None);
-        if self.left(&[], costs).is_some_and(|left| left.is_nothing()) {
+        if self.left([].iter(), costs).is_some_and(|left| left.is_nothing()) {
             self.state.ledger.close();
         }
     }

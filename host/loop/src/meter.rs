@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn ask(prompt: u32, count: u32) -> Request {
-        Request { prompt: PromptId(prompt), count }
+        Request::new(PromptId(prompt), count)
     }
 
     /// A prompt's number is what reading it costs; an answer costs 2, and learning from it 8.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use allot_allocation::{Batch, Ledger, Pool, PromptId, RolloutBuffer, RolloutId, Spent};
+use allot_allocation::{Batch, Ledger, Pool, Portions, PromptId, RolloutBuffer, RolloutId, Spent};
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +98,9 @@ pub struct Step {
     pub round: u32,
     /// Whether the budget gave nothing of the last thing asked for.
     pub dry: bool,
+    /// What is left of the plan that is being carried out, where it is in portions.
+    #[serde(default, skip_serializing_if = "Portions::are_none")]
+    pub portions: Portions,
     /// What was spent when the step began.
     pub before: Spent,
     /// Of its rollouts' rewards.

@@ -7,8 +7,8 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Cost, Fault, Grant, Ledger, Limits, Order, Outcome, Pick, Plan, Pool,
-    PromptId, Request, RolloutBuffer, Run, View, seed,
+    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, Ledger, Limits, Order, Outcome, Pick,
+    Plan, Pool, PromptId, Request, RolloutBuffer, Run, View, seed,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
 use proptest::prelude::*;
@@ -54,7 +54,10 @@ fn plan(view: &View) -> Plan {
         for _ in 0..=draws.below(4) {
             let prompt = all[draws.below(all.len())];
             if order.iter().all(|request| request.prompt != prompt) {
-                order.push(Request { prompt, count: 1 + draws.below(5) as u32 });
+                let mut some = || draws.below(3) as u32;
+                let until = Enough { correct: some(), wrong: some(), portion: 1 + some() };
+                let until = (draws.below(3) > 0).then_some(until);
+                order.push(Request { until, ..Request::new(prompt, 1 + draws.below(7) as u32) });
             }
         }
         Action::Sample(order)
@@ -120,7 +123,7 @@ fn record(
         match run.next(&costs) {
             Next::Decide(view) => {
                 if chance(4) {
-                    let bad = Plan::of(Action::Sample(vec![Request { prompt: PromptId(1000), count: 1 }]));
+                    let bad = Plan::of(Action::Sample(vec![Request::new(PromptId(1000), 1)]));
                     let before = text(&run);
                     prop_assert!(run.decided("liar", &bad, &costs).is_err());
                     prop_assert_eq!(text(&run), before, "a plan that breaks a rule changes nothing");
@@ -142,11 +145,11 @@ fn record(
                 if chance(3) {
                     let before = text(&run);
                     let kind = error.as_mut().map_or(0, |draws| draws.below(6));
-                    let fault: Result<_, Fault> = run.sampled(&lie(told.clone(), kind), &[]);
+                    let fault: Result<_, Fault> = run.sampled(&lie(told.clone(), kind), &[], &costs);
                     prop_assert!(fault.is_err());
                     prop_assert_eq!(text(&run), before, "what was not granted is not charged");
                 }
-                let took = run.sampled(&told, &[]).unwrap();
+                let took = run.sampled(&told, &[], &costs).unwrap();
                 write(&|| serde_json::to_string(&took.rollouts).unwrap());
             }
             Next::Update(rollouts, _) => {

@@ -89,11 +89,10 @@ impl Setup {
 
     /// How the trainer samples and learns, as far as it says so.
     pub fn terms(&self) -> Terms {
-        let terms = Terms { max_tokens: self.longest, needs: vec![Need::AnyPrompt], ..Terms::default() };
-        match self.update {
-            Some(update) => Terms { update, needs: vec![Need::AnyPrompt, Need::Updating], ..terms },
-            None => terms,
-        }
+        let (mut needs, update) = (vec![Need::AnyPrompt, Need::Stopping], self.update);
+        needs.extend(update.map(|_| Need::Updating));
+        let terms = Terms { max_tokens: self.longest, needs, ..Terms::default() };
+        Terms { update: update.unwrap_or(terms.update), ..terms }
     }
 
     /// The run as the policy sees it.

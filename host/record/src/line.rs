@@ -5,8 +5,8 @@
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
-    Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Prompt, PromptId, Run, Spent,
-    Terms, Value, View,
+    Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Portions, Prompt, PromptId, Run,
+    Spent, Terms, Value, View, total,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -129,7 +129,7 @@ pub struct Call {
     /// The state that came with it, in hexadecimal; missing where it is the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Rollouts that the plan asked for.
+    /// Rollouts that the plan asked for: of a request in portions, its first.
     pub asked: u64,
     /// Rollouts that the budget allowed of them.
     pub granted: u64,
@@ -144,6 +144,9 @@ pub struct Rollouts {
     pub round: u32,
     /// The rollouts, in the order they were granted.
     pub sampled: Vec<Sampled>,
+    /// Rollouts that the budget allowed of the plan's next portion, which comes in a line of its own.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more: u64,
 }
 
 /// Rollouts of one prompt that came into the buffer. The lists run in parallel; an unscorable rollout is
@@ -170,6 +173,11 @@ pub struct Sampled {
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(n: &u64) -> bool {
     *n == 0
 }
 
@@ -342,7 +350,7 @@ impl Call {
     /// offer since the last call, `granted` the rollouts that the budget allowed.
     pub fn of(view: &View, plan: &Plan, before: &[u8], offered: Vec<Prompt>, granted: u64) -> Self {
         let asked = match &plan.action {
-            Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
+            Action::Sample(requests) => total(&Portions::of(requests).due()),
             Action::Train(_) => 0,
         };
         let Plan { action, skip, defer, evict, state, metrics } = plan;

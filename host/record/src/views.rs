@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use allot_allocation::{Action, History, Plan, Prompt, PromptId, RolloutBuffer, Run, View, rules};
+use allot_allocation::{
+    Action, History, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run, View, rules, total,
+};
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
@@ -26,6 +28,8 @@ pub struct Views {
     next: (u32, u32),
     /// The last call's plan, until its step ends.
     plan: Option<Plan>,
+    /// What is left of its requests.
+    portions: Portions,
     /// What was granted and not told of yet, by prompt.
     granted: HashMap<PromptId, u64>,
     ended: bool,
@@ -54,6 +58,7 @@ impl Views {
             max_age: head.run.max_age,
             next: (0, 0),
             plan: None,
+            portions: Portions::default(),
             granted: HashMap::new(),
             ended: false,
         })
@@ -97,10 +102,11 @@ impl Views {
         let groups = self.buffer.groups();
         let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
         let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
-        let asked = match &call.plan.action {
-            Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),
-            Action::Train(_) => 0,
+        let portions = match &call.plan.action {
+            Action::Sample(requests) => Portions::of(requests),
+            Action::Train(_) => Portions::default(),
         };
+        let asked = total(&portions.due());
         let trained = matches!(&self.plan, Some(Plan { action: Action::Train(_), .. }));
         if !told || trained || !self.granted.is_empty() || call.asked != asked || call.granted > asked {
             return Err(inconsistent(at));
@@ -123,6 +129,8 @@ impl Views {
         let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
         rules::check(&self.policy, &view, &plan, bounds).map_err(|_| inconsistent(at))?;
         plan.metrics.clone_from(&call.plan.metrics);
+        self.portions = portions;
+        self.grant(call.granted);
         self.leave_pool(call);
         self.plan = Some(plan.clone());
         self.next.1 += 1;
@@ -138,18 +146,7 @@ impl Views {
     fn leave_pool(&mut self, call: &Call) {
         let Plan { skip, defer, evict, .. } = &call.plan;
         let mut gone: HashSet<PromptId> = skip.iter().chain(defer).chain(evict).copied().collect();
-        if let Action::Sample(requests) = &call.plan.action {
-            let mut left = call.granted;
-            for request in requests {
-                let served = left.min(u64::from(request.count));
-                if served == 0 {
-                    break;
-                }
-                left -= served;
-                gone.insert(request.prompt);
-                self.granted.insert(request.prompt, served);
-            }
-        }
+        gone.extend(self.granted.keys());
         let offered: HashMap<PromptId, u32> =
             self.pool.iter().map(|prompt| (prompt.id, prompt.epoch)).collect();
         for prompt in self.granted.keys() {
@@ -158,19 +155,43 @@ impl Views {
         self.pool.retain(|p| !gone.contains(&p.id));
     }
 
+    /// So many of the rollouts that are due were granted, first to last.
+    fn grant(&mut self, rollouts: u64) {
+        let mut left = rollouts;
+        for request in self.portions.due() {
+            let served = left.min(u64::from(request.count));
+            if served == 0 {
+                break;
+            }
+            left -= served;
+            self.granted.insert(request.prompt, served);
+        }
+        self.portions.granted(rollouts);
+    }
+
     fn rollouts(&mut self, rollouts: &Rollouts) -> Result<()> {
         let at = (rollouts.step, rollouts.round);
         if (at.0, at.1.saturating_add(1)) != self.next {
             return Err(inconsistent(at));
         }
+        let (mut came, mut scored) = (0, Vec::new());
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(|| inconsistent(at))?;
             let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
             if self.granted.remove(&sampled.prompt) != Some(told) {
                 return Err(inconsistent(at));
             }
+            came += told;
+            scored.extend(outcomes.iter().map(|outcome| (outcome.prompt, outcome.correct)));
             self.buffer.add(outcomes);
             self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
+        }
+        self.portions.came(came, scored);
+        if rollouts.more > 0 {
+            if !self.granted.is_empty() || rollouts.more > total(&self.portions.due()) {
+                return Err(inconsistent(at));
+            }
+            self.grant(rollouts.more);
         }
         Ok(())
     }

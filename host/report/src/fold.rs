@@ -30,6 +30,8 @@ struct Open {
     commits: u64,
     truncated: u64,
     fates: Fates,
+    /// The round at hand, and the prompts of it that have rollouts from before it.
+    round: Option<(u32, BTreeSet<PromptId>)>,
 }
 
 impl Fold {
@@ -162,8 +164,11 @@ impl Fold {
     fn rollouts(&mut self, rollouts: &Rollouts, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
         let (step, round) = (rollouts.step, rollouts.round);
         let odd = || format!("its rollouts of step {step}, round {round} can't be read");
-        let buffered: BTreeSet<PromptId> =
-            rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.buffer.holds(*p)).collect();
+        let buffered = match self.step.round.take() {
+            // Another portion.
+            Some((at, buffered)) if at == round => buffered,
+            _ => rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.buffer.holds(*p)).collect(),
+        };
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(odd)?;
             let pilot = !buffered.contains(&sampled.prompt);
@@ -205,6 +210,7 @@ impl Fold {
             self.numbers += told;
             self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
         }
+        self.step.round = Some((round, buffered));
         Ok(())
     }
 

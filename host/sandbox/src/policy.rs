@@ -157,7 +157,7 @@ impl Policy {
     /// its own matter.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
-        terms.needs.push(Need::AnyPrompt);
+        terms.needs.extend([Need::AnyPrompt, Need::Stopping]);
         let needs = self.among_needs(&terms.needs);
         let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, ..terms });
         Run { terms, ..run }
@@ -323,7 +323,8 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 /// What a policy needs that no run gives.
 fn beyond(d: &Description) -> Option<String> {
     let column = || d.columns.first().map(|name| format!("the column `{name}`"));
-    let given = |need: &&Need| [Need::AnyPrompt, Need::Parts, Need::Updating].contains(*need);
+    let given = [Need::AnyPrompt, Need::Parts, Need::Stopping, Need::Updating];
+    let given = |need: &&Need| given.contains(*need);
     d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
 }
 

@@ -184,10 +184,7 @@ fn description(d: types::Description) -> Description {
 fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
         types::Action::Sample(requests) => ours::Action::Sample(
-            requests
-                .into_iter()
-                .map(|r| ours::Request { prompt: PromptId(r.prompt), count: r.count })
-                .collect(),
+            requests.into_iter().map(|r| ours::Request::new(PromptId(r.prompt), r.count)).collect(),
         ),
         types::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),

@@ -59,12 +59,13 @@ impl Guest for Policy {
         let parts = (run.parts().len(), run.gives(Need::Parts));
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), costs));
+        let constants = run;
         let answer = with_run(run, |run| {
             with_view(view, parts, |view| allocator.call_decide(&mut *store, run, state, view))
         });
         store.data_mut().facts = None;
         Ok(match answer? {
-            Ok(answer) => Ok(plan(answer, run)?),
+            Ok(answer) => Ok(plan(answer, constants)?),
             Err(error) => Err(refusal(error)),
         })
     }
@@ -288,7 +289,8 @@ fn needs(needs: types::Needs) -> Vec<Need> {
 fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
     let action = match p.action {
         types::Action::Sample(requests) => {
-            ours::Action::Sample(requests.into_iter().map(request).collect::<Result<_, _>>()?)
+            let requests = requests.into_iter().map(|one| request(one, run));
+            ours::Action::Sample(requests.collect::<Result<_, _>>()?)
         }
         types::Action::Train(batch) => {
             if batch.update.is_some() && !run.gives(Need::Updating) {
@@ -311,14 +313,19 @@ fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
     })
 }
 
-fn request(r: types::Request) -> wasmtime::Result<ours::Request> {
-    if r.until.is_some() {
+fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request> {
+    if r.until.is_some() && !run.gives(Need::Stopping) {
         return undescribed("`until` in a request", Need::Stopping);
     }
     if r.sampling.is_some() {
         return undescribed("`sampling` in a request", Need::Sampling);
     }
-    Ok(ours::Request { prompt: PromptId(r.prompt), count: r.count })
+    let until = r.until.map(|enough| ours::Enough {
+        correct: enough.correct,
+        wrong: enough.wrong,
+        portion: enough.portion,
+    });
+    Ok(ours::Request { until, ..ours::Request::new(PromptId(r.prompt), r.count) })
 }
 
 fn pick(p: types::Pick) -> ours::Pick {

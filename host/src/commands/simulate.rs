@@ -7,7 +7,7 @@ use allot_config::BudgetConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_error::{Error, Exit, Result};
-use allot_loop::Scores;
+use allot_loop::{Clipped, Scores};
 use allot_record::StepEnd;
 use allot_sandbox::LogLine;
 use clap::Args;
@@ -138,8 +138,8 @@ impl<R, P> Callbacks<Coin, R, P> for Shown<'_, '_> {
         ().evaluate(world).await
     }
 
-    fn clipped(&mut self, view: &View, asked: u64, granted: u64) {
-        if let Some(words) = self.clips.add(view, asked, granted) {
+    fn clipped(&mut self, clipped: &Clipped) {
+        if let Some(words) = self.clips.add(clipped) {
             self.screen.tell(words);
         }
     }

@@ -108,7 +108,9 @@ impl Allocator {
         let signals = self.policy.policy.description().signals.len();
         let ledger = &self.run.state.ledger;
         let outcomes = Told::outcomes(told, ledger.open(), signals, ledger.limits().longest)?;
-        let took = self.run.sampled(&outcomes, &[]).map_err(|fault| Exception::new(fault.to_string()))?;
+        let took =
+            self.run.sampled(&outcomes, &[], &free).map_err(|fault| Exception::new(fault.to_string()))?;
+        self.asked = took.asked;
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
         }

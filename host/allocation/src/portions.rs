@@ -1,0 +1,149 @@
+//! How a plan's requests are served: a portion of each, first to last, then another of each that still goes on. A request
+//! that does not say when fewer are enough is served in whole in its first portion.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{PromptId, Request};
+
+/// A plan's requests while they are served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Portions {
+    /// What goes on, in the plan's order.
+    going: Vec<Going>,
+    /// Rollouts that came so far.
+    came: u64,
+}
+
+/// A request that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Going {
+    /// Its count is what was not granted yet.
+    request: Request,
+    /// Of its rollouts, those that are correct.
+    correct: u32,
+    /// And those that are wrong.
+    wrong: u32,
+}
+
+impl Going {
+    /// Its next portion.
+    fn due(&self) -> u32 {
+        let Request { count, until, .. } = self.request;
+        until.map_or(count, |enough| enough.portion.min(count))
+    }
+
+    /// Whether enough of its rollouts came.
+    fn is_enough(&self) -> bool {
+        let enough = |until: crate::Enough| self.correct >= until.correct && self.wrong >= until.wrong;
+        self.request.until.is_some_and(enough)
+    }
+}
+
+impl Portions {
+    /// Of these requests, none of which is served yet.
+    pub fn of(requests: &[Request]) -> Self {
+        let going =
+            requests.iter().map(|request| Going { request: *request, correct: 0, wrong: 0 }).collect();
+        Self { going, came: 0 }
+    }
+
+    /// The portion that is due: of each request that goes on so many, first to last.
+    pub fn due(&self) -> Vec<Request> {
+        self.going.iter().map(|going| Request { count: going.due(), ..going.request }).collect()
+    }
+
+    /// So many of the rollouts that were due are granted. Where that is not all, nothing more will be.
+    pub fn granted(&mut self, rollouts: u64) {
+        if rollouts < total(&self.due()) {
+            self.going.clear();
+        }
+        for going in &mut self.going {
+            going.request.count -= going.due();
+        }
+        self.going.retain(|going| going.request.count > 0);
+    }
+
+    /// What was granted last came: so many rollouts, and for each of them that was scored whether it is correct.
+    pub fn came(&mut self, rollouts: u64, scored: impl IntoIterator<Item = (PromptId, bool)>) {
+        self.came += rollouts;
+        if self.going.is_empty() {
+            return;
+        }
+        let mut places: HashMap<PromptId, &mut Going> =
+            self.going.iter_mut().map(|going| (going.request.prompt, going)).collect();
+        for (prompt, correct) in scored {
+            if let Some(going) = places.get_mut(&prompt) {
+                *(if correct { &mut going.correct } else { &mut going.wrong }) += 1;
+            }
+        }
+        self.going.retain(|going| !going.is_enough());
+    }
+
+    /// Rollouts that came so far.
+    pub fn so_far(&self) -> u64 {
+        self.came
+    }
+
+    /// Whether nothing goes on, and nothing came yet: as it is of requests without portions.
+    pub fn are_none(&self) -> bool {
+        self.going.is_empty() && self.came == 0
+    }
+}
+
+/// Rollouts of some requests, all together.
+pub fn total(requests: &[Request]) -> u64 {
+    requests.iter().map(|request| u64::from(request.count)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Enough;
+
+    fn until(prompt: u32, count: u32, correct: u32, wrong: u32, portion: u32) -> Request {
+        let until = Some(Enough { correct, wrong, portion });
+        Request { until, ..Request::new(PromptId(prompt), count) }
+    }
+
+    fn due(portions: &Portions) -> Vec<(u32, u32)> {
+        portions.due().iter().map(|request| (request.prompt.0, request.count)).collect()
+    }
+
+    #[test]
+    fn a_portion_of_each_then_another_of_each_that_still_goes_on() {
+        let mut portions =
+            Portions::of(&[until(1, 5, 1, 0, 2), Request::new(PromptId(2), 9), until(3, 4, 1, 1, 3)]);
+        assert_eq!(due(&portions), [(1, 2), (2, 9), (3, 3)]);
+        portions.granted(14);
+        portions.came(14, [(PromptId(1), false), (PromptId(2), true), (PromptId(3), true)]);
+        assert_eq!(due(&portions), [(1, 2), (3, 1)], "what is without an end of its own is served in whole");
+        portions.granted(3);
+        portions.came(3, [(PromptId(1), true), (PromptId(1), true), (PromptId(3), false)]);
+        assert_eq!((due(&portions), portions.so_far()), (vec![], 17));
+    }
+
+    #[test]
+    fn a_rule_that_never_holds_ends_at_the_count() {
+        let mut portions = Portions::of(&[until(1, 5, 6, 0, 2)]);
+        let mut counts = Vec::new();
+        while let [(_, n)] = due(&portions)[..] {
+            counts.push(n);
+            portions.granted(u64::from(n));
+            portions.came(u64::from(n), (0..n).map(|_| (PromptId(1), true)));
+        }
+        assert_eq!(counts, [2, 2, 1]);
+    }
+
+    #[test]
+    fn where_the_budget_ends_nothing_more_is_served() {
+        let mut portions = Portions::of(&[until(1, 5, 6, 0, 2), until(2, 5, 6, 0, 2)]);
+        portions.granted(3);
+        portions.came(3, []);
+        assert_eq!(due(&portions), []);
+        let mut portions = Portions::of(&[Request::new(PromptId(2), 9)]);
+        portions.granted(9);
+        assert!(portions.are_none());
+    }
+}
