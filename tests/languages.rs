@@ -27,6 +27,8 @@ macro_rules! in_each_language {
     };
 }
 
+#[path = "languages/any.rs"]
+mod any;
 #[path = "languages/faults.rs"]
 mod faults;
 #[path = "languages/mistakes.rs"]

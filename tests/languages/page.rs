@@ -15,7 +15,7 @@ pub struct Block {
     /// The heading above it, of the second level.
     pub heading: String,
     /// The comment in the line before, without its marks.
-    mark: String,
+    pub mark: String,
     /// The commands.
     pub text: String,
 }
