@@ -42,7 +42,7 @@ fn decide(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new("component", native.name), |b| {
                 b.iter(|| policy.decide(&run, &state, black_box(&view)).unwrap());
             });
-            let (their_run, their_view) = (native::run_of(&run), native::view_of(&view));
+            let (their_run, their_view) = (native::run_of(&run), native::view_of(&view, &run));
             group.bench_function(BenchmarkId::new("native", native.name), |b| {
                 b.iter(|| (native.bare)(&their_run, &state, black_box(&their_view)).unwrap());
             });

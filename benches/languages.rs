@@ -98,7 +98,8 @@ fn plain(policy: &str, language: &str, folder: &Path, scratch: &Path) -> Vec<Str
             let one = |times: &usize| {
                 let run = run(policy);
                 let state = (native.begin)(&run).unwrap();
-                let (run, view) = (native::run_of(&run), native::view_of(&fixtures::scale(*times, 0)));
+                let view = native::view_of(&fixtures::scale(*times, 0), &run);
+                let run = native::run_of(&run);
                 told(best(20, || (native.bare)(&run, &state, &view).unwrap()))
             };
             return SCALES.iter().map(one).collect();

@@ -12,10 +12,11 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("host/ lies in the workspace")
 }
 
-/// What a generator makes of the contract.
-fn generated(mut generator: Box<dyn WorldGenerator>) -> Files {
+/// What a generator makes of a version of the contract.
+fn generated(mut generator: Box<dyn WorldGenerator>, version: &str) -> Files {
     let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_path(root().join("wit/0.1/allocation.wit")).expect("the contract parses");
+    let path = root().join("wit").join(version).join("allocation.wit");
+    let (package, _) = resolve.push_path(path).expect("the contract parses");
     let world =
         resolve.select_world(&[package], Some("policy")).expect("the contract has the world `policy`");
     let mut files = Files::default();
@@ -50,7 +51,7 @@ fn sdk_bindings_match_the_contract() {
         format: true,
         ..Default::default()
     };
-    let files = generated(Box::new(opts.build()));
+    let files = generated(Box::new(opts.build()), "0.2");
     let (_, fresh) = files.iter().next().expect("the generator gives one file");
     committed([("policies/sdk/rust/src/bindings.rs".into(), fresh.to_owned())]);
 }
@@ -58,7 +59,7 @@ fn sdk_bindings_match_the_contract() {
 #[test]
 fn c_bindings_match_the_contract() {
     let opts = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
-    let files = generated(opts.build());
+    let files = generated(opts.build(), "0.1");
     let folder = Path::new("policies/sdk/c/gen");
     let names: Vec<&str> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["policy.c", "policy.h"]);
@@ -72,7 +73,7 @@ fn go_bindings_match_the_contract() {
         pkg_name: Some("allot/wit".to_owned()),
         ..Default::default()
     };
-    let files = generated(opts.build());
+    let files = generated(opts.build(), "0.1");
     let folder = Path::new("policies/sdk/go/wit");
     // The generator's own helpers lie beside what it makes, so that nothing is fetched.
     let ours = |bytes: &[u8]| {

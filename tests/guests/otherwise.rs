@@ -29,7 +29,7 @@ fn asks(interface: &str, function: &str) -> Vec<u8> {
     let mut module = wat::parse_str(text).unwrap();
     let utf8 = StringEncoding::UTF8;
     for (file, text, world) in
-        [("allocation.wit", allot_authoring::component::CONTRACT, "policy"), ("wasi.wit", WASI, "asks")]
+        [("allocation.wit", allot_authoring::component::CONTRACT_0_1, "policy"), ("wasi.wit", WASI, "asks")]
     {
         let mut resolve = wit_parser::Resolve::default();
         let package = resolve.push_str(file, text).unwrap();

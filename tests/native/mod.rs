@@ -1,10 +1,10 @@
-//! The policies that ship, as plain native functions on the host's types.
+//! The policies that ship, as plain native functions on the host's types, as contract 0.2 turns them.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use allot_allocation as ours;
-use allot_policy::{Policy, types as theirs};
-use ours::PromptId;
+use allot_policy::{Policy, made, types as theirs};
+use ours::{Need, PromptId};
 
 /// A policy's three calls, natively.
 pub struct Native {
@@ -33,7 +33,8 @@ fn of<P: Policy>() -> Native {
         name: P::NAME,
         begin: |run| allot_policy::begin::<P>(&run_of(run)).map_err(|e| format!("{e:?}")),
         decide: |run, state, view| {
-            let plan = allot_policy::decide::<P>(&run_of(run), state, &view_of(view));
+            facts_of(run, view).tell();
+            let plan = allot_policy::decide::<P>(&run_of(run), state, &view_of(view, run));
             plan.map(plan_of).map_err(|e| format!("{e:?}"))
         },
         bare: allot_policy::decide::<P>,
@@ -47,6 +48,8 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         ours::Value::Number(v) => theirs::Value::Number(*v),
         ours::Value::Text(v) => theirs::Value::Text(v.clone()),
     };
+    let terms = run.terms.clone().unwrap_or_default();
+    let sampling = theirs::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
     theirs::Run {
         settings: run.settings.iter().map(|(name, v)| (name.clone(), value(v))).collect(),
         prompts: run.prompts,
@@ -55,6 +58,34 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         rollouts: run.rollouts,
         pool: run.pool,
         max_age: run.max_age,
+        lag: 0,
+        columns: Vec::new(),
+        parts: if run.gives(Need::Parts) { terms.parts } else { Vec::new() },
+        sampling: theirs::SamplingRange { default: sampling, least: sampling, most: sampling },
+        update: theirs::Update { mini_batch: terms.mini_batch, passes: terms.passes },
+    }
+}
+
+/// What a policy may ask while it is shown this view.
+fn facts_of(run: &ours::Run, view: &ours::View) -> made::Facts {
+    let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
+    let of = made::Facts::of(run.prompts).costs(costs.reading, costs.generating, costs.learning);
+    let past = |id| view.history.of(PromptId(id)).map(|past| (id, past_of(past)));
+    made::Facts { past: (0..run.prompts).filter_map(past).collect(), ..of }
+}
+
+fn past_of(p: ours::Past) -> theirs::Past {
+    theirs::Past {
+        step: p.step,
+        visits: p.visits,
+        rollouts: p.rollouts,
+        correct: p.correct,
+        mean: p.mean,
+        std: p.std(),
+        mean_length: p.tokens,
+        streak: p.streak,
+        total_rollouts: p.total_rollouts,
+        total_correct: p.total_correct,
     }
 }
 
@@ -81,34 +112,30 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
     }
 }
 
-pub fn view_of(view: &ours::View) -> theirs::View {
-    let past = |p: ours::Past| theirs::Past {
-        step: p.step,
-        visits: p.visits,
-        rollouts: p.rollouts,
-        correct: p.correct,
-        mean: p.mean,
-        deviation: p.deviation,
-        tokens: p.tokens,
-        streak: p.streak,
-        total_rollouts: p.total_rollouts,
-        total_correct: p.total_correct,
-    };
+pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
     let prompt = |p: &ours::Prompt| theirs::Prompt {
         id: p.id.0,
         epoch: p.epoch,
-        tokens: p.tokens,
-        past: p.past.map(past),
+        length: p.tokens,
+        past: p.past.map(past_of),
     };
-    let group = |g: &ours::Group| theirs::Group {
-        prompt: g.prompt.0,
-        rewards: g.rewards.clone(),
-        correct: g.correct.clone(),
-        tokens: g.tokens.clone(),
-        ages: g.ages.clone(),
-        truncated: g.truncated.clone(),
-        signals: g.signals.clone(),
+    let group = |g: &ours::Group| {
+        let (signals, parts) = g.signals.split_at(g.signals.len().saturating_sub(run.parts().len()));
+        theirs::Group {
+            prompt: g.prompt.0,
+            epoch: g.epoch,
+            rewards: g.rewards.clone(),
+            correct: g.correct.clone(),
+            lengths: g.tokens.clone(),
+            ages: g.ages.clone(),
+            truncated: g.truncated.clone(),
+            signals: signals.to_vec(),
+            parts: if run.gives(Need::Parts) { parts.to_vec() } else { Vec::new() },
+            trained: Vec::new(),
+            sampling: Vec::new(),
+        }
     };
+    let tally = |t: &ours::Tally| theirs::Tally { prompt: t.prompt.0, rollouts: t.rollouts };
     theirs::View {
         step: view.step,
         round: view.round,
@@ -118,9 +145,12 @@ pub fn view_of(view: &ours::View) -> theirs::View {
             step_rollouts: view.budget.step_rollouts,
             run_rollouts: view.budget.run_rollouts,
             run_tokens: view.budget.run_tokens,
+            run_flops: view.budget.run_flops.unwrap_or(f64::MAX),
         },
         pool: view.pool.iter().map(prompt).collect(),
         groups: view.groups.iter().map(group).collect(),
+        unscored: view.unscored.iter().map(tally).collect(),
+        under_way: Vec::new(),
     }
 }
 
@@ -132,24 +162,32 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
         advantage: match p.advantage {
             theirs::Advantage::Picked => ours::Advantage::Picked,
             theirs::Advantage::Group => ours::Advantage::Group,
+            theirs::Advantage::Among(positions) => ours::Advantage::Among(positions),
             theirs::Advantage::Given(own) => ours::Advantage::Given(own),
         },
         weight: p.weight,
     };
+    let enough = |e: theirs::Enough| ours::Enough { correct: e.correct, wrong: e.wrong, portion: e.portion };
+    let request = |r: theirs::Request| ours::Request {
+        until: r.until.map(enough),
+        ..ours::Request::new(PromptId(r.prompt), r.count)
+    };
+    let geometry = |u: theirs::Update| ours::Geometry { mini_batch: u.mini_batch, passes: u.passes };
+    let hold = |h: theirs::Hold| ours::Hold { prompt: PromptId(h.prompt), rollouts: h.rollouts };
     let action = match plan.action {
         theirs::Action::Sample(requests) => ours::Action::Sample(
-            requests.into_iter().map(|r| ours::Request::new(PromptId(r.prompt), r.count)).collect(),
+            requests.into_iter().map(request).collect(),
         ),
         theirs::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
-            hold: ids(batch.hold).into_iter().map(Into::into).collect(),
-            update: None,
+            hold: batch.hold.into_iter().map(hold).collect(),
+            update: batch.update.map(geometry),
         }),
     };
     ours::Plan {
         action,
         skip: ids(plan.skip),
-        defer: Vec::new(),
+        defer: ids(plan.defer),
         evict: ids(plan.evict),
         state: plan.state,
         metrics: plan.metrics,
@@ -184,8 +222,8 @@ pub fn our_view(view: &theirs::View) -> ours::View {
         rollouts: p.rollouts,
         correct: p.correct,
         mean: p.mean,
-        deviation: p.deviation,
-        tokens: p.tokens,
+        deviation: p.deviation(),
+        tokens: p.mean_length,
         streak: p.streak,
         total_rollouts: p.total_rollouts,
         total_correct: p.total_correct,
@@ -193,15 +231,15 @@ pub fn our_view(view: &theirs::View) -> ours::View {
     let prompt = |p: &theirs::Prompt| ours::Prompt {
         id: PromptId(p.id),
         epoch: p.epoch,
-        tokens: p.tokens,
+        tokens: p.length,
         past: p.past.map(past),
     };
     let group = |g: &theirs::Group| ours::Group {
         prompt: PromptId(g.prompt),
-        epoch: 0,
+        epoch: g.epoch,
         rewards: g.rewards.clone(),
         correct: g.correct.clone(),
-        tokens: g.tokens.clone(),
+        tokens: g.lengths.clone(),
         ages: g.ages.clone(),
         truncated: g.truncated.clone(),
         signals: g.signals.clone(),

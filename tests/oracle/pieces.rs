@@ -464,7 +464,7 @@ fn held(buffer: &[Pilots], now: usize, max_off: usize) -> Vec<u32> {
     run.groups = 0;
     let plan = ask::<PilotCommit>(&run, &first::<PilotCommit>(&run), &after(0..0, groups(buffer, now)));
     let Action::Train(batch) = plan.action else { panic!("a full batch is trained on") };
-    batch.hold
+    batch.hold.iter().map(|hold| hold.prompt).collect()
 }
 
 /// Plays a `sample` of the buffer; says where it departs.

@@ -752,7 +752,7 @@ pub fn pilot_commit(case: &Json) -> Checked {
             }
             world.updates += 1;
         }
-        world.groups.retain(|g| batch.hold.contains(&g.prompt));
+        world.groups.retain(|g| batch.hold.iter().any(|hold| *hold == g.prompt));
         committed.clear();
         (step, round) = (step + 1, 0);
     }

@@ -8,11 +8,12 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use crate::preview1;
 
 /// The contract that projects are built for.
-pub const CONTRACT: &str = include_str!("../../../wit/0.1/allocation.wit");
+pub const CONTRACT: &str = include_str!("../../../wit/0.2/allocation.wit");
+/// The one before, which projects with an SDK of that time are built for.
+pub const CONTRACT_0_1: &str = include_str!("../../../wit/0.1/allocation.wit");
 
 /// The contracts that a module can follow, by what the name of its exports has of the version.
-const BY_VERSION: [(&str, &str); 2] =
-    [("@0.1", CONTRACT), ("@0.2", include_str!("../../../wit/0.2/allocation.wit"))];
+const BY_VERSION: [(&str, &str); 2] = [("@0.1", CONTRACT_0_1), ("@0.2", CONTRACT)];
 
 /// A component of a core module's bytes or text; a component comes back as it is.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
@@ -30,7 +31,7 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     made.and_then(|made| made).map_err(|why| {
         let error = Error::new(format!("`{name}` does not become a component: {why}"));
         error.hint(
-            "a module exports what wit/0.1/allocation.wit asks for; `allot new NAME` makes a policy that does",
+            "a module exports what wit/0.2/allocation.wit asks for; `allot new NAME` makes a policy that does",
         )
     })
 }

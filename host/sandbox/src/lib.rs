@@ -39,4 +39,4 @@ pub use sandbox::Sandbox;
 /// The contract's package, without its version.
 pub const CONTRACT: &str = "rollout:allocation";
 /// The version of the contract that new policies are built for.
-pub const CONTRACT_VERSION: &str = "0.1.0";
+pub const CONTRACT_VERSION: &str = "0.2.0";

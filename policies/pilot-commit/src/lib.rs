@@ -324,7 +324,7 @@ mod tests {
 
     fn batch(plan: &Plan) -> (Vec<PromptId>, Vec<PromptId>) {
         let Action::Train(batch) = &plan.action else { panic!("samples: {plan:?}") };
-        (batch.picks.iter().map(|p| p.prompt).collect(), batch.hold.clone())
+        (batch.picks.iter().map(|p| p.prompt).collect(), batch.hold.iter().map(|h| h.prompt).collect())
     }
 
     #[test]

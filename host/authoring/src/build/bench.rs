@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use allot_error::{Error, Result};
 use tempfile::TempDir;
 
-use crate::component::CONTRACT;
+use crate::component::{CONTRACT, CONTRACT_0_1};
 use crate::language::Language;
 
 /// A project that was built.
@@ -40,7 +40,7 @@ impl Bench {
         };
         let wit = scratch.path().join("wit");
         std::fs::create_dir_all(&wit)
-            .and_then(|()| std::fs::write(wit.join("allocation.wit"), CONTRACT))
+            .and_then(|()| std::fs::write(wit.join("allocation.wit"), contract(&sdk)))
             .map_err(|e| Error::file("write", &wit, &e))?;
         Ok(Self { folder, sdk, scratch })
     }
@@ -59,4 +59,9 @@ impl Bench {
     pub(super) fn built(&self) -> Result<Vec<u8>> {
         std::fs::read(self.out()).map_err(|e| Error::file("read", &self.out(), &e))
     }
+}
+
+/// The contract that an SDK speaks: what the file of that name has, and 0.1 where there is none.
+fn contract(sdk: &Path) -> &'static str {
+    if sdk.join("CONTRACT").is_file() { CONTRACT } else { CONTRACT_0_1 }
 }

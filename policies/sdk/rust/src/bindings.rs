@@ -8,70 +8,6 @@
 #[allow(dead_code, clippy::all)]
 pub mod rollout {
     pub mod allocation {
-        /// Words for the policy's author. They go to the run's log and change nothing.
-        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
-        pub mod log {
-            #[used]
-            #[doc(hidden)]
-            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
-            #[repr(u8)]
-            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
-            pub enum Level {
-                Debug,
-                Info,
-                Warn,
-                Error,
-            }
-            impl ::core::fmt::Debug for Level {
-                fn fmt(
-                    &self,
-                    f: &mut ::core::fmt::Formatter<'_>,
-                ) -> ::core::fmt::Result {
-                    match self {
-                        Level::Debug => f.debug_tuple("Level::Debug").finish(),
-                        Level::Info => f.debug_tuple("Level::Info").finish(),
-                        Level::Warn => f.debug_tuple("Level::Warn").finish(),
-                        Level::Error => f.debug_tuple("Level::Error").finish(),
-                    }
-                }
-            }
-            impl Level {
-                #[doc(hidden)]
-                pub unsafe fn _lift(val: u8) -> Level {
-                    if !cfg!(debug_assertions) {
-                        return unsafe { ::core::mem::transmute(val) };
-                    }
-                    match val {
-                        0 => Level::Debug,
-                        1 => Level::Info,
-                        2 => Level::Warn,
-                        3 => Level::Error,
-                        _ => panic!("invalid enum discriminant"),
-                    }
-                }
-            }
-            #[allow(unused_unsafe, clippy::all)]
-            /// Write a line to the run's log.
-            #[allow(async_fn_in_trait)]
-            pub fn write(level: Level, line: &str) -> () {
-                unsafe {
-                    let vec0 = line;
-                    let ptr0 = vec0.as_ptr().cast::<u8>();
-                    let len0 = vec0.len();
-                    #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/log@0.1.0")]
-                    unsafe extern "C" {
-                        #[link_name = "write"]
-                        fn wit_import1(_: i32, _: *mut u8, _: usize);
-                    }
-                    #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import1(_: i32, _: *mut u8, _: usize) {
-                        unreachable!()
-                    }
-                    wit_import1(level.clone() as i32, ptr0.cast_mut(), len0);
-                }
-            }
-        }
         /// What the host and a policy say to one another.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod types {
@@ -81,6 +17,21 @@ pub mod rollout {
             use super::super::super::_rt;
             /// A prompt's position in the data set: the same in every run over it.
             pub type PromptId = u32;
+            wit_bindgen::rt::bitflags::bitflags! {
+                #[doc =
+                " What not every run can give. A plan that uses what its policy did not name here"]
+                #[doc = " breaks a rule."] #[derive(PartialEq, Eq, PartialOrd, Ord, Hash,
+                Debug, Clone, Copy)] pub struct Needs : u8 { #[doc =
+                " Requests for prompts that are neither on offer nor buffered."] const
+                ANY_PROMPT = 1 << 0; #[doc =
+                " Rollouts that stay buffered after an update was made on them, to be picked"]
+                #[doc = " again; `group.trained` is filled."] const REPLAY = 1 << 1;
+                #[doc = " `request.sampling`; `group.sampling` is filled."] const
+                SAMPLING = 1 << 2; #[doc = " `request.until`."] const STOPPING = 1 << 3;
+                #[doc = " `batch.update`."] const UPDATING = 1 << 4; #[doc =
+                " The parts that rewards are made of; `group.parts` is filled."] const
+                PARTS = 1 << 5; }
+            }
             /// The value of a setting.
             #[derive(Clone, PartialEq)]
             pub enum Value {
@@ -126,6 +77,7 @@ pub mod rollout {
                         .finish()
                 }
             }
+            /// === What a policy is ===
             /// What a policy says of itself, once, before anything is loaded.
             #[derive(Clone, PartialEq)]
             pub struct Description {
@@ -137,9 +89,14 @@ pub mod rollout {
                 pub summary: _rt::String,
                 /// Every setting a run may give, in the order to show them.
                 pub settings: _rt::Vec<Setting>,
-                /// Signals to show beside each rollout, by name: `entropy`. The host
-                /// refuses the run if it can't measure one. Mostly empty.
+                /// Signals to show beside each rollout, by name: `mean-entropy`. Mostly empty.
                 pub signals: _rt::Vec<_rt::String>,
+                /// Columns of the data set that `facts` is to answer from, by name: `level`. The
+                /// host has one of its own, `length`: the prompts' lengths, in tokens. Mostly
+                /// empty.
+                pub columns: _rt::Vec<_rt::String>,
+                /// What else the policy makes use of. Mostly nothing.
+                pub needs: Needs,
             }
             impl ::core::fmt::Debug for Description {
                 fn fmt(
@@ -152,9 +109,97 @@ pub mod rollout {
                         .field("summary", &self.summary)
                         .field("settings", &self.settings)
                         .field("signals", &self.signals)
+                        .field("columns", &self.columns)
+                        .field("needs", &self.needs)
                         .finish()
                 }
             }
+            /// A column of the data set: some numbers for each prompt. All are finite.
+            #[derive(Clone, PartialEq)]
+            pub struct Column {
+                pub name: _rt::String,
+                /// Numbers for each prompt: 1, or the size of a vector.
+                pub width: u32,
+                /// Names of the categories where the column has words instead of numbers: its
+                /// numbers are then positions in this list.
+                pub categories: _rt::Vec<_rt::String>,
+            }
+            impl ::core::fmt::Debug for Column {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Column")
+                        .field("name", &self.name)
+                        .field("width", &self.width)
+                        .field("categories", &self.categories)
+                        .finish()
+                }
+            }
+            /// Settings of the sampler.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Sampling {
+                pub temperature: f32,
+                /// The length limit, in generated tokens. At least 1.
+                pub max_tokens: u32,
+            }
+            impl ::core::fmt::Debug for Sampling {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Sampling")
+                        .field("temperature", &self.temperature)
+                        .field("max-tokens", &self.max_tokens)
+                        .finish()
+                }
+            }
+            /// How rollouts are sampled, and what a request may change of it.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct SamplingRange {
+                /// Where a request says nothing else.
+                pub default: Sampling,
+                /// What a request may go down to.
+                pub least: Sampling,
+                /// What a request may go up to.
+                pub most: Sampling,
+            }
+            impl ::core::fmt::Debug for SamplingRange {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("SamplingRange")
+                        .field("default", &self.default)
+                        .field("least", &self.least)
+                        .field("most", &self.most)
+                        .finish()
+                }
+            }
+            /// The geometry of an update.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Update {
+                /// Rollouts in each optimizer step. At least 1; the last step takes what remains, and
+                /// the largest value makes one step of any batch.
+                pub mini_batch: u32,
+                /// Passes over the batch. At least 1.
+                pub passes: u32,
+            }
+            impl ::core::fmt::Debug for Update {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Update")
+                        .field("mini-batch", &self.mini_batch)
+                        .field("passes", &self.passes)
+                        .finish()
+                }
+            }
+            /// === What a run is ===
             /// The run's constants.
             #[derive(Clone, PartialEq)]
             pub struct Run {
@@ -173,6 +218,18 @@ pub mod rollout {
                 pub pool: u32,
                 /// The oldest age at which the host still keeps a rollout, in model updates.
                 pub max_age: u32,
+                /// Model updates that may be under way while rollouts are sampled. 0 where
+                /// sampling and learning take turns.
+                pub lag: u32,
+                /// The columns described, in that order.
+                pub columns: _rt::Vec<Column>,
+                /// Names of the parts that rewards are made of, if the policy needs them.
+                pub parts: _rt::Vec<_rt::String>,
+                /// How rollouts are sampled.
+                pub sampling: SamplingRange,
+                /// How updates are made where a batch says nothing else. Its passes are also the
+                /// most that a batch may ask for.
+                pub update: Update,
             }
             impl ::core::fmt::Debug for Run {
                 fn fmt(
@@ -187,11 +244,34 @@ pub mod rollout {
                         .field("rollouts", &self.rollouts)
                         .field("pool", &self.pool)
                         .field("max-age", &self.max_age)
+                        .field("lag", &self.lag)
+                        .field("columns", &self.columns)
+                        .field("parts", &self.parts)
+                        .field("sampling", &self.sampling)
+                        .field("update", &self.update)
                         .finish()
                 }
             }
-            /// What is left to spend. The host keeps these books. The largest value of its
-            /// type stands for "no limit".
+            /// Some rollouts of one prompt, by number alone. At least 1.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Tally {
+                pub prompt: PromptId,
+                pub rollouts: u32,
+            }
+            impl ::core::fmt::Debug for Tally {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Tally")
+                        .field("prompt", &self.prompt)
+                        .field("rollouts", &self.rollouts)
+                        .finish()
+                }
+            }
+            /// What is left to spend, by each limit. The largest value of its type stands for "no
+            /// limit".
             #[repr(C)]
             #[derive(Clone, Copy, PartialEq)]
             pub struct Budget {
@@ -199,11 +279,14 @@ pub mod rollout {
                 pub rounds: u32,
                 /// Rollouts in this step. At 0 only `train` is taken.
                 pub step_rollouts: u32,
-                /// Rollouts in the run, by their number or by the tokens that their longest
-                /// answers would take. At 0 a `sample` ends the run: train first.
+                /// Rollouts that the run still grants, whichever prompts they are of: the least that
+                /// any of the run's budgets leaves. At 0 a `sample` ends the run: train first.
                 pub run_rollouts: u32,
                 /// Generated tokens in the run.
                 pub run_tokens: u64,
+                /// Floating-point operations in the run, less those of learning from all that is
+                /// buffered.
+                pub run_flops: f64,
             }
             impl ::core::fmt::Debug for Budget {
                 fn fmt(
@@ -215,10 +298,11 @@ pub mod rollout {
                         .field("step-rollouts", &self.step_rollouts)
                         .field("run-rollouts", &self.run_rollouts)
                         .field("run-tokens", &self.run_tokens)
+                        .field("run-flops", &self.run_flops)
                         .finish()
                 }
             }
-            /// The outcome of a prompt's last visit.
+            /// The outcome of a prompt's last visit. Only rollouts that were scored count.
             #[repr(C)]
             #[derive(Clone, Copy, PartialEq)]
             pub struct Past {
@@ -226,16 +310,17 @@ pub mod rollout {
                 pub step: u32,
                 /// Visits so far, this one included.
                 pub visits: u32,
-                /// Rollouts sampled in it and scored.
+                /// Rollouts sampled in it.
                 pub rollouts: u32,
                 /// How many of them were correct.
                 pub correct: u32,
                 /// Mean reward.
                 pub mean: f32,
-                /// Standard deviation of the rewards (of the population: divided by n).
-                pub deviation: f32,
-                /// Mean length, in generated tokens.
-                pub tokens: f32,
+                /// Standard deviation of the rewards: of the sample, divided by n - 1, as in
+                /// advantages. 0 for one rollout alone.
+                pub std: f32,
+                /// Mean length of the answers, in tokens.
+                pub mean_length: f32,
                 /// Visits in a row, ending with this one, that taught nothing in the same
                 /// way: all rewards of the visit equal, and all rollouts correct as in this
                 /// visit, or none. 0 if this visit's rewards differ.
@@ -256,15 +341,15 @@ pub mod rollout {
                         .field("rollouts", &self.rollouts)
                         .field("correct", &self.correct)
                         .field("mean", &self.mean)
-                        .field("deviation", &self.deviation)
-                        .field("tokens", &self.tokens)
+                        .field("std", &self.std)
+                        .field("mean-length", &self.mean_length)
                         .field("streak", &self.streak)
                         .field("total-rollouts", &self.total_rollouts)
                         .field("total-correct", &self.total_correct)
                         .finish()
                 }
             }
-            /// A prompt on offer. It has no rollouts on hand.
+            /// A prompt on offer.
             #[repr(C)]
             #[derive(Clone, Copy, PartialEq)]
             pub struct Prompt {
@@ -272,7 +357,7 @@ pub mod rollout {
                 /// Passes over the data set finished before this one.
                 pub epoch: u32,
                 /// The prompt's own length, in tokens.
-                pub tokens: u32,
+                pub length: u32,
                 /// The last visit, or none before the first. A visit is a step in which the
                 /// prompt was sampled.
                 pub past: Option<Past>,
@@ -285,30 +370,40 @@ pub mod rollout {
                     f.debug_struct("Prompt")
                         .field("id", &self.id)
                         .field("epoch", &self.epoch)
-                        .field("tokens", &self.tokens)
+                        .field("length", &self.length)
                         .field("past", &self.past)
                         .finish()
                 }
             }
-            /// The rollouts on hand for one prompt, in the order they were sampled.
+            /// The buffered rollouts of one prompt, in the order they were sampled.
             ///
-            /// The lists run in parallel: position `i` of each tells of rollout `i`. All
-            /// numbers are finite.
+            /// The lists run in parallel: position `i` of each tells of rollout `i`. A list that
+            /// is filled only for policies that need it is empty for all others. All numbers are
+            /// finite.
             #[derive(Clone, PartialEq)]
             pub struct Group {
                 pub prompt: PromptId,
+                /// The epoch in which the prompt was on offer; where it was not, the newest epoch
+                /// that any prompt has been on offer in.
+                pub epoch: u32,
                 pub rewards: _rt::Vec<f32>,
                 /// Whether the answer was right, whatever else the reward counts: a length
                 /// penalty moves the reward, never this.
                 pub correct: _rt::Vec<bool>,
-                /// Length, in generated tokens.
-                pub tokens: _rt::Vec<u32>,
+                /// Length of the answer, in tokens.
+                pub lengths: _rt::Vec<u32>,
                 /// Model updates made since the rollout was sampled. 0 is on-policy.
                 pub ages: _rt::Vec<u32>,
-                /// Whether the rollout met the length limit before it came to an end.
+                /// Whether the answer met its length limit before it came to an end.
                 pub truncated: _rt::Vec<bool>,
                 /// A list for each of `description.signals`, in that order.
                 pub signals: _rt::Vec<_rt::Vec<f32>>,
+                /// With `needs.parts` a list for each of `run.parts`, in that order.
+                pub parts: _rt::Vec<_rt::Vec<f32>>,
+                /// With `needs.replay`, updates that were made on the rollout.
+                pub trained: _rt::Vec<u32>,
+                /// With `needs.sampling`, how the rollout was sampled.
+                pub sampling: _rt::Vec<Sampling>,
             }
             impl ::core::fmt::Debug for Group {
                 fn fmt(
@@ -317,33 +412,43 @@ pub mod rollout {
                 ) -> ::core::fmt::Result {
                     f.debug_struct("Group")
                         .field("prompt", &self.prompt)
+                        .field("epoch", &self.epoch)
                         .field("rewards", &self.rewards)
                         .field("correct", &self.correct)
-                        .field("tokens", &self.tokens)
+                        .field("lengths", &self.lengths)
                         .field("ages", &self.ages)
                         .field("truncated", &self.truncated)
                         .field("signals", &self.signals)
+                        .field("parts", &self.parts)
+                        .field("trained", &self.trained)
+                        .field("sampling", &self.sampling)
                         .finish()
                 }
             }
-            /// The step so far: all that a decision may rest on.
+            /// === What a policy is shown ===
+            /// The step so far.
             #[derive(Clone, PartialEq)]
             pub struct View {
                 /// Steps finished so far in the run. A step ends when a plan says `train`.
                 pub step: u32,
                 /// Rounds of sampling done so far in this step. 0 opens a step.
                 pub round: u32,
-                /// Random bits, fresh for each call: a policy's only source of chance.
+                /// Random bits, fresh for each call: a policy's only source of randomness.
                 pub seed: u32,
                 /// What is left to spend.
                 pub budget: Budget,
-                /// Prompts on offer, in the run's order. The host tops the pool up before
-                /// each call with the next prompts that have no rollouts on hand, as far as the
-                /// data set goes: no prompt is on offer twice.
+                /// Prompts on offer, in the run's order. The host tops the pool up before each
+                /// call with the next prompts that have no rollouts in the buffer but those trained
+                /// on, as far as the data set goes: no prompt is on offer twice.
                 pub pool: _rt::Vec<Prompt>,
-                /// Rollouts on hand, by prompt: those sampled in this step, in order, after
-                /// those held from earlier steps.
+                /// The rollout buffer, by prompt: groups sampled in this step, in order, after
+                /// those held from earlier steps. No group is empty.
                 pub groups: _rt::Vec<Group>,
+                /// Rollouts of this step that could not be scored. They are paid for and in no
+                /// group.
+                pub unscored: _rt::Vec<Tally>,
+                /// Rollouts granted that are not there yet. Empty where `run.lag` is 0.
+                pub under_way: _rt::Vec<Tally>,
             }
             impl ::core::fmt::Debug for View {
                 fn fmt(
@@ -357,17 +462,50 @@ pub mod rollout {
                         .field("budget", &self.budget)
                         .field("pool", &self.pool)
                         .field("groups", &self.groups)
+                        .field("unscored", &self.unscored)
+                        .field("under-way", &self.under_way)
                         .finish()
                 }
             }
-            /// Some rollouts of one prompt, of the pool or of the groups. A plan asks for a
-            /// prompt once at most.
+            /// When a request has been answered before its count is reached.
+            ///
+            /// All requests of a plan are served portion by portion: a portion of each, first to
+            /// last, then another of each that still goes on. It is one round, and what is not
+            /// sampled is not charged. A rollout is the same in whichever portion it comes.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Enough {
+                /// The request ends after the portion by which so many of its rollouts are correct …
+                pub correct: u32,
+                /// … and so many are wrong. Rollouts that could not be scored are neither.
+                pub wrong: u32,
+                /// Rollouts in a portion. At least 1, and at least a 256th of the request's count.
+                pub portion: u32,
+            }
+            impl ::core::fmt::Debug for Enough {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Enough")
+                        .field("correct", &self.correct)
+                        .field("wrong", &self.wrong)
+                        .field("portion", &self.portion)
+                        .finish()
+                }
+            }
+            /// Some rollouts of one prompt, of the pool or of the groups, or with `needs.any-prompt`
+            /// of the data set, evicted or not. A plan asks for a prompt once at most.
             #[repr(C)]
             #[derive(Clone, Copy, PartialEq)]
             pub struct Request {
                 pub prompt: PromptId,
-                /// Rollouts to add to those on hand. At least 1.
+                /// Rollouts to add to those buffered. At least 1.
                 pub count: u32,
+                /// When fewer are enough.
+                pub until: Option<Enough>,
+                /// How to sample them, within `run.sampling`; none for the run's default.
+                pub sampling: Option<Sampling>,
             }
             impl ::core::fmt::Debug for Request {
                 fn fmt(
@@ -377,16 +515,40 @@ pub mod rollout {
                     f.debug_struct("Request")
                         .field("prompt", &self.prompt)
                         .field("count", &self.count)
+                        .field("until", &self.until)
+                        .field("sampling", &self.sampling)
+                        .finish()
+                }
+            }
+            /// The rollouts of one group that stay buffered.
+            #[derive(Clone, PartialEq)]
+            pub struct Hold {
+                pub prompt: PromptId,
+                /// Their positions in the group's lists, each once and at least one, or none for all
+                /// that the batch does not pick. With `needs.replay` those picked may be among them.
+                pub rollouts: Option<_rt::Vec<u32>>,
+            }
+            impl ::core::fmt::Debug for Hold {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Hold")
+                        .field("prompt", &self.prompt)
+                        .field("rollouts", &self.rollouts)
                         .finish()
                 }
             }
             /// How a group's rewards become advantages.
             #[derive(Clone, PartialEq)]
             pub enum Advantage {
-                /// Measured against the mean and deviation of the rollouts picked.
+                /// Measured against the mean and std of the rollouts picked.
                 Picked,
-                /// Measured against those of all the prompt's rollouts on hand.
+                /// Measured against those of all the prompt's buffered rollouts.
                 Group,
+                /// Measured against those of the rollouts at these positions, each once and at least
+                /// one, picked or not. What is measured against and not picked is not computed.
+                Among(_rt::Vec<u32>),
                 /// The policy's own, one for each rollout picked, in that order. From
                 /// -1,000,000 to 1,000,000.
                 Given(_rt::Vec<f32>),
@@ -399,6 +561,9 @@ pub mod rollout {
                     match self {
                         Advantage::Picked => f.debug_tuple("Advantage::Picked").finish(),
                         Advantage::Group => f.debug_tuple("Advantage::Group").finish(),
+                        Advantage::Among(e) => {
+                            f.debug_tuple("Advantage::Among").field(e).finish()
+                        }
                         Advantage::Given(e) => {
                             f.debug_tuple("Advantage::Given").field(e).finish()
                         }
@@ -436,9 +601,11 @@ pub mod rollout {
             pub struct Batch {
                 /// At most one pick a prompt. None at all means a step without an update.
                 pub picks: _rt::Vec<Pick>,
-                /// Prompts, each once, whose rollouts, but for those picked, stay on hand for the
-                /// next step. All others are let go, and so is each rollout past `run.max-age`.
-                pub hold: _rt::Vec<PromptId>,
+                /// What stays buffered for the next step, at most one hold a prompt. All other
+                /// rollouts are discarded, and so is each that is older than `run.max-age`.
+                pub hold: _rt::Vec<Hold>,
+                /// The update's geometry; none for the run's own.
+                pub update: Option<Update>,
             }
             impl ::core::fmt::Debug for Batch {
                 fn fmt(
@@ -448,6 +615,7 @@ pub mod rollout {
                     f.debug_struct("Batch")
                         .field("picks", &self.picks)
                         .field("hold", &self.hold)
+                        .field("update", &self.update)
                         .finish()
                 }
             }
@@ -455,8 +623,8 @@ pub mod rollout {
             #[derive(Clone, PartialEq)]
             pub enum Action {
                 /// Sample these and ask again. Takes a round, even with no request at all,
-                /// which is allowed where the plan skips or evicts: other prompts then come
-                /// on offer.
+                /// which is allowed where the plan skips, defers or evicts: other prompts then
+                /// come on offer.
                 ///
                 /// The requests are served first to last. Where the budget ends, be it in
                 /// the middle of one, the rest go unserved and the run's record says so.
@@ -479,6 +647,7 @@ pub mod rollout {
                     }
                 }
             }
+            /// === What a policy answers ===
             /// A policy's answer to a view.
             #[derive(Clone, PartialEq)]
             pub struct Plan {
@@ -486,8 +655,12 @@ pub mod rollout {
                 /// Prompts of the pool to pass over until the next epoch, each once. None that
                 /// the same plan samples.
                 pub skip: _rt::Vec<PromptId>,
+                /// Prompts of the pool to put back, each once: they come on offer again in this epoch,
+                /// after all that have not been on offer in it. None that the same plan samples
+                /// or skips.
+                pub defer: _rt::Vec<PromptId>,
                 /// Prompts, of the pool or of the groups, never to offer in the pool again in
-                /// this run, each once. Rollouts on hand are not touched.
+                /// this run, each once. Buffered rollouts are not touched.
                 pub evict: _rt::Vec<PromptId>,
                 /// What to remember: handed back, as it is, at the next call. It goes into
                 /// the run's record, so keep it small.
@@ -503,6 +676,7 @@ pub mod rollout {
                     f.debug_struct("Plan")
                         .field("action", &self.action)
                         .field("skip", &self.skip)
+                        .field("defer", &self.defer)
                         .field("evict", &self.evict)
                         .field("state", &self.state)
                         .field("metrics", &self.metrics)
@@ -564,6 +738,467 @@ pub mod rollout {
             }
             impl ::core::error::Error for Error {}
         }
+        /// What the host knows of the data set's prompts, on offer or not, by columns: a list with
+        /// an entry for each prompt asked about. Answers change nothing and follow from the run so
+        /// far, so that the same call always gets the same ones.
+        ///
+        /// To be asked within `decide`. Whoever asks about a prompt that the data set does not have,
+        /// or for a column that the policy did not describe, ends the run.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod facts {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type PromptId = super::super::super::rollout::allocation::types::PromptId;
+            /// Which prompts are asked about.
+            #[derive(Clone, PartialEq)]
+            pub enum Prompts {
+                /// All, in the order of the data set.
+                All,
+                /// Those from the first up to the second, without it.
+                Between((PromptId, PromptId)),
+                /// These, in this order.
+                Listed(_rt::Vec<PromptId>),
+            }
+            impl ::core::fmt::Debug for Prompts {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Prompts::All => f.debug_tuple("Prompts::All").finish(),
+                        Prompts::Between(e) => {
+                            f.debug_tuple("Prompts::Between").field(e).finish()
+                        }
+                        Prompts::Listed(e) => {
+                            f.debug_tuple("Prompts::Listed").field(e).finish()
+                        }
+                    }
+                }
+            }
+            /// A count of past visits, as in `past`.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Count {
+                Visits,
+                Step,
+                Rollouts,
+                Correct,
+                Streak,
+                TotalRollouts,
+                TotalCorrect,
+            }
+            impl ::core::fmt::Debug for Count {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Count::Visits => f.debug_tuple("Count::Visits").finish(),
+                        Count::Step => f.debug_tuple("Count::Step").finish(),
+                        Count::Rollouts => f.debug_tuple("Count::Rollouts").finish(),
+                        Count::Correct => f.debug_tuple("Count::Correct").finish(),
+                        Count::Streak => f.debug_tuple("Count::Streak").finish(),
+                        Count::TotalRollouts => {
+                            f.debug_tuple("Count::TotalRollouts").finish()
+                        }
+                        Count::TotalCorrect => {
+                            f.debug_tuple("Count::TotalCorrect").finish()
+                        }
+                    }
+                }
+            }
+            impl Count {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Count {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Count::Visits,
+                        1 => Count::Step,
+                        2 => Count::Rollouts,
+                        3 => Count::Correct,
+                        4 => Count::Streak,
+                        5 => Count::TotalRollouts,
+                        6 => Count::TotalCorrect,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// A mean of the last visit, as in `past`.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Measure {
+                Mean,
+                Std,
+                MeanLength,
+            }
+            impl ::core::fmt::Debug for Measure {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Measure::Mean => f.debug_tuple("Measure::Mean").finish(),
+                        Measure::Std => f.debug_tuple("Measure::Std").finish(),
+                        Measure::MeanLength => {
+                            f.debug_tuple("Measure::MeanLength").finish()
+                        }
+                    }
+                }
+            }
+            impl Measure {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Measure {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Measure::Mean,
+                        1 => Measure::Std,
+                        2 => Measure::MeanLength,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// What a token takes, in floating-point operations: on average over the run's prompts with
+            /// the longest answers. 0 where nothing is computed, as in a simulation.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct TokenCosts {
+                /// Of reading a prompt, once for all of its rollouts in a plan.
+                pub reading: f64,
+                /// Of generating an answer.
+                pub generating: f64,
+                /// Of learning from an answer, in all passes of the run's own update.
+                pub learning: f64,
+            }
+            impl ::core::fmt::Debug for TokenCosts {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("TokenCosts")
+                        .field("reading", &self.reading)
+                        .field("generating", &self.generating)
+                        .field("learning", &self.learning)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Counts of past visits. 0 for a prompt without any.
+            #[allow(async_fn_in_trait)]
+            pub fn counts(what: Count, of: &Prompts) -> _rt::Vec<u32> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let (result2_0, result2_1, result2_2) = match of {
+                        Prompts::All => (0i32, ::core::ptr::null_mut(), 0usize),
+                        Prompts::Between(e) => {
+                            let (t0_0, t0_1) = e;
+                            (
+                                1i32,
+                                _rt::as_i32(t0_0) as *mut u8,
+                                _rt::as_i32(t0_1) as usize,
+                            )
+                        }
+                        Prompts::Listed(e) => {
+                            let vec1 = e;
+                            let ptr1 = vec1.as_ptr().cast::<u8>();
+                            let len1 = vec1.len();
+                            (2i32, ptr1.cast_mut(), len1)
+                        }
+                    };
+                    let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "counts"]
+                        fn wit_import4(_: i32, _: i32, _: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import4(
+                        _: i32,
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import4(
+                        what.clone() as i32,
+                        result2_0,
+                        result2_1,
+                        result2_2,
+                        ptr3,
+                    );
+                    let l5 = *ptr3.add(0).cast::<*mut u8>();
+                    let l6 = *ptr3
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len7 = l6;
+                    let result8 = <_ as From<
+                        _rt::Vec<_>,
+                    >>::from(_rt::Vec::from_raw_parts(l5.cast(), len7, len7));
+                    result8
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Means of the last visit. 0 for a prompt without any.
+            #[allow(async_fn_in_trait)]
+            pub fn measures(what: Measure, of: &Prompts) -> _rt::Vec<f32> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let (result2_0, result2_1, result2_2) = match of {
+                        Prompts::All => (0i32, ::core::ptr::null_mut(), 0usize),
+                        Prompts::Between(e) => {
+                            let (t0_0, t0_1) = e;
+                            (
+                                1i32,
+                                _rt::as_i32(t0_0) as *mut u8,
+                                _rt::as_i32(t0_1) as usize,
+                            )
+                        }
+                        Prompts::Listed(e) => {
+                            let vec1 = e;
+                            let ptr1 = vec1.as_ptr().cast::<u8>();
+                            let len1 = vec1.len();
+                            (2i32, ptr1.cast_mut(), len1)
+                        }
+                    };
+                    let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "measures"]
+                        fn wit_import4(_: i32, _: i32, _: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import4(
+                        _: i32,
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import4(
+                        what.clone() as i32,
+                        result2_0,
+                        result2_1,
+                        result2_2,
+                        ptr3,
+                    );
+                    let l5 = *ptr3.add(0).cast::<*mut u8>();
+                    let l6 = *ptr3
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len7 = l6;
+                    let result8 = <_ as From<
+                        _rt::Vec<_>,
+                    >>::from(_rt::Vec::from_raw_parts(l5.cast(), len7, len7));
+                    result8
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// A column that the policy described, `column.width` numbers for each prompt.
+            #[allow(async_fn_in_trait)]
+            pub fn column(name: &str, of: &Prompts) -> _rt::Vec<f32> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let (result3_0, result3_1, result3_2) = match of {
+                        Prompts::All => (0i32, ::core::ptr::null_mut(), 0usize),
+                        Prompts::Between(e) => {
+                            let (t1_0, t1_1) = e;
+                            (
+                                1i32,
+                                _rt::as_i32(t1_0) as *mut u8,
+                                _rt::as_i32(t1_1) as usize,
+                            )
+                        }
+                        Prompts::Listed(e) => {
+                            let vec2 = e;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            (2i32, ptr2.cast_mut(), len2)
+                        }
+                    };
+                    let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "column"]
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        result3_0,
+                        result3_1,
+                        result3_2,
+                        ptr4,
+                    );
+                    let l6 = *ptr4.add(0).cast::<*mut u8>();
+                    let l7 = *ptr4
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len8 = l7;
+                    let result9 = <_ as From<
+                        _rt::Vec<_>,
+                    >>::from(_rt::Vec::from_raw_parts(l6.cast(), len8, len8));
+                    result9
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// What a token takes.
+            #[allow(async_fn_in_trait)]
+            pub fn costs() -> TokenCosts {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea([::core::mem::MaybeUninit<u8>; 24]);
+                    let mut ret_area = RetArea([::core::mem::MaybeUninit::uninit(); 24]);
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "costs"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<f64>();
+                    let l3 = *ptr0.add(8).cast::<f64>();
+                    let l4 = *ptr0.add(16).cast::<f64>();
+                    let result5 = TokenCosts {
+                        reading: l2,
+                        generating: l3,
+                        learning: l4,
+                    };
+                    result5
+                }
+            }
+        }
+        /// Words for the policy's author. They go to the run's log and change nothing.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod log {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Level {
+                Debug,
+                Info,
+                Warn,
+                Error,
+            }
+            impl ::core::fmt::Debug for Level {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Level::Debug => f.debug_tuple("Level::Debug").finish(),
+                        Level::Info => f.debug_tuple("Level::Info").finish(),
+                        Level::Warn => f.debug_tuple("Level::Warn").finish(),
+                        Level::Error => f.debug_tuple("Level::Error").finish(),
+                    }
+                }
+            }
+            impl Level {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Level {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Level::Debug,
+                        1 => Level::Info,
+                        2 => Level::Warn,
+                        3 => Level::Error,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Write a line to the run's log.
+            #[allow(async_fn_in_trait)]
+            pub fn write(level: Level, line: &str) -> () {
+                unsafe {
+                    let vec0 = line;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "rollout:allocation/log@0.2.0")]
+                    unsafe extern "C" {
+                        #[link_name = "write"]
+                        fn wit_import1(_: i32, _: *mut u8, _: usize);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: i32, _: *mut u8, _: usize) {
+                        unreachable!()
+                    }
+                    wit_import1(level.clone() as i32, ptr0.cast_mut(), len0);
+                }
+            }
+        }
     }
 }
 #[rustfmt::skip]
@@ -596,6 +1231,8 @@ pub mod exports {
                             summary: summary2,
                             settings: settings2,
                             signals: signals2,
+                            columns: columns2,
+                            needs: needs2,
                         } = result0;
                         let vec3 = (name2.into_bytes()).into_boxed_slice();
                         let ptr3 = vec3.as_ptr().cast::<u8>();
@@ -749,6 +1386,43 @@ pub mod exports {
                         *ptr1
                             .add(8 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>() = result13;
+                        let vec15 = columns2;
+                        let len15 = vec15.len();
+                        let layout15 = _rt::alloc::Layout::from_size_align(
+                                vec15.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            )
+                            .unwrap();
+                        let (result15, _cleanup15) = wit_bindgen::rt::Cleanup::new(
+                            layout15,
+                        );
+                        if let Some(cleanup) = _cleanup15 {
+                            cleanup.forget();
+                        }
+                        for (i, e) in vec15.into_iter().enumerate() {
+                            let base = result15
+                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                            {
+                                let vec14 = (e.into_bytes()).into_boxed_slice();
+                                let ptr14 = vec14.as_ptr().cast::<u8>();
+                                let len14 = vec14.len();
+                                ::core::mem::forget(vec14);
+                                *base
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len14;
+                                *base.add(0).cast::<*mut u8>() = ptr14.cast_mut();
+                            }
+                        }
+                        *ptr1
+                            .add(11 * ::core::mem::size_of::<*const u8>())
+                            .cast::<usize>() = len15;
+                        *ptr1
+                            .add(10 * ::core::mem::size_of::<*const u8>())
+                            .cast::<*mut u8>() = result15;
+                        let flags16 = needs2;
+                        *ptr1
+                            .add(12 * ::core::mem::size_of::<*const u8>())
+                            .cast::<u8>() = ((flags16.bits() >> 0) as i32) as u8;
                         ptr1
                     }
                 }
@@ -849,267 +1523,38 @@ pub mod exports {
                             len20 * (2 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         );
-                    }
-                }
-                #[doc(hidden)]
-                #[allow(non_snake_case, unused_unsafe)]
-                pub unsafe fn _export_begin_cabi<T_: Guest>(
-                    arg0: *mut u8,
-                    arg1: usize,
-                    arg2: i32,
-                    arg3: i32,
-                    arg4: i32,
-                    arg5: i32,
-                    arg6: i32,
-                    arg7: i32,
-                ) -> *mut u8 {
-                    unsafe {
-                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result12 = {
-                            let base11 = arg0;
-                            let len11 = arg1;
-                            let mut result11 = _rt::Vec::with_capacity(len11);
-                            for i in 0..len11 {
-                                let base = base11
-                                    .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
-                                let e11 = {
-                                    let l0 = *base.add(0).cast::<*mut u8>();
-                                    let l1 = *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let len2 = l1;
-                                    let bytes2 = _rt::Vec::from_raw_parts(
-                                        l0.cast(),
-                                        len2,
-                                        len2,
-                                    );
-                                    let l3 = i32::from(
-                                        *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>(),
-                                    );
-                                    use super::super::super::super::rollout::allocation::types::Value as V10;
-                                    let v10 = match l3 {
-                                        0 => {
-                                            let e10 = {
-                                                let l4 = i32::from(
-                                                    *base
-                                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<u8>(),
-                                                );
-                                                _rt::bool_lift(l4 as u8)
-                                            };
-                                            V10::Flag(e10)
-                                        }
-                                        1 => {
-                                            let e10 = {
-                                                let l5 = *base
-                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>();
-                                                l5
-                                            };
-                                            V10::Integer(e10)
-                                        }
-                                        2 => {
-                                            let e10 = {
-                                                let l6 = *base
-                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<f64>();
-                                                l6
-                                            };
-                                            V10::Number(e10)
-                                        }
-                                        n => {
-                                            debug_assert_eq!(n, 3, "invalid enum discriminant");
-                                            let e10 = {
-                                                let l7 = *base
-                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l8 = *base
-                                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len9 = l8;
-                                                let bytes9 = _rt::Vec::from_raw_parts(
-                                                    l7.cast(),
-                                                    len9,
-                                                    len9,
-                                                );
-                                                _rt::string_lift(bytes9)
-                                            };
-                                            V10::Text(e10)
-                                        }
-                                    };
-                                    (_rt::string_lift(bytes2), v10)
-                                };
-                                result11.push(e11);
-                            }
-                            _rt::cabi_dealloc(
-                                base11,
-                                len11 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
-                                8,
-                            );
-                            T_::begin(super::super::super::super::rollout::allocation::types::Run {
-                                settings: result11,
-                                prompts: arg2 as u32,
-                                steps: arg3 as u32,
-                                groups: arg4 as u32,
-                                rollouts: arg5 as u32,
-                                pool: arg6 as u32,
-                                max_age: arg7 as u32,
-                            })
-                        };
-                        let ptr13 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result12 {
-                            Ok(e) => {
-                                *ptr13.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec14 = <_ as Into<_rt::Vec<_>>>::into(e)
-                                    .into_boxed_slice();
-                                let ptr14 = vec14.as_ptr().cast::<u8>();
-                                let len14 = vec14.len();
-                                ::core::mem::forget(vec14);
-                                *ptr13
-                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len14;
-                                *ptr13
+                        let l21 = *arg0
+                            .add(10 * ::core::mem::size_of::<*const u8>())
+                            .cast::<*mut u8>();
+                        let l22 = *arg0
+                            .add(11 * ::core::mem::size_of::<*const u8>())
+                            .cast::<usize>();
+                        let base25 = l21;
+                        let len25 = l22;
+                        for i in 0..len25 {
+                            let base = base25
+                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                            {
+                                let l23 = *base.add(0).cast::<*mut u8>();
+                                let l24 = *base
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr14.cast_mut();
-                            }
-                            Err(e) => {
-                                *ptr13.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::rollout::allocation::types::Error as V20;
-                                match e {
-                                    V20::Setting(e) => {
-                                        *ptr13
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (0i32) as u8;
-                                        let super::super::super::super::rollout::allocation::types::BadSetting {
-                                            name: name15,
-                                            reason: reason15,
-                                        } = e;
-                                        let vec16 = (name15.into_bytes()).into_boxed_slice();
-                                        let ptr16 = vec16.as_ptr().cast::<u8>();
-                                        let len16 = vec16.len();
-                                        ::core::mem::forget(vec16);
-                                        *ptr13
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len16;
-                                        *ptr13
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr16.cast_mut();
-                                        let vec17 = (reason15.into_bytes()).into_boxed_slice();
-                                        let ptr17 = vec17.as_ptr().cast::<u8>();
-                                        let len17 = vec17.len();
-                                        ::core::mem::forget(vec17);
-                                        *ptr13
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len17;
-                                        *ptr13
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr17.cast_mut();
-                                    }
-                                    V20::State(e) => {
-                                        *ptr13
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let vec18 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr18 = vec18.as_ptr().cast::<u8>();
-                                        let len18 = vec18.len();
-                                        ::core::mem::forget(vec18);
-                                        *ptr13
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len18;
-                                        *ptr13
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr18.cast_mut();
-                                    }
-                                    V20::Other(e) => {
-                                        *ptr13
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
-                                        let vec19 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr19 = vec19.as_ptr().cast::<u8>();
-                                        let len19 = vec19.len();
-                                        ::core::mem::forget(vec19);
-                                        *ptr13
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len19;
-                                        *ptr13
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr19.cast_mut();
-                                    }
-                                }
-                            }
-                        };
-                        ptr13
-                    }
-                }
-                #[doc(hidden)]
-                #[allow(non_snake_case)]
-                pub unsafe fn __post_return_begin<T_: Guest>(arg0: *mut u8) {
-                    unsafe {
-                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
-                        match l0 {
-                            0 => {
-                                let l1 = *arg0
-                                    .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l2 = *arg0
-                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base3 = l1;
-                                let len3 = l2;
-                                _rt::cabi_dealloc(base3, len3 * 1, 1);
-                            }
-                            _ => {
-                                let l4 = i32::from(
-                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
-                                );
-                                match l4 {
-                                    0 => {
-                                        let l5 = *arg0
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l6 = *arg0
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l5, l6, 1);
-                                        let l7 = *arg0
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l8 = *arg0
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l7, l8, 1);
-                                    }
-                                    1 => {
-                                        let l9 = *arg0
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l10 = *arg0
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l9, l10, 1);
-                                    }
-                                    _ => {
-                                        let l11 = *arg0
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l12 = *arg0
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l11, l12, 1);
-                                    }
-                                }
+                                _rt::cabi_dealloc(l23, l24, 1);
                             }
                         }
+                        _rt::cabi_dealloc(
+                            base25,
+                            len25 * (2 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        );
                     }
                 }
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
-                pub unsafe fn _export_decide_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
+                pub unsafe fn _export_begin_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result74 = {
+                        let result48 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -1216,77 +1661,632 @@ pub mod exports {
                                 .cast::<i32>();
                             let l20 = *arg0
                                 .add(24 + 2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
+                                .cast::<i32>();
                             let l21 = *arg0
                                 .add(24 + 3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len22 = l21;
-                            let l23 = *arg0
-                                .add(24 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l24 = *arg0
-                                .add(28 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l25 = *arg0
-                                .add(32 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l26 = *arg0
-                                .add(40 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l27 = *arg0
-                                .add(44 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l28 = *arg0
-                                .add(48 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l29 = *arg0
-                                .add(56 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i64>();
-                            let l30 = *arg0
-                                .add(64 + 4 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l31 = *arg0
-                                .add(64 + 5 * ::core::mem::size_of::<*const u8>())
+                            let l22 = *arg0
+                                .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base46 = l30;
-                            let len46 = l31;
-                            let mut result46 = _rt::Vec::with_capacity(len46);
-                            for i in 0..len46 {
-                                let base = base46.add(i * 56);
-                                let e46 = {
-                                    let l32 = *base.add(0).cast::<i32>();
-                                    let l33 = *base.add(4).cast::<i32>();
-                                    let l34 = *base.add(8).cast::<i32>();
-                                    let l35 = i32::from(*base.add(12).cast::<u8>());
+                            let base33 = l21;
+                            let len33 = l22;
+                            let mut result33 = _rt::Vec::with_capacity(len33);
+                            for i in 0..len33 {
+                                let base = base33
+                                    .add(i * (5 * ::core::mem::size_of::<*const u8>()));
+                                let e33 = {
+                                    let l23 = *base.add(0).cast::<*mut u8>();
+                                    let l24 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len25 = l24;
+                                    let bytes25 = _rt::Vec::from_raw_parts(
+                                        l23.cast(),
+                                        len25,
+                                        len25,
+                                    );
+                                    let l26 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    let l27 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l28 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base32 = l27;
+                                    let len32 = l28;
+                                    let mut result32 = _rt::Vec::with_capacity(len32);
+                                    for i in 0..len32 {
+                                        let base = base32
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e32 = {
+                                            let l29 = *base.add(0).cast::<*mut u8>();
+                                            let l30 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len31 = l30;
+                                            let bytes31 = _rt::Vec::from_raw_parts(
+                                                l29.cast(),
+                                                len31,
+                                                len31,
+                                            );
+                                            _rt::string_lift(bytes31)
+                                        };
+                                        result32.push(e32);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base32,
+                                        len32 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    super::super::super::super::rollout::allocation::types::Column {
+                                        name: _rt::string_lift(bytes25),
+                                        width: l26 as u32,
+                                        categories: result32,
+                                    }
+                                };
+                                result33.push(e33);
+                            }
+                            _rt::cabi_dealloc(
+                                base33,
+                                len33 * (5 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l34 = *arg0
+                                .add(24 + 5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l35 = *arg0
+                                .add(24 + 6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base39 = l34;
+                            let len39 = l35;
+                            let mut result39 = _rt::Vec::with_capacity(len39);
+                            for i in 0..len39 {
+                                let base = base39
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let e39 = {
+                                    let l36 = *base.add(0).cast::<*mut u8>();
+                                    let l37 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len38 = l37;
+                                    let bytes38 = _rt::Vec::from_raw_parts(
+                                        l36.cast(),
+                                        len38,
+                                        len38,
+                                    );
+                                    _rt::string_lift(bytes38)
+                                };
+                                result39.push(e39);
+                            }
+                            _rt::cabi_dealloc(
+                                base39,
+                                len39 * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l40 = *arg0
+                                .add(24 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l41 = *arg0
+                                .add(28 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l42 = *arg0
+                                .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l43 = *arg0
+                                .add(36 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l44 = *arg0
+                                .add(40 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l45 = *arg0
+                                .add(44 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l46 = *arg0
+                                .add(48 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l47 = *arg0
+                                .add(52 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            T_::begin(super::super::super::super::rollout::allocation::types::Run {
+                                settings: result13,
+                                prompts: l14 as u32,
+                                steps: l15 as u32,
+                                groups: l16 as u32,
+                                rollouts: l17 as u32,
+                                pool: l18 as u32,
+                                max_age: l19 as u32,
+                                lag: l20 as u32,
+                                columns: result33,
+                                parts: result39,
+                                sampling: super::super::super::super::rollout::allocation::types::SamplingRange {
+                                    default: super::super::super::super::rollout::allocation::types::Sampling {
+                                        temperature: l40,
+                                        max_tokens: l41 as u32,
+                                    },
+                                    least: super::super::super::super::rollout::allocation::types::Sampling {
+                                        temperature: l42,
+                                        max_tokens: l43 as u32,
+                                    },
+                                    most: super::super::super::super::rollout::allocation::types::Sampling {
+                                        temperature: l44,
+                                        max_tokens: l45 as u32,
+                                    },
+                                },
+                                update: super::super::super::super::rollout::allocation::types::Update {
+                                    mini_batch: l46 as u32,
+                                    passes: l47 as u32,
+                                },
+                            })
+                        };
+                        _rt::cabi_dealloc(
+                            arg0,
+                            56 + 7 * ::core::mem::size_of::<*const u8>(),
+                            ::core::mem::size_of::<*const u8>(),
+                        );
+                        let ptr49 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result48 {
+                            Ok(e) => {
+                                *ptr49.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec50 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                    .into_boxed_slice();
+                                let ptr50 = vec50.as_ptr().cast::<u8>();
+                                let len50 = vec50.len();
+                                ::core::mem::forget(vec50);
+                                *ptr49
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len50;
+                                *ptr49
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr50.cast_mut();
+                            }
+                            Err(e) => {
+                                *ptr49.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::rollout::allocation::types::Error as V56;
+                                match e {
+                                    V56::Setting(e) => {
+                                        *ptr49
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let super::super::super::super::rollout::allocation::types::BadSetting {
+                                            name: name51,
+                                            reason: reason51,
+                                        } = e;
+                                        let vec52 = (name51.into_bytes()).into_boxed_slice();
+                                        let ptr52 = vec52.as_ptr().cast::<u8>();
+                                        let len52 = vec52.len();
+                                        ::core::mem::forget(vec52);
+                                        *ptr49
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len52;
+                                        *ptr49
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr52.cast_mut();
+                                        let vec53 = (reason51.into_bytes()).into_boxed_slice();
+                                        let ptr53 = vec53.as_ptr().cast::<u8>();
+                                        let len53 = vec53.len();
+                                        ::core::mem::forget(vec53);
+                                        *ptr49
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len53;
+                                        *ptr49
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr53.cast_mut();
+                                    }
+                                    V56::State(e) => {
+                                        *ptr49
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec54 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr54 = vec54.as_ptr().cast::<u8>();
+                                        let len54 = vec54.len();
+                                        ::core::mem::forget(vec54);
+                                        *ptr49
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len54;
+                                        *ptr49
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr54.cast_mut();
+                                    }
+                                    V56::Other(e) => {
+                                        *ptr49
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec55 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr55 = vec55.as_ptr().cast::<u8>();
+                                        let len55 = vec55.len();
+                                        ::core::mem::forget(vec55);
+                                        *ptr49
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len55;
+                                        *ptr49
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr55.cast_mut();
+                                    }
+                                }
+                            }
+                        };
+                        ptr49
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_begin<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l2 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base3 = l1;
+                                let len3 = l2;
+                                _rt::cabi_dealloc(base3, len3 * 1, 1);
+                            }
+                            _ => {
+                                let l4 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l4 {
+                                    0 => {
+                                        let l5 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l6 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l5, l6, 1);
+                                        let l7 = *arg0
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l8 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l7, l8, 1);
+                                    }
+                                    1 => {
+                                        let l9 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l10 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l9, l10, 1);
+                                    }
+                                    _ => {
+                                        let l11 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l12 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l11, l12, 1);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_decide_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result122 = {
+                            let l0 = *arg0.add(0).cast::<*mut u8>();
+                            let l1 = *arg0
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base13 = l0;
+                            let len13 = l1;
+                            let mut result13 = _rt::Vec::with_capacity(len13);
+                            for i in 0..len13 {
+                                let base = base13
+                                    .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
+                                let e13 = {
+                                    let l2 = *base.add(0).cast::<*mut u8>();
+                                    let l3 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len4 = l3;
+                                    let bytes4 = _rt::Vec::from_raw_parts(
+                                        l2.cast(),
+                                        len4,
+                                        len4,
+                                    );
+                                    let l5 = i32::from(
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>(),
+                                    );
+                                    use super::super::super::super::rollout::allocation::types::Value as V12;
+                                    let v12 = match l5 {
+                                        0 => {
+                                            let e12 = {
+                                                let l6 = i32::from(
+                                                    *base
+                                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>(),
+                                                );
+                                                _rt::bool_lift(l6 as u8)
+                                            };
+                                            V12::Flag(e12)
+                                        }
+                                        1 => {
+                                            let e12 = {
+                                                let l7 = *base
+                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>();
+                                                l7
+                                            };
+                                            V12::Integer(e12)
+                                        }
+                                        2 => {
+                                            let e12 = {
+                                                let l8 = *base
+                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<f64>();
+                                                l8
+                                            };
+                                            V12::Number(e12)
+                                        }
+                                        n => {
+                                            debug_assert_eq!(n, 3, "invalid enum discriminant");
+                                            let e12 = {
+                                                let l9 = *base
+                                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l10 = *base
+                                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len11 = l10;
+                                                let bytes11 = _rt::Vec::from_raw_parts(
+                                                    l9.cast(),
+                                                    len11,
+                                                    len11,
+                                                );
+                                                _rt::string_lift(bytes11)
+                                            };
+                                            V12::Text(e12)
+                                        }
+                                    };
+                                    (_rt::string_lift(bytes4), v12)
+                                };
+                                result13.push(e13);
+                            }
+                            _rt::cabi_dealloc(
+                                base13,
+                                len13 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
+                                8,
+                            );
+                            let l14 = *arg0
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l15 = *arg0
+                                .add(4 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l16 = *arg0
+                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l17 = *arg0
+                                .add(12 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l18 = *arg0
+                                .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l19 = *arg0
+                                .add(20 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l20 = *arg0
+                                .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l21 = *arg0
+                                .add(24 + 3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l22 = *arg0
+                                .add(24 + 4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base33 = l21;
+                            let len33 = l22;
+                            let mut result33 = _rt::Vec::with_capacity(len33);
+                            for i in 0..len33 {
+                                let base = base33
+                                    .add(i * (5 * ::core::mem::size_of::<*const u8>()));
+                                let e33 = {
+                                    let l23 = *base.add(0).cast::<*mut u8>();
+                                    let l24 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len25 = l24;
+                                    let bytes25 = _rt::Vec::from_raw_parts(
+                                        l23.cast(),
+                                        len25,
+                                        len25,
+                                    );
+                                    let l26 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    let l27 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l28 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base32 = l27;
+                                    let len32 = l28;
+                                    let mut result32 = _rt::Vec::with_capacity(len32);
+                                    for i in 0..len32 {
+                                        let base = base32
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e32 = {
+                                            let l29 = *base.add(0).cast::<*mut u8>();
+                                            let l30 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len31 = l30;
+                                            let bytes31 = _rt::Vec::from_raw_parts(
+                                                l29.cast(),
+                                                len31,
+                                                len31,
+                                            );
+                                            _rt::string_lift(bytes31)
+                                        };
+                                        result32.push(e32);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base32,
+                                        len32 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    super::super::super::super::rollout::allocation::types::Column {
+                                        name: _rt::string_lift(bytes25),
+                                        width: l26 as u32,
+                                        categories: result32,
+                                    }
+                                };
+                                result33.push(e33);
+                            }
+                            _rt::cabi_dealloc(
+                                base33,
+                                len33 * (5 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l34 = *arg0
+                                .add(24 + 5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l35 = *arg0
+                                .add(24 + 6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base39 = l34;
+                            let len39 = l35;
+                            let mut result39 = _rt::Vec::with_capacity(len39);
+                            for i in 0..len39 {
+                                let base = base39
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let e39 = {
+                                    let l36 = *base.add(0).cast::<*mut u8>();
+                                    let l37 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len38 = l37;
+                                    let bytes38 = _rt::Vec::from_raw_parts(
+                                        l36.cast(),
+                                        len38,
+                                        len38,
+                                    );
+                                    _rt::string_lift(bytes38)
+                                };
+                                result39.push(e39);
+                            }
+                            _rt::cabi_dealloc(
+                                base39,
+                                len39 * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l40 = *arg0
+                                .add(24 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l41 = *arg0
+                                .add(28 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l42 = *arg0
+                                .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l43 = *arg0
+                                .add(36 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l44 = *arg0
+                                .add(40 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f32>();
+                            let l45 = *arg0
+                                .add(44 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l46 = *arg0
+                                .add(48 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l47 = *arg0
+                                .add(52 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l48 = *arg0
+                                .add(56 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l49 = *arg0
+                                .add(56 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len50 = l49;
+                            let l51 = *arg0
+                                .add(64 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l52 = *arg0
+                                .add(68 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l53 = *arg0
+                                .add(72 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l54 = *arg0
+                                .add(80 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l55 = *arg0
+                                .add(84 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l56 = *arg0
+                                .add(88 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l57 = *arg0
+                                .add(96 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i64>();
+                            let l58 = *arg0
+                                .add(104 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f64>();
+                            let l59 = *arg0
+                                .add(112 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l60 = *arg0
+                                .add(112 + 9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base75 = l59;
+                            let len75 = l60;
+                            let mut result75 = _rt::Vec::with_capacity(len75);
+                            for i in 0..len75 {
+                                let base = base75.add(i * 56);
+                                let e75 = {
+                                    let l61 = *base.add(0).cast::<i32>();
+                                    let l62 = *base.add(4).cast::<i32>();
+                                    let l63 = *base.add(8).cast::<i32>();
+                                    let l64 = i32::from(*base.add(12).cast::<u8>());
                                     super::super::super::super::rollout::allocation::types::Prompt {
-                                        id: l32 as u32,
-                                        epoch: l33 as u32,
-                                        tokens: l34 as u32,
-                                        past: match l35 {
+                                        id: l61 as u32,
+                                        epoch: l62 as u32,
+                                        length: l63 as u32,
+                                        past: match l64 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l36 = *base.add(16).cast::<i32>();
-                                                    let l37 = *base.add(20).cast::<i32>();
-                                                    let l38 = *base.add(24).cast::<i32>();
-                                                    let l39 = *base.add(28).cast::<i32>();
-                                                    let l40 = *base.add(32).cast::<f32>();
-                                                    let l41 = *base.add(36).cast::<f32>();
-                                                    let l42 = *base.add(40).cast::<f32>();
-                                                    let l43 = *base.add(44).cast::<i32>();
-                                                    let l44 = *base.add(48).cast::<i32>();
-                                                    let l45 = *base.add(52).cast::<i32>();
+                                                    let l65 = *base.add(16).cast::<i32>();
+                                                    let l66 = *base.add(20).cast::<i32>();
+                                                    let l67 = *base.add(24).cast::<i32>();
+                                                    let l68 = *base.add(28).cast::<i32>();
+                                                    let l69 = *base.add(32).cast::<f32>();
+                                                    let l70 = *base.add(36).cast::<f32>();
+                                                    let l71 = *base.add(40).cast::<f32>();
+                                                    let l72 = *base.add(44).cast::<i32>();
+                                                    let l73 = *base.add(48).cast::<i32>();
+                                                    let l74 = *base.add(52).cast::<i32>();
                                                     super::super::super::super::rollout::allocation::types::Past {
-                                                        step: l36 as u32,
-                                                        visits: l37 as u32,
-                                                        rollouts: l38 as u32,
-                                                        correct: l39 as u32,
-                                                        mean: l40,
-                                                        deviation: l41,
-                                                        tokens: l42,
-                                                        streak: l43 as u32,
-                                                        total_rollouts: l44 as u32,
-                                                        total_correct: l45 as u32,
+                                                        step: l65 as u32,
+                                                        visits: l66 as u32,
+                                                        rollouts: l67 as u32,
+                                                        correct: l68 as u32,
+                                                        mean: l69,
+                                                        std: l70,
+                                                        mean_length: l71,
+                                                        streak: l72 as u32,
+                                                        total_rollouts: l73 as u32,
+                                                        total_correct: l74 as u32,
                                                     }
                                                 };
                                                 Some(e)
@@ -1295,138 +2295,210 @@ pub mod exports {
                                         },
                                     }
                                 };
-                                result46.push(e46);
+                                result75.push(e75);
                             }
-                            _rt::cabi_dealloc(base46, len46 * 56, 4);
-                            let l47 = *arg0
-                                .add(64 + 6 * ::core::mem::size_of::<*const u8>())
+                            _rt::cabi_dealloc(base75, len75 * 56, 4);
+                            let l76 = *arg0
+                                .add(112 + 10 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l48 = *arg0
-                                .add(64 + 7 * ::core::mem::size_of::<*const u8>())
+                            let l77 = *arg0
+                                .add(112 + 11 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base73 = l47;
-                            let len73 = l48;
-                            let mut result73 = _rt::Vec::with_capacity(len73);
-                            for i in 0..len73 {
-                                let base = base73
-                                    .add(i * (13 * ::core::mem::size_of::<*const u8>()));
-                                let e73 = {
-                                    let l49 = *base.add(0).cast::<i32>();
-                                    let l50 = *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
-                                    let l51 = *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                            let base115 = l76;
+                            let len115 = l77;
+                            let mut result115 = _rt::Vec::with_capacity(len115);
+                            for i in 0..len115 {
+                                let base = base115
+                                    .add(i * (8 + 18 * ::core::mem::size_of::<*const u8>()));
+                                let e115 = {
+                                    let l78 = *base.add(0).cast::<i32>();
+                                    let l79 = *base.add(4).cast::<i32>();
+                                    let l80 = *base.add(8).cast::<*mut u8>();
+                                    let l81 = *base
+                                        .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len52 = l51;
-                                    let l53 = *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                    let len82 = l81;
+                                    let l83 = *base
+                                        .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l54 = *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                    let l84 = *base
+                                        .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base56 = l53;
-                                    let len56 = l54;
-                                    let mut result56 = _rt::Vec::with_capacity(len56);
-                                    for i in 0..len56 {
-                                        let base = base56.add(i * 1);
-                                        let e56 = {
-                                            let l55 = i32::from(*base.add(0).cast::<u8>());
-                                            _rt::bool_lift(l55 as u8)
+                                    let base86 = l83;
+                                    let len86 = l84;
+                                    let mut result86 = _rt::Vec::with_capacity(len86);
+                                    for i in 0..len86 {
+                                        let base = base86.add(i * 1);
+                                        let e86 = {
+                                            let l85 = i32::from(*base.add(0).cast::<u8>());
+                                            _rt::bool_lift(l85 as u8)
                                         };
-                                        result56.push(e56);
+                                        result86.push(e86);
                                     }
-                                    _rt::cabi_dealloc(base56, len56 * 1, 1);
-                                    let l57 = *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                    _rt::cabi_dealloc(base86, len86 * 1, 1);
+                                    let l87 = *base
+                                        .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l58 = *base
-                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                    let l88 = *base
+                                        .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len59 = l58;
-                                    let l60 = *base
-                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                    let len89 = l88;
+                                    let l90 = *base
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l61 = *base
-                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                    let l91 = *base
+                                        .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len62 = l61;
-                                    let l63 = *base
-                                        .add(9 * ::core::mem::size_of::<*const u8>())
+                                    let len92 = l91;
+                                    let l93 = *base
+                                        .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l64 = *base
-                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                    let l94 = *base
+                                        .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base66 = l63;
-                                    let len66 = l64;
-                                    let mut result66 = _rt::Vec::with_capacity(len66);
-                                    for i in 0..len66 {
-                                        let base = base66.add(i * 1);
-                                        let e66 = {
-                                            let l65 = i32::from(*base.add(0).cast::<u8>());
-                                            _rt::bool_lift(l65 as u8)
+                                    let base96 = l93;
+                                    let len96 = l94;
+                                    let mut result96 = _rt::Vec::with_capacity(len96);
+                                    for i in 0..len96 {
+                                        let base = base96.add(i * 1);
+                                        let e96 = {
+                                            let l95 = i32::from(*base.add(0).cast::<u8>());
+                                            _rt::bool_lift(l95 as u8)
                                         };
-                                        result66.push(e66);
+                                        result96.push(e96);
                                     }
-                                    _rt::cabi_dealloc(base66, len66 * 1, 1);
-                                    let l67 = *base
-                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                    _rt::cabi_dealloc(base96, len96 * 1, 1);
+                                    let l97 = *base
+                                        .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l68 = *base
-                                        .add(12 * ::core::mem::size_of::<*const u8>())
+                                    let l98 = *base
+                                        .add(8 + 11 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base72 = l67;
-                                    let len72 = l68;
-                                    let mut result72 = _rt::Vec::with_capacity(len72);
-                                    for i in 0..len72 {
-                                        let base = base72
+                                    let base102 = l97;
+                                    let len102 = l98;
+                                    let mut result102 = _rt::Vec::with_capacity(len102);
+                                    for i in 0..len102 {
+                                        let base = base102
                                             .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                        let e72 = {
-                                            let l69 = *base.add(0).cast::<*mut u8>();
-                                            let l70 = *base
+                                        let e102 = {
+                                            let l99 = *base.add(0).cast::<*mut u8>();
+                                            let l100 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len71 = l70;
+                                            let len101 = l100;
                                             <_ as From<
                                                 _rt::Vec<_>,
-                                            >>::from(_rt::Vec::from_raw_parts(l69.cast(), len71, len71))
+                                            >>::from(
+                                                _rt::Vec::from_raw_parts(l99.cast(), len101, len101),
+                                            )
                                         };
-                                        result72.push(e72);
+                                        result102.push(e102);
                                     }
                                     _rt::cabi_dealloc(
-                                        base72,
-                                        len72 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        base102,
+                                        len102 * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
+                                    let l103 = *base
+                                        .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l104 = *base
+                                        .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base108 = l103;
+                                    let len108 = l104;
+                                    let mut result108 = _rt::Vec::with_capacity(len108);
+                                    for i in 0..len108 {
+                                        let base = base108
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e108 = {
+                                            let l105 = *base.add(0).cast::<*mut u8>();
+                                            let l106 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len107 = l106;
+                                            <_ as From<
+                                                _rt::Vec<_>,
+                                            >>::from(
+                                                _rt::Vec::from_raw_parts(l105.cast(), len107, len107),
+                                            )
+                                        };
+                                        result108.push(e108);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base108,
+                                        len108 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l109 = *base
+                                        .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l110 = *base
+                                        .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len111 = l110;
+                                    let l112 = *base
+                                        .add(8 + 16 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l113 = *base
+                                        .add(8 + 17 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len114 = l113;
                                     super::super::super::super::rollout::allocation::types::Group {
-                                        prompt: l49 as u32,
+                                        prompt: l78 as u32,
+                                        epoch: l79 as u32,
                                         rewards: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
-                                            _rt::Vec::from_raw_parts(l50.cast(), len52, len52),
+                                            _rt::Vec::from_raw_parts(l80.cast(), len82, len82),
                                         ),
-                                        correct: result56,
-                                        tokens: <_ as From<
+                                        correct: result86,
+                                        lengths: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
-                                            _rt::Vec::from_raw_parts(l57.cast(), len59, len59),
+                                            _rt::Vec::from_raw_parts(l87.cast(), len89, len89),
                                         ),
                                         ages: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
-                                            _rt::Vec::from_raw_parts(l60.cast(), len62, len62),
+                                            _rt::Vec::from_raw_parts(l90.cast(), len92, len92),
                                         ),
-                                        truncated: result66,
-                                        signals: result72,
+                                        truncated: result96,
+                                        signals: result102,
+                                        parts: result108,
+                                        trained: <_ as From<
+                                            _rt::Vec<_>,
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l109.cast(), len111, len111),
+                                        ),
+                                        sampling: <_ as From<
+                                            _rt::Vec<_>,
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l112.cast(), len114, len114),
+                                        ),
                                     }
                                 };
-                                result73.push(e73);
+                                result115.push(e115);
                             }
                             _rt::cabi_dealloc(
-                                base73,
-                                len73 * (13 * ::core::mem::size_of::<*const u8>()),
+                                base115,
+                                len115 * (8 + 18 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
+                            let l116 = *arg0
+                                .add(112 + 12 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l117 = *arg0
+                                .add(112 + 13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len118 = l117;
+                            let l119 = *arg0
+                                .add(112 + 14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l120 = *arg0
+                                .add(112 + 15 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len121 = l120;
                             T_::decide(
                                 super::super::super::super::rollout::allocation::types::Run {
                                     settings: result13,
@@ -1436,109 +2508,194 @@ pub mod exports {
                                     rollouts: l17 as u32,
                                     pool: l18 as u32,
                                     max_age: l19 as u32,
+                                    lag: l20 as u32,
+                                    columns: result33,
+                                    parts: result39,
+                                    sampling: super::super::super::super::rollout::allocation::types::SamplingRange {
+                                        default: super::super::super::super::rollout::allocation::types::Sampling {
+                                            temperature: l40,
+                                            max_tokens: l41 as u32,
+                                        },
+                                        least: super::super::super::super::rollout::allocation::types::Sampling {
+                                            temperature: l42,
+                                            max_tokens: l43 as u32,
+                                        },
+                                        most: super::super::super::super::rollout::allocation::types::Sampling {
+                                            temperature: l44,
+                                            max_tokens: l45 as u32,
+                                        },
+                                    },
+                                    update: super::super::super::super::rollout::allocation::types::Update {
+                                        mini_batch: l46 as u32,
+                                        passes: l47 as u32,
+                                    },
                                 },
                                 <_ as From<
                                     _rt::Vec<_>,
                                 >>::from(
-                                    _rt::Vec::from_raw_parts(l20.cast(), len22, len22),
+                                    _rt::Vec::from_raw_parts(l48.cast(), len50, len50),
                                 ),
                                 super::super::super::super::rollout::allocation::types::View {
-                                    step: l23 as u32,
-                                    round: l24 as u32,
-                                    seed: l25 as u32,
+                                    step: l51 as u32,
+                                    round: l52 as u32,
+                                    seed: l53 as u32,
                                     budget: super::super::super::super::rollout::allocation::types::Budget {
-                                        rounds: l26 as u32,
-                                        step_rollouts: l27 as u32,
-                                        run_rollouts: l28 as u32,
-                                        run_tokens: l29 as u64,
+                                        rounds: l54 as u32,
+                                        step_rollouts: l55 as u32,
+                                        run_rollouts: l56 as u32,
+                                        run_tokens: l57 as u64,
+                                        run_flops: l58,
                                     },
-                                    pool: result46,
-                                    groups: result73,
+                                    pool: result75,
+                                    groups: result115,
+                                    unscored: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l116.cast(), len118, len118),
+                                    ),
+                                    under_way: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l119.cast(), len121, len121),
+                                    ),
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            64 + 8 * ::core::mem::size_of::<*const u8>(),
+                            112 + 16 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr75 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result74 {
+                        let ptr123 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result122 {
                             Ok(e) => {
-                                *ptr75.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr123.add(0).cast::<u8>() = (0i32) as u8;
                                 let super::super::super::super::rollout::allocation::types::Plan {
-                                    action: action76,
-                                    skip: skip76,
-                                    evict: evict76,
-                                    state: state76,
-                                    metrics: metrics76,
+                                    action: action124,
+                                    skip: skip124,
+                                    defer: defer124,
+                                    evict: evict124,
+                                    state: state124,
+                                    metrics: metrics124,
                                 } = e;
-                                use super::super::super::super::rollout::allocation::types::Action as V85;
-                                match action76 {
-                                    V85::Sample(e) => {
-                                        *ptr75
+                                use super::super::super::super::rollout::allocation::types::Action as V140;
+                                match action124 {
+                                    V140::Sample(e) => {
+                                        *ptr123
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec77 = <_ as Into<_rt::Vec<_>>>::into(e)
-                                            .into_boxed_slice();
-                                        let ptr77 = vec77.as_ptr().cast::<u8>();
-                                        let len77 = vec77.len();
-                                        ::core::mem::forget(vec77);
-                                        *ptr75
+                                        let vec128 = e;
+                                        let len128 = vec128.len();
+                                        let layout128 = _rt::alloc::Layout::from_size_align(
+                                                vec128.len() * 36,
+                                                4,
+                                            )
+                                            .unwrap();
+                                        let (result128, _cleanup128) = wit_bindgen::rt::Cleanup::new(
+                                            layout128,
+                                        );
+                                        if let Some(cleanup) = _cleanup128 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec128.into_iter().enumerate() {
+                                            let base = result128.add(i * 36);
+                                            {
+                                                let super::super::super::super::rollout::allocation::types::Request {
+                                                    prompt: prompt125,
+                                                    count: count125,
+                                                    until: until125,
+                                                    sampling: sampling125,
+                                                } = e;
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt125);
+                                                *base.add(4).cast::<i32>() = _rt::as_i32(count125);
+                                                match until125 {
+                                                    Some(e) => {
+                                                        *base.add(8).cast::<u8>() = (1i32) as u8;
+                                                        let super::super::super::super::rollout::allocation::types::Enough {
+                                                            correct: correct126,
+                                                            wrong: wrong126,
+                                                            portion: portion126,
+                                                        } = e;
+                                                        *base.add(12).cast::<i32>() = _rt::as_i32(correct126);
+                                                        *base.add(16).cast::<i32>() = _rt::as_i32(wrong126);
+                                                        *base.add(20).cast::<i32>() = _rt::as_i32(portion126);
+                                                    }
+                                                    None => {
+                                                        *base.add(8).cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                                match sampling125 {
+                                                    Some(e) => {
+                                                        *base.add(24).cast::<u8>() = (1i32) as u8;
+                                                        let super::super::super::super::rollout::allocation::types::Sampling {
+                                                            temperature: temperature127,
+                                                            max_tokens: max_tokens127,
+                                                        } = e;
+                                                        *base.add(28).cast::<f32>() = _rt::as_f32(temperature127);
+                                                        *base.add(32).cast::<i32>() = _rt::as_i32(max_tokens127);
+                                                    }
+                                                    None => {
+                                                        *base.add(24).cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                            }
+                                        }
+                                        *ptr123
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len77;
-                                        *ptr75
+                                            .cast::<usize>() = len128;
+                                        *ptr123
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr77.cast_mut();
+                                            .cast::<*mut u8>() = result128;
                                     }
-                                    V85::Train(e) => {
-                                        *ptr75
+                                    V140::Train(e) => {
+                                        *ptr123
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
                                         let super::super::super::super::rollout::allocation::types::Batch {
-                                            picks: picks78,
-                                            hold: hold78,
+                                            picks: picks129,
+                                            hold: hold129,
+                                            update: update129,
                                         } = e;
-                                        let vec83 = picks78;
-                                        let len83 = vec83.len();
-                                        let layout83 = _rt::alloc::Layout::from_size_align(
-                                                vec83.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                        let vec135 = picks129;
+                                        let len135 = vec135.len();
+                                        let layout135 = _rt::alloc::Layout::from_size_align(
+                                                vec135.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result83, _cleanup83) = wit_bindgen::rt::Cleanup::new(
-                                            layout83,
+                                        let (result135, _cleanup135) = wit_bindgen::rt::Cleanup::new(
+                                            layout135,
                                         );
-                                        if let Some(cleanup) = _cleanup83 {
+                                        if let Some(cleanup) = _cleanup135 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec83.into_iter().enumerate() {
-                                            let base = result83
+                                        for (i, e) in vec135.into_iter().enumerate() {
+                                            let base = result135
                                                 .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::rollout::allocation::types::Pick {
-                                                    prompt: prompt79,
-                                                    rollouts: rollouts79,
-                                                    advantage: advantage79,
-                                                    weight: weight79,
+                                                    prompt: prompt130,
+                                                    rollouts: rollouts130,
+                                                    advantage: advantage130,
+                                                    weight: weight130,
                                                 } = e;
-                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt79);
-                                                match rollouts79 {
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt130);
+                                                match rollouts130 {
                                                     Some(e) => {
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (1i32) as u8;
-                                                        let vec80 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec131 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr80 = vec80.as_ptr().cast::<u8>();
-                                                        let len80 = vec80.len();
-                                                        ::core::mem::forget(vec80);
+                                                        let ptr131 = vec131.as_ptr().cast::<u8>();
+                                                        let len131 = vec131.len();
+                                                        ::core::mem::forget(vec131);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len80;
+                                                            .cast::<usize>() = len131;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr80.cast_mut();
+                                                            .cast::<*mut u8>() = ptr131.cast_mut();
                                                     }
                                                     None => {
                                                         *base
@@ -1546,197 +2703,289 @@ pub mod exports {
                                                             .cast::<u8>() = (0i32) as u8;
                                                     }
                                                 };
-                                                use super::super::super::super::rollout::allocation::types::Advantage as V82;
-                                                match advantage79 {
-                                                    V82::Picked => {
+                                                use super::super::super::super::rollout::allocation::types::Advantage as V134;
+                                                match advantage130 {
+                                                    V134::Picked => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (0i32) as u8;
                                                     }
-                                                    V82::Group => {
+                                                    V134::Group => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (1i32) as u8;
                                                     }
-                                                    V82::Given(e) => {
+                                                    V134::Among(e) => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (2i32) as u8;
-                                                        let vec81 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec132 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr81 = vec81.as_ptr().cast::<u8>();
-                                                        let len81 = vec81.len();
-                                                        ::core::mem::forget(vec81);
+                                                        let ptr132 = vec132.as_ptr().cast::<u8>();
+                                                        let len132 = vec132.len();
+                                                        ::core::mem::forget(vec132);
                                                         *base
                                                             .add(6 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len81;
+                                                            .cast::<usize>() = len132;
                                                         *base
                                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr81.cast_mut();
+                                                            .cast::<*mut u8>() = ptr132.cast_mut();
+                                                    }
+                                                    V134::Given(e) => {
+                                                        *base
+                                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (3i32) as u8;
+                                                        let vec133 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                            .into_boxed_slice();
+                                                        let ptr133 = vec133.as_ptr().cast::<u8>();
+                                                        let len133 = vec133.len();
+                                                        ::core::mem::forget(vec133);
+                                                        *base
+                                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len133;
+                                                        *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr133.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<f32>() = _rt::as_f32(weight79);
+                                                    .cast::<f32>() = _rt::as_f32(weight130);
                                             }
                                         }
-                                        *ptr75
+                                        *ptr123
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len83;
-                                        *ptr75
+                                            .cast::<usize>() = len135;
+                                        *ptr123
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result83;
-                                        let vec84 = <_ as Into<_rt::Vec<_>>>::into(hold78)
-                                            .into_boxed_slice();
-                                        let ptr84 = vec84.as_ptr().cast::<u8>();
-                                        let len84 = vec84.len();
-                                        ::core::mem::forget(vec84);
-                                        *ptr75
+                                            .cast::<*mut u8>() = result135;
+                                        let vec138 = hold129;
+                                        let len138 = vec138.len();
+                                        let layout138 = _rt::alloc::Layout::from_size_align(
+                                                vec138.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result138, _cleanup138) = wit_bindgen::rt::Cleanup::new(
+                                            layout138,
+                                        );
+                                        if let Some(cleanup) = _cleanup138 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec138.into_iter().enumerate() {
+                                            let base = result138
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::rollout::allocation::types::Hold {
+                                                    prompt: prompt136,
+                                                    rollouts: rollouts136,
+                                                } = e;
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt136);
+                                                match rollouts136 {
+                                                    Some(e) => {
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (1i32) as u8;
+                                                        let vec137 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                            .into_boxed_slice();
+                                                        let ptr137 = vec137.as_ptr().cast::<u8>();
+                                                        let len137 = vec137.len();
+                                                        ::core::mem::forget(vec137);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len137;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr137.cast_mut();
+                                                    }
+                                                    None => {
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                            }
+                                        }
+                                        *ptr123
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len84;
-                                        *ptr75
+                                            .cast::<usize>() = len138;
+                                        *ptr123
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr84.cast_mut();
+                                            .cast::<*mut u8>() = result138;
+                                        match update129 {
+                                            Some(e) => {
+                                                *ptr123
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let super::super::super::super::rollout::allocation::types::Update {
+                                                    mini_batch: mini_batch139,
+                                                    passes: passes139,
+                                                } = e;
+                                                *ptr123
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(mini_batch139);
+                                                *ptr123
+                                                    .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(passes139);
+                                            }
+                                            None => {
+                                                *ptr123
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
                                     }
                                 }
-                                let vec86 = <_ as Into<_rt::Vec<_>>>::into(skip76)
+                                let vec141 = <_ as Into<_rt::Vec<_>>>::into(skip124)
                                     .into_boxed_slice();
-                                let ptr86 = vec86.as_ptr().cast::<u8>();
-                                let len86 = vec86.len();
-                                ::core::mem::forget(vec86);
-                                *ptr75
-                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len86;
-                                *ptr75
-                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr86.cast_mut();
-                                let vec87 = <_ as Into<_rt::Vec<_>>>::into(evict76)
+                                let ptr141 = vec141.as_ptr().cast::<u8>();
+                                let len141 = vec141.len();
+                                ::core::mem::forget(vec141);
+                                *ptr123
+                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len141;
+                                *ptr123
+                                    .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr141.cast_mut();
+                                let vec142 = <_ as Into<_rt::Vec<_>>>::into(defer124)
                                     .into_boxed_slice();
-                                let ptr87 = vec87.as_ptr().cast::<u8>();
-                                let len87 = vec87.len();
-                                ::core::mem::forget(vec87);
-                                *ptr75
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len87;
-                                *ptr75
-                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr87.cast_mut();
-                                let vec88 = <_ as Into<_rt::Vec<_>>>::into(state76)
+                                let ptr142 = vec142.as_ptr().cast::<u8>();
+                                let len142 = vec142.len();
+                                ::core::mem::forget(vec142);
+                                *ptr123
+                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len142;
+                                *ptr123
+                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr142.cast_mut();
+                                let vec143 = <_ as Into<_rt::Vec<_>>>::into(evict124)
                                     .into_boxed_slice();
-                                let ptr88 = vec88.as_ptr().cast::<u8>();
-                                let len88 = vec88.len();
-                                ::core::mem::forget(vec88);
-                                *ptr75
-                                    .add(11 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len88;
-                                *ptr75
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr88.cast_mut();
-                                let vec91 = metrics76;
-                                let len91 = vec91.len();
-                                let layout91 = _rt::alloc::Layout::from_size_align(
-                                        vec91.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                let ptr143 = vec143.as_ptr().cast::<u8>();
+                                let len143 = vec143.len();
+                                ::core::mem::forget(vec143);
+                                *ptr123
+                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len143;
+                                *ptr123
+                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr143.cast_mut();
+                                let vec144 = <_ as Into<_rt::Vec<_>>>::into(state124)
+                                    .into_boxed_slice();
+                                let ptr144 = vec144.as_ptr().cast::<u8>();
+                                let len144 = vec144.len();
+                                ::core::mem::forget(vec144);
+                                *ptr123
+                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len144;
+                                *ptr123
+                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr144.cast_mut();
+                                let vec147 = metrics124;
+                                let len147 = vec147.len();
+                                let layout147 = _rt::alloc::Layout::from_size_align(
+                                        vec147.len()
+                                            * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result91, _cleanup91) = wit_bindgen::rt::Cleanup::new(
-                                    layout91,
+                                let (result147, _cleanup147) = wit_bindgen::rt::Cleanup::new(
+                                    layout147,
                                 );
-                                if let Some(cleanup) = _cleanup91 {
+                                if let Some(cleanup) = _cleanup147 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec91.into_iter().enumerate() {
-                                    let base = result91
+                                for (i, e) in vec147.into_iter().enumerate() {
+                                    let base = result147
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t89_0, t89_1) = e;
-                                        let vec90 = (t89_0.into_bytes()).into_boxed_slice();
-                                        let ptr90 = vec90.as_ptr().cast::<u8>();
-                                        let len90 = vec90.len();
-                                        ::core::mem::forget(vec90);
+                                        let (t145_0, t145_1) = e;
+                                        let vec146 = (t145_0.into_bytes()).into_boxed_slice();
+                                        let ptr146 = vec146.as_ptr().cast::<u8>();
+                                        let len146 = vec146.len();
+                                        ::core::mem::forget(vec146);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len90;
-                                        *base.add(0).cast::<*mut u8>() = ptr90.cast_mut();
+                                            .cast::<usize>() = len146;
+                                        *base.add(0).cast::<*mut u8>() = ptr146.cast_mut();
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>() = _rt::as_f64(t89_1);
+                                            .cast::<f64>() = _rt::as_f64(t145_1);
                                     }
                                 }
-                                *ptr75
-                                    .add(13 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len91;
-                                *ptr75
-                                    .add(12 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result91;
+                                *ptr123
+                                    .add(8 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len147;
+                                *ptr123
+                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result147;
                             }
                             Err(e) => {
-                                *ptr75.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::rollout::allocation::types::Error as V97;
+                                *ptr123.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::rollout::allocation::types::Error as V153;
                                 match e {
-                                    V97::Setting(e) => {
-                                        *ptr75
+                                    V153::Setting(e) => {
+                                        *ptr123
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                         let super::super::super::super::rollout::allocation::types::BadSetting {
-                                            name: name92,
-                                            reason: reason92,
+                                            name: name148,
+                                            reason: reason148,
                                         } = e;
-                                        let vec93 = (name92.into_bytes()).into_boxed_slice();
-                                        let ptr93 = vec93.as_ptr().cast::<u8>();
-                                        let len93 = vec93.len();
-                                        ::core::mem::forget(vec93);
-                                        *ptr75
+                                        let vec149 = (name148.into_bytes()).into_boxed_slice();
+                                        let ptr149 = vec149.as_ptr().cast::<u8>();
+                                        let len149 = vec149.len();
+                                        ::core::mem::forget(vec149);
+                                        *ptr123
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len93;
-                                        *ptr75
+                                            .cast::<usize>() = len149;
+                                        *ptr123
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr93.cast_mut();
-                                        let vec94 = (reason92.into_bytes()).into_boxed_slice();
-                                        let ptr94 = vec94.as_ptr().cast::<u8>();
-                                        let len94 = vec94.len();
-                                        ::core::mem::forget(vec94);
-                                        *ptr75
+                                            .cast::<*mut u8>() = ptr149.cast_mut();
+                                        let vec150 = (reason148.into_bytes()).into_boxed_slice();
+                                        let ptr150 = vec150.as_ptr().cast::<u8>();
+                                        let len150 = vec150.len();
+                                        ::core::mem::forget(vec150);
+                                        *ptr123
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len94;
-                                        *ptr75
+                                            .cast::<usize>() = len150;
+                                        *ptr123
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr94.cast_mut();
+                                            .cast::<*mut u8>() = ptr150.cast_mut();
                                     }
-                                    V97::State(e) => {
-                                        *ptr75
+                                    V153::State(e) => {
+                                        *ptr123
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec95 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr95 = vec95.as_ptr().cast::<u8>();
-                                        let len95 = vec95.len();
-                                        ::core::mem::forget(vec95);
-                                        *ptr75
+                                        let vec151 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr151 = vec151.as_ptr().cast::<u8>();
+                                        let len151 = vec151.len();
+                                        ::core::mem::forget(vec151);
+                                        *ptr123
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len95;
-                                        *ptr75
+                                            .cast::<usize>() = len151;
+                                        *ptr123
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr95.cast_mut();
+                                            .cast::<*mut u8>() = ptr151.cast_mut();
                                     }
-                                    V97::Other(e) => {
-                                        *ptr75
+                                    V153::Other(e) => {
+                                        *ptr123
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec96 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr96 = vec96.as_ptr().cast::<u8>();
-                                        let len96 = vec96.len();
-                                        ::core::mem::forget(vec96);
-                                        *ptr75
+                                        let vec152 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr152 = vec152.as_ptr().cast::<u8>();
+                                        let len152 = vec152.len();
+                                        ::core::mem::forget(vec152);
+                                        *ptr123
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len96;
-                                        *ptr75
+                                            .cast::<usize>() = len152;
+                                        *ptr123
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr96.cast_mut();
+                                            .cast::<*mut u8>() = ptr152.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr75
+                        ptr123
                     }
                 }
                 #[doc(hidden)]
@@ -1759,7 +3008,7 @@ pub mod exports {
                                             .cast::<usize>();
                                         let base4 = l2;
                                         let len4 = l3;
-                                        _rt::cabi_dealloc(base4, len4 * 8, 4);
+                                        _rt::cabi_dealloc(base4, len4 * 36, 4);
                                     }
                                     _ => {
                                         let l5 = *arg0
@@ -1768,10 +3017,10 @@ pub mod exports {
                                         let l6 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base15 = l5;
-                                        let len15 = l6;
-                                        for i in 0..len15 {
-                                            let base = base15
+                                        let base18 = l5;
+                                        let len18 = l6;
+                                        for i in 0..len18 {
+                                            let base = base18
                                                 .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let l7 = i32::from(
@@ -1799,7 +3048,7 @@ pub mod exports {
                                                 match l11 {
                                                     0 => {}
                                                     1 => {}
-                                                    _ => {
+                                                    2 => {
                                                         let l12 = *base
                                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
@@ -1810,115 +3059,162 @@ pub mod exports {
                                                         let len14 = l13;
                                                         _rt::cabi_dealloc(base14, len14 * 4, 4);
                                                     }
+                                                    _ => {
+                                                        let l15 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l16 = *base
+                                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let base17 = l15;
+                                                        let len17 = l16;
+                                                        _rt::cabi_dealloc(base17, len17 * 4, 4);
+                                                    }
                                                 }
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base15,
-                                            len15 * (8 * ::core::mem::size_of::<*const u8>()),
+                                            base18,
+                                            len18 * (8 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l16 = *arg0
+                                        let l19 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l17 = *arg0
+                                        let l20 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base18 = l16;
-                                        let len18 = l17;
-                                        _rt::cabi_dealloc(base18, len18 * 4, 4);
+                                        let base25 = l19;
+                                        let len25 = l20;
+                                        for i in 0..len25 {
+                                            let base = base25
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l21 = i32::from(
+                                                    *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                                );
+                                                match l21 {
+                                                    0 => {}
+                                                    _ => {
+                                                        let l22 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l23 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let base24 = l22;
+                                                        let len24 = l23;
+                                                        _rt::cabi_dealloc(base24, len24 * 4, 4);
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base25,
+                                            len25 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
                                     }
                                 }
-                                let l19 = *arg0
-                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l20 = *arg0
-                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base21 = l19;
-                                let len21 = l20;
-                                _rt::cabi_dealloc(base21, len21 * 4, 4);
-                                let l22 = *arg0
-                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l23 = *arg0
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base24 = l22;
-                                let len24 = l23;
-                                _rt::cabi_dealloc(base24, len24 * 4, 4);
-                                let l25 = *arg0
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
                                 let l26 = *arg0
-                                    .add(11 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base27 = l25;
-                                let len27 = l26;
-                                _rt::cabi_dealloc(base27, len27 * 1, 1);
-                                let l28 = *arg0
-                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l29 = *arg0
-                                    .add(13 * ::core::mem::size_of::<*const u8>())
+                                let l27 = *arg0
+                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base32 = l28;
-                                let len32 = l29;
-                                for i in 0..len32 {
-                                    let base = base32
+                                let base28 = l26;
+                                let len28 = l27;
+                                _rt::cabi_dealloc(base28, len28 * 4, 4);
+                                let l29 = *arg0
+                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l30 = *arg0
+                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base31 = l29;
+                                let len31 = l30;
+                                _rt::cabi_dealloc(base31, len31 * 4, 4);
+                                let l32 = *arg0
+                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l33 = *arg0
+                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base34 = l32;
+                                let len34 = l33;
+                                _rt::cabi_dealloc(base34, len34 * 4, 4);
+                                let l35 = *arg0
+                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l36 = *arg0
+                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base37 = l35;
+                                let len37 = l36;
+                                _rt::cabi_dealloc(base37, len37 * 1, 1);
+                                let l38 = *arg0
+                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l39 = *arg0
+                                    .add(8 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base42 = l38;
+                                let len42 = l39;
+                                for i in 0..len42 {
+                                    let base = base42
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l30 = *base.add(0).cast::<*mut u8>();
-                                        let l31 = *base
+                                        let l40 = *base.add(0).cast::<*mut u8>();
+                                        let l41 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l30, l31, 1);
+                                        _rt::cabi_dealloc(l40, l41, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base32,
-                                    len32 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                    base42,
+                                    len42 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
                             }
                             _ => {
-                                let l33 = i32::from(
+                                let l43 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l33 {
+                                match l43 {
                                     0 => {
-                                        let l34 = *arg0
+                                        let l44 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l35 = *arg0
+                                        let l45 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l34, l35, 1);
-                                        let l36 = *arg0
+                                        _rt::cabi_dealloc(l44, l45, 1);
+                                        let l46 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l37 = *arg0
+                                        let l47 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l36, l37, 1);
+                                        _rt::cabi_dealloc(l46, l47, 1);
                                     }
                                     1 => {
-                                        let l38 = *arg0
+                                        let l48 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l39 = *arg0
+                                        let l49 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l38, l39, 1);
+                                        _rt::cabi_dealloc(l48, l49, 1);
                                     }
                                     _ => {
-                                        let l40 = *arg0
+                                        let l50 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l41 = *arg0
+                                        let l51 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l40, l41, 1);
+                                        _rt::cabi_dealloc(l50, l51, 1);
                                     }
                                 }
                             }
@@ -1945,47 +3241,45 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[macro_export]
-                macro_rules! __export_rollout_allocation_allocator_0_1_0_cabi {
+                macro_rules! __export_rollout_allocation_allocator_0_2_0_cabi {
                     ($ty:ident with_types_in $($path_to_types:tt)*) => {
                         const _ : () = { #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.1.0#describe")] unsafe extern "C"
+                        "rollout:allocation/allocator@0.2.0#describe")] unsafe extern "C"
                         fn export_describe() -> * mut u8 { unsafe { $($path_to_types)*::
                         _export_describe_cabi::<$ty > () } } #[unsafe (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.1.0#describe")] unsafe
+                        "cabi_post_rollout:allocation/allocator@0.2.0#describe")] unsafe
                         extern "C" fn _post_return_describe(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_describe::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.1.0#begin")] unsafe extern "C" fn
-                        export_begin(arg0 : * mut u8, arg1 : usize, arg2 : i32, arg3 :
-                        i32, arg4 : i32, arg5 : i32, arg6 : i32, arg7 : i32,) -> * mut u8
-                        { unsafe { $($path_to_types)*:: _export_begin_cabi::<$ty > (arg0,
-                        arg1, arg2, arg3, arg4, arg5, arg6, arg7) } } #[unsafe
-                        (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.1.0#begin")] unsafe
+                        "rollout:allocation/allocator@0.2.0#begin")] unsafe extern "C" fn
+                        export_begin(arg0 : * mut u8,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_begin_cabi::<$ty > (arg0) } }
+                        #[unsafe (export_name =
+                        "cabi_post_rollout:allocation/allocator@0.2.0#begin")] unsafe
                         extern "C" fn _post_return_begin(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_begin::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.1.0#decide")] unsafe extern "C"
+                        "rollout:allocation/allocator@0.2.0#decide")] unsafe extern "C"
                         fn export_decide(arg0 : * mut u8,) -> * mut u8 { unsafe {
                         $($path_to_types)*:: _export_decide_cabi::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.1.0#decide")] unsafe
+                        "cabi_post_rollout:allocation/allocator@0.2.0#decide")] unsafe
                         extern "C" fn _post_return_decide(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_decide::<$ty > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
-                pub use __export_rollout_allocation_allocator_0_1_0_cabi;
+                pub use __export_rollout_allocation_allocator_0_2_0_cabi;
                 #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
                 #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 14 * ::core::mem::size_of::<*const u8>()],
+                    >; 8 + 17 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
-                    [::core::mem::MaybeUninit::uninit(); 14
-                        * ::core::mem::size_of::<*const u8>()],
+                    [::core::mem::MaybeUninit::uninit(); 8
+                        + 17 * ::core::mem::size_of::<*const u8>()],
                 );
             }
         }
@@ -1996,10 +3290,6 @@ mod _rt {
     #![allow(dead_code, unused_imports, clippy::all)]
     pub use alloc_crate::string::String;
     pub use alloc_crate::vec::Vec;
-    #[cfg(target_arch = "wasm32")]
-    pub fn run_ctors_once() {
-        wit_bindgen::rt::run_ctors_once();
-    }
     pub fn as_i32<T: AsI32>(t: T) -> i32 {
         t.as_i32()
     }
@@ -2058,6 +3348,10 @@ mod _rt {
         fn as_i32(self) -> i32 {
             self as i32
         }
+    }
+    #[cfg(target_arch = "wasm32")]
+    pub fn run_ctors_once() {
+        wit_bindgen::rt::run_ctors_once();
     }
     pub fn as_f64<T: AsF64>(t: T) -> f64 {
         t.as_f64()
@@ -2155,49 +3449,69 @@ macro_rules! __export_policy_impl {
     };
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
-        exports::rollout::allocation::allocator::__export_rollout_allocation_allocator_0_1_0_cabi!($ty
+        exports::rollout::allocation::allocator::__export_rollout_allocation_allocator_0_2_0_cabi!($ty
         with_types_in $($path_to_types_root)*:: exports::rollout::allocation::allocator);
         const _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe
         (link_section =
-        "component-type:wit-bindgen:0.60.0:rollout:allocation@0.1.0:policy:imports and exports")]
+        "component-type:wit-bindgen:0.60.0:rollout:allocation@0.2.0:policy:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1523] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2435] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf6\x0a\x01A\x02\x01\
-A\x0b\x01B\x04\x01m\x04\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\
-\x01@\x02\x05level\x01\x04lines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:al\
-location/log@0.1.0\x05\0\x01B6\x01y\x04\0\x09prompt-id\x03\0\0\x01q\x04\x04flag\x01\
-\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\0\x02\
-\x01r\x03\x04names\x07default\x03\x07summarys\x04\0\x07setting\x03\0\x04\x01p\x05\
-\x01ps\x01r\x05\x04names\x07versions\x07summarys\x08settings\x06\x07signals\x07\x04\
-\0\x0bdescription\x03\0\x08\x01o\x02s\x03\x01p\x0a\x01r\x07\x08settings\x0b\x07p\
-romptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x04\0\x03run\x03\0\
-\x0c\x01r\x04\x06roundsy\x0dstep-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x04\0\
-\x06budget\x03\0\x0e\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04me\
-anv\x09deviationv\x06tokensv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\
-\0\x04past\x03\0\x10\x01k\x11\x01r\x04\x02id\x01\x05epochy\x06tokensy\x04past\x12\
-\x04\0\x06prompt\x03\0\x13\x01pv\x01p\x7f\x01py\x01p\x15\x01r\x07\x06prompt\x01\x07\
-rewards\x15\x07correct\x16\x06tokens\x17\x04ages\x17\x09truncated\x16\x07signals\
-\x18\x04\0\x05group\x03\0\x19\x01p\x14\x01p\x1a\x01r\x06\x04stepy\x05roundy\x04s\
-eedy\x06budget\x0f\x04pool\x1b\x06groups\x1c\x04\0\x04view\x03\0\x1d\x01r\x02\x06\
-prompt\x01\x05county\x04\0\x07request\x03\0\x1f\x01q\x03\x06picked\0\0\x05group\0\
-\0\x05given\x01\x15\0\x04\0\x09advantage\x03\0!\x01k\x17\x01r\x04\x06prompt\x01\x08\
-rollouts#\x09advantage\"\x06weightv\x04\0\x04pick\x03\0$\x01p%\x01p\x01\x01r\x02\
-\x05picks&\x04hold'\x04\0\x05batch\x03\0(\x01p\x20\x01q\x02\x06sample\x01*\0\x05\
-train\x01)\0\x04\0\x06action\x03\0+\x01p}\x01o\x02su\x01p.\x01r\x05\x06action,\x04\
-skip'\x05evict'\x05state-\x07metrics/\x04\0\x04plan\x03\00\x01r\x02\x04names\x06\
-reasons\x04\0\x0bbad-setting\x03\02\x01q\x03\x07setting\x013\0\x05state\x01s\0\x05\
-other\x01s\0\x04\0\x05error\x03\04\x03\0\x1erollout:allocation/types@0.1.0\x05\x01\
-\x02\x03\0\x01\x0bdescription\x02\x03\0\x01\x03run\x02\x03\0\x01\x04view\x02\x03\
-\0\x01\x04plan\x02\x03\0\x01\x05error\x01B\x13\x02\x03\x02\x01\x02\x04\0\x0bdesc\
-ription\x03\0\0\x02\x03\x02\x01\x03\x04\0\x03run\x03\0\x02\x02\x03\x02\x01\x04\x04\
-\0\x04view\x03\0\x04\x02\x03\x02\x01\x05\x04\0\x04plan\x03\0\x06\x02\x03\x02\x01\
-\x06\x04\0\x05error\x03\0\x08\x01@\0\0\x01\x04\0\x08describe\x01\x0a\x01p}\x01j\x01\
-\x0b\x01\x09\x01@\x01\x03run\x03\0\x0c\x04\0\x05begin\x01\x0d\x01j\x01\x07\x01\x09\
-\x01@\x03\x03run\x03\x05state\x0b\x04view\x05\0\x0e\x04\0\x06decide\x01\x0f\x04\0\
-\"rollout:allocation/allocator@0.1.0\x05\x07\x04\0\x1frollout:allocation/policy@\
-0.1.0\x04\0\x0b\x0c\x01\0\x06policy\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
-\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x86\x12\x01A\x02\x01\
+A\x0e\x01BM\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x06\x0aany-prompt\x06replay\x08\
+sampling\x08stopping\x08updating\x05parts\x04\0\x05needs\x03\0\x02\x01q\x04\x04f\
+lag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\
+\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07setting\x03\0\x06\x01\
+p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08settings\x08\x07signals\
+\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\x0a\x01r\x03\x04name\
+s\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01r\x02\x0btemperaturev\
+\x0amax-tokensy\x04\0\x08sampling\x03\0\x0e\x01r\x03\x07default\x0f\x05least\x0f\
+\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01r\x02\x0amini-batchy\x06passes\
+y\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\x01p\x0d\x01r\x0c\x08settings\
+\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x03lagy\x07\
+columns\x16\x05parts\x09\x08sampling\x11\x06update\x13\x04\0\x03run\x03\0\x17\x01\
+r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tally\x03\0\x19\x01r\x05\x06roundsy\x0d\
+step-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x09run-flopsu\x04\0\x06budget\x03\
+\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04meanv\x03stdv\x0b\
+mean-lengthv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\0\x04past\x03\0\
+\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06lengthy\x04past\x1f\x04\0\x06promp\
+t\x03\0\x20\x01pv\x01p\x7f\x01py\x01p\"\x01p\x0f\x01r\x0b\x06prompt\x01\x05epoch\
+y\x07rewards\"\x07correct#\x07lengths$\x04ages$\x09truncated#\x07signals%\x05par\
+ts%\x07trained$\x08sampling&\x04\0\x05group\x03\0'\x01p!\x01p(\x01p\x1a\x01r\x08\
+\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool)\x06groups*\x08unscored+\x09u\
+nder-way+\x04\0\x04view\x03\0,\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06\
+enough\x03\0.\x01k/\x01k\x0f\x01r\x04\x06prompt\x01\x05county\x05until0\x08sampl\
+ing1\x04\0\x07request\x03\02\x01k$\x01r\x02\x06prompt\x01\x08rollouts4\x04\0\x04\
+hold\x03\05\x01q\x04\x06picked\0\0\x05group\0\0\x05among\x01$\0\x05given\x01\"\0\
+\x04\0\x09advantage\x03\07\x01r\x04\x06prompt\x01\x08rollouts4\x09advantage8\x06\
+weightv\x04\0\x04pick\x03\09\x01p:\x01p6\x01k\x13\x01r\x03\x05picks;\x04hold<\x06\
+update=\x04\0\x05batch\x03\0>\x01p3\x01q\x02\x06sample\x01\xc0\0\0\x05train\x01?\
+\0\x04\0\x06action\x03\0A\x01p\x01\x01p}\x01o\x02su\x01p\xc5\0\x01r\x06\x06actio\
+n\xc2\0\x04skip\xc3\0\x05defer\xc3\0\x05evict\xc3\0\x05state\xc4\0\x07metrics\xc6\
+\0\x04\0\x04plan\x03\0G\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0I\
+\x01q\x03\x07setting\x01\xca\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\
+\0K\x03\0\x1erollout:allocation/types@0.2.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\
+\x02\x03\x02\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\
+\x03all\0\0\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01\
+m\x07\x06visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dto\
+tal-correct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\
+\x07measure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0b\
+token-costs\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\
+\x01\x0d\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01\
+@\x02\x04names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05cos\
+ts\x01\x11\x03\0\x1erollout:allocation/facts@0.2.0\x05\x02\x01B\x04\x01m\x04\x05\
+debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04l\
+ines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.2.0\x05\x03\x02\
+\x03\0\0\x0bdescription\x02\x03\0\0\x03run\x02\x03\0\0\x04view\x02\x03\0\0\x04pl\
+an\x02\x03\0\0\x05error\x01B\x13\x02\x03\x02\x01\x04\x04\0\x0bdescription\x03\0\0\
+\x02\x03\x02\x01\x05\x04\0\x03run\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x04view\x03\
+\0\x04\x02\x03\x02\x01\x07\x04\0\x04plan\x03\0\x06\x02\x03\x02\x01\x08\x04\0\x05\
+error\x03\0\x08\x01@\0\0\x01\x04\0\x08describe\x01\x0a\x01p}\x01j\x01\x0b\x01\x09\
+\x01@\x01\x03run\x03\0\x0c\x04\0\x05begin\x01\x0d\x01j\x01\x07\x01\x09\x01@\x03\x03\
+run\x03\x05state\x0b\x04view\x05\0\x0e\x04\0\x06decide\x01\x0f\x04\0\"rollout:al\
+location/allocator@0.2.0\x05\x09\x04\0\x1frollout:allocation/policy@0.2.0\x04\0\x0b\
+\x0c\x01\0\x06policy\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-comp\
+onent\x070.254.2\x10wit-bindgen-rust\x060.60.0";
         };
     };
 }
@@ -2206,39 +3520,59 @@ pub use __export_policy_impl as export_component;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.60.0:rollout:allocation@0.1.0:policy-with-all-of-its-exports-removed:encoded world"
+    link_section = "component-type:wit-bindgen:0.60.0:rollout:allocation@0.2.0:policy-with-all-of-its-exports-removed:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1324] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x8f\x09\x01A\x02\x01\
-A\x04\x01B\x04\x01m\x04\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\
-\x01@\x02\x05level\x01\x04lines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:al\
-location/log@0.1.0\x05\0\x01B6\x01y\x04\0\x09prompt-id\x03\0\0\x01q\x04\x04flag\x01\
-\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\0\x02\
-\x01r\x03\x04names\x07default\x03\x07summarys\x04\0\x07setting\x03\0\x04\x01p\x05\
-\x01ps\x01r\x05\x04names\x07versions\x07summarys\x08settings\x06\x07signals\x07\x04\
-\0\x0bdescription\x03\0\x08\x01o\x02s\x03\x01p\x0a\x01r\x07\x08settings\x0b\x07p\
-romptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x04\0\x03run\x03\0\
-\x0c\x01r\x04\x06roundsy\x0dstep-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x04\0\
-\x06budget\x03\0\x0e\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04me\
-anv\x09deviationv\x06tokensv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\
-\0\x04past\x03\0\x10\x01k\x11\x01r\x04\x02id\x01\x05epochy\x06tokensy\x04past\x12\
-\x04\0\x06prompt\x03\0\x13\x01pv\x01p\x7f\x01py\x01p\x15\x01r\x07\x06prompt\x01\x07\
-rewards\x15\x07correct\x16\x06tokens\x17\x04ages\x17\x09truncated\x16\x07signals\
-\x18\x04\0\x05group\x03\0\x19\x01p\x14\x01p\x1a\x01r\x06\x04stepy\x05roundy\x04s\
-eedy\x06budget\x0f\x04pool\x1b\x06groups\x1c\x04\0\x04view\x03\0\x1d\x01r\x02\x06\
-prompt\x01\x05county\x04\0\x07request\x03\0\x1f\x01q\x03\x06picked\0\0\x05group\0\
-\0\x05given\x01\x15\0\x04\0\x09advantage\x03\0!\x01k\x17\x01r\x04\x06prompt\x01\x08\
-rollouts#\x09advantage\"\x06weightv\x04\0\x04pick\x03\0$\x01p%\x01p\x01\x01r\x02\
-\x05picks&\x04hold'\x04\0\x05batch\x03\0(\x01p\x20\x01q\x02\x06sample\x01*\0\x05\
-train\x01)\0\x04\0\x06action\x03\0+\x01p}\x01o\x02su\x01p.\x01r\x05\x06action,\x04\
-skip'\x05evict'\x05state-\x07metrics/\x04\0\x04plan\x03\00\x01r\x02\x04names\x06\
-reasons\x04\0\x0bbad-setting\x03\02\x01q\x03\x07setting\x013\0\x05state\x01s\0\x05\
-other\x01s\0\x04\0\x05error\x03\04\x03\0\x1erollout:allocation/types@0.1.0\x05\x01\
-\x04\0?rollout:allocation/policy-with-all-of-its-exports-removed@0.1.0\x04\0\x0b\
-,\x01\0&policy-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cpr\
-ocessed-by\x02\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2236] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9f\x10\x01A\x02\x01\
+A\x07\x01BM\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x06\x0aany-prompt\x06replay\x08\
+sampling\x08stopping\x08updating\x05parts\x04\0\x05needs\x03\0\x02\x01q\x04\x04f\
+lag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\
+\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07setting\x03\0\x06\x01\
+p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08settings\x08\x07signals\
+\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\x0a\x01r\x03\x04name\
+s\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01r\x02\x0btemperaturev\
+\x0amax-tokensy\x04\0\x08sampling\x03\0\x0e\x01r\x03\x07default\x0f\x05least\x0f\
+\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01r\x02\x0amini-batchy\x06passes\
+y\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\x01p\x0d\x01r\x0c\x08settings\
+\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x03lagy\x07\
+columns\x16\x05parts\x09\x08sampling\x11\x06update\x13\x04\0\x03run\x03\0\x17\x01\
+r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tally\x03\0\x19\x01r\x05\x06roundsy\x0d\
+step-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x09run-flopsu\x04\0\x06budget\x03\
+\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04meanv\x03stdv\x0b\
+mean-lengthv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\0\x04past\x03\0\
+\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06lengthy\x04past\x1f\x04\0\x06promp\
+t\x03\0\x20\x01pv\x01p\x7f\x01py\x01p\"\x01p\x0f\x01r\x0b\x06prompt\x01\x05epoch\
+y\x07rewards\"\x07correct#\x07lengths$\x04ages$\x09truncated#\x07signals%\x05par\
+ts%\x07trained$\x08sampling&\x04\0\x05group\x03\0'\x01p!\x01p(\x01p\x1a\x01r\x08\
+\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool)\x06groups*\x08unscored+\x09u\
+nder-way+\x04\0\x04view\x03\0,\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06\
+enough\x03\0.\x01k/\x01k\x0f\x01r\x04\x06prompt\x01\x05county\x05until0\x08sampl\
+ing1\x04\0\x07request\x03\02\x01k$\x01r\x02\x06prompt\x01\x08rollouts4\x04\0\x04\
+hold\x03\05\x01q\x04\x06picked\0\0\x05group\0\0\x05among\x01$\0\x05given\x01\"\0\
+\x04\0\x09advantage\x03\07\x01r\x04\x06prompt\x01\x08rollouts4\x09advantage8\x06\
+weightv\x04\0\x04pick\x03\09\x01p:\x01p6\x01k\x13\x01r\x03\x05picks;\x04hold<\x06\
+update=\x04\0\x05batch\x03\0>\x01p3\x01q\x02\x06sample\x01\xc0\0\0\x05train\x01?\
+\0\x04\0\x06action\x03\0A\x01p\x01\x01p}\x01o\x02su\x01p\xc5\0\x01r\x06\x06actio\
+n\xc2\0\x04skip\xc3\0\x05defer\xc3\0\x05evict\xc3\0\x05state\xc4\0\x07metrics\xc6\
+\0\x04\0\x04plan\x03\0G\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0I\
+\x01q\x03\x07setting\x01\xca\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\
+\0K\x03\0\x1erollout:allocation/types@0.2.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\
+\x02\x03\x02\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\
+\x03all\0\0\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01\
+m\x07\x06visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dto\
+tal-correct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\
+\x07measure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0b\
+token-costs\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\
+\x01\x0d\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01\
+@\x02\x04names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05cos\
+ts\x01\x11\x03\0\x1erollout:allocation/facts@0.2.0\x05\x02\x01B\x04\x01m\x04\x05\
+debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04l\
+ines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.2.0\x05\x03\x04\
+\0?rollout:allocation/policy-with-all-of-its-exports-removed@0.2.0\x04\0\x0b,\x01\
+\0&policy-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocess\
+ed-by\x02\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

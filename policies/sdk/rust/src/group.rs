@@ -1,9 +1,9 @@
-//! What policies ask of groups, views and budgets.
+//! What policies ask of groups, past visits, views and budgets.
 
-use crate::types::{Budget, Group, Prompt, PromptId, View};
+use crate::types::{Budget, Group, Past, Prompt, PromptId, View};
 
 impl Group {
-    /// Rollouts on hand.
+    /// Buffered rollouts.
     pub fn len(&self) -> usize {
         self.rewards.len()
     }
@@ -40,8 +40,16 @@ impl Group {
     }
 }
 
+impl Past {
+    /// Standard deviation of the rewards as contract 0.1 had it: of the population, divided by n.
+    pub fn deviation(&self) -> f32 {
+        let n = f64::from(self.rollouts.max(1));
+        (f64::from(self.std) * ((n - 1.0) / n).sqrt()) as f32
+    }
+}
+
 impl View {
-    /// The rollouts on hand for a prompt. Looks through all groups.
+    /// The buffered rollouts of a prompt. Looks through all groups.
     pub fn group(&self, prompt: PromptId) -> Option<&Group> {
         self.groups.iter().find(|g| g.prompt == prompt)
     }
@@ -61,5 +69,18 @@ impl Budget {
     /// Whether the host would serve another round of sampling.
     pub fn open(&self) -> bool {
         self.rounds > 0 && self.step_rollouts > 0 && self.run_rollouts > 0 && self.run_tokens > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::made;
+
+    #[test]
+    fn deviations_are_of_the_sample_and_as_0_1_had_them_of_the_population() {
+        let past = made::past(2, 4);
+        assert!((past.std - (1.0f32 / 3.0).sqrt()).abs() < 1e-6, "as `statistics.stdev([1, 1, 0, 0])`");
+        assert!((past.deviation() - 0.5).abs() < 1e-6, "as `statistics.pstdev([1, 1, 0, 0])`");
+        assert_eq!((made::past(1, 1).std, made::past(1, 1).deviation()), (0.0, 0.0));
     }
 }

@@ -35,9 +35,12 @@
 //! # fn main() {}
 //! ```
 //!
+//! What only some policies need is named by two constants, and costs the others nothing: [`Policy::NEEDS`] and
+//! [`Policy::COLUMNS`].
+//!
 //! Compiled for the machine at hand this is a plain function that unit tests call
 //! ([`describe`], [`begin`], [`decide`]); compiled for Wasm it is a component of the contract
-//! `rollout:allocation@0.1.0` (`wit/allocation.wit`). The SDK knows nothing of any host.
+//! `rollout:allocation@0.2.0` (`wit/0.2/allocation.wit`). The SDK knows nothing of any host.
 
 #[allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, clippy::pedantic)]
 #[rustfmt::skip]
@@ -45,8 +48,10 @@
 pub mod bindings;
 pub mod chance;
 mod export;
+pub mod facts;
 mod group;
 pub mod log;
+#[cfg(not(target_arch = "wasm32"))]
 pub mod made;
 mod plan;
 mod policy;
@@ -54,7 +59,7 @@ mod settings;
 mod state;
 
 pub use allot_policy_derive::{Choice, Settings, State};
-/// The contract's types, as generated from `wit/allocation.wit`.
+/// The contract's types, as generated from `wit/0.2/allocation.wit`.
 pub use bindings::rollout::allocation::types;
 #[doc(hidden)]
 pub use export::shout_panics;
@@ -69,9 +74,11 @@ pub use state::{Field, State};
 /// Everything that a policy's file needs.
 pub mod prelude {
     pub use crate::chance::Chance;
+    pub use crate::facts::{self, Count, Measure};
     pub use crate::log;
     pub use crate::types::{
-        Action, Advantage, Batch, Error, Group, Past, Pick, Plan, Prompt, PromptId, Request, Run, View,
+        Action, Advantage, Batch, Error, Group, Needs, Past, Pick, Plan, Prompt, PromptId, Request, Run,
+        Sampling, Update, View,
     };
     pub use crate::{Choice, Policy, Settings, State, bad_setting, or_else};
 }

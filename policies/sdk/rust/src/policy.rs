@@ -1,6 +1,8 @@
 //! The trait that a policy implements, and the three calls of the contract made from it.
 
-use crate::types::{Description, Error, Plan, Run, Value, View};
+use crate::types::{
+    Column, Description, Error, Needs, Plan, Run, Sampling, SamplingRange, Update, Value, View,
+};
 use crate::{Settings, State};
 
 /// One decision, and what it needs to be told apart from others.
@@ -16,6 +18,10 @@ pub trait Policy {
     const SUMMARY: &'static str;
     /// Signals to show beside each rollout, by name.
     const SIGNALS: &'static [&'static str] = &[];
+    /// Columns of the data set to ask [`facts`](crate::facts) for, by name.
+    const COLUMNS: &'static [&'static str] = &[];
+    /// What else the policy makes use of: `Needs::REPLAY`, `Needs::REPLAY.union(Needs::STOPPING)`.
+    const NEEDS: Needs = Needs::empty();
 
     /// What a run may set.
     type Settings: Settings;
@@ -46,6 +52,8 @@ pub fn describe<P: Policy>() -> Description {
         summary: P::SUMMARY.to_owned(),
         settings: P::Settings::describe(),
         signals: P::SIGNALS.iter().map(|s| (*s).to_owned()).collect(),
+        columns: P::COLUMNS.iter().map(|c| (*c).to_owned()).collect(),
+        needs: P::NEEDS,
     }
 }
 
@@ -63,7 +71,8 @@ pub fn decide<P: Policy>(run: &Run, state: &[u8], view: &View) -> Result<Plan, E
     Ok(plan)
 }
 
-/// A run for tests: the policy's default settings with some of them replaced by name.
+/// A run for tests: the policy's default settings with some of them replaced by name, and its columns with one number
+/// for each prompt.
 ///
 /// # Panics
 /// If the policy has no setting of that name.
@@ -74,5 +83,24 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
         let place = settings.iter_mut().find(|(n, _)| n == name);
         place.unwrap_or_else(|| panic!("`{}` has no setting `{name}`", P::NAME)).1 = value.clone();
     }
-    Run { settings, prompts: 1000, steps: 100, groups: 4, rollouts: 8, pool: 64, max_age: 8 }
+    let column = |name: &&str| Column { name: (*name).to_owned(), width: 1, categories: Vec::new() };
+    let sampling = |temperature, max_tokens| Sampling { temperature, max_tokens };
+    Run {
+        settings,
+        prompts: 1000,
+        steps: 100,
+        groups: 4,
+        rollouts: 8,
+        pool: 64,
+        max_age: 8,
+        lag: 0,
+        columns: P::COLUMNS.iter().map(column).collect(),
+        parts: Vec::new(),
+        sampling: SamplingRange {
+            default: sampling(1.0, 1024),
+            least: sampling(0.0, 1),
+            most: sampling(2.0, 1024),
+        },
+        update: Update { mini_batch: u32::MAX, passes: 4 },
+    }
 }

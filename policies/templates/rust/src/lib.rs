@@ -56,28 +56,13 @@ allot_policy::export!(MyPolicy);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allot_policy::types::{Action, Budget};
-    use allot_policy::{decide, run_with};
-
-    fn group(prompt: u32, rewards: &[f32]) -> Group {
-        let n = rewards.len();
-        Group {
-            prompt,
-            rewards: rewards.to_vec(),
-            correct: rewards.iter().map(|r| *r > 0.5).collect(),
-            tokens: vec![1; n],
-            ages: vec![0; n],
-            truncated: vec![false; n],
-            signals: vec![],
-        }
-    }
+    use allot_policy::{decide, made, run_with};
 
     #[test]
     fn commits_only_where_the_pilots_vary() {
-        let budget = Budget { rounds: 9, step_rollouts: 1000, run_rollouts: 1000, run_tokens: u64::MAX };
-        let groups = vec![group(1, &[1.0, 0.0, 1.0, 1.0]), group(2, &[0.0; 4])];
-        let view = View { step: 0, round: 1, seed: 1, budget, pool: vec![], groups };
+        let groups = vec![made::group(1, &[1, 0, 1, 1]), made::group(2, &[0; 4])];
+        let view = View { round: 1, groups, ..made::view(0..0) };
         let plan = decide::<MyPolicy>(&run_with::<MyPolicy>(&[]), &[], &view).expect("a plan");
-        assert!(plan.action == Action::Sample(vec![Request::new(1, 12)]));
+        assert_eq!(plan.action, Action::Sample(vec![Request::new(1, 12)]));
     }
 }
