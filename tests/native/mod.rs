@@ -62,7 +62,7 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         columns: Vec::new(),
         parts: if run.gives(Need::Parts) { terms.parts } else { Vec::new() },
         sampling: theirs::SamplingRange { default: sampling, least: sampling, most: sampling },
-        update: theirs::Update { mini_batch: terms.mini_batch, passes: terms.passes },
+        update: theirs::Update { mini_batch: terms.update.mini_batch, passes: terms.update.passes },
     }
 }
 
@@ -175,9 +175,7 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
     let geometry = |u: theirs::Update| ours::Geometry { mini_batch: u.mini_batch, passes: u.passes };
     let hold = |h: theirs::Hold| ours::Hold { prompt: PromptId(h.prompt), rollouts: h.rollouts };
     let action = match plan.action {
-        theirs::Action::Sample(requests) => ours::Action::Sample(
-            requests.into_iter().map(request).collect(),
-        ),
+        theirs::Action::Sample(requests) => ours::Action::Sample(requests.into_iter().map(request).collect()),
         theirs::Action::Train(batch) => ours::Action::Train(ours::Batch {
             picks: batch.picks.into_iter().map(pick).collect(),
             hold: batch.hold.into_iter().map(hold).collect(),
