@@ -451,8 +451,8 @@ fn what_a_guest_of_0_2_may_not_ends_the_run_with_a_sentence() {
         let guest = scratch::guest_0_2_but("first_correct", NEEDS_STOPPING, &numbers);
         small(&guest).1.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
     };
-    insta::assert_snapshot!(portion(12, 0), @"");
-    insta::assert_snapshot!(portion(4_000_000_000, 15_624_999), @"");
+    insta::assert_snapshot!(portion(12, 0), @"error: policy `guest` asked for rollouts of prompt `0` in portions of 0; the smallest is 1 (step 0, round 0)");
+    insta::assert_snapshot!(portion(4_000_000_000, 15_624_999), @"error: policy `guest` asked for rollouts of prompt `0` in portions of 15624999; the smallest is 15625000 (step 0, round 0)");
     insta::assert_snapshot!(said("steps_a_billion"), @"error: in step 0, round 0 policy `guest` used `update` in its batch, and its description has no `updating` among its needs");
 }
 
