@@ -122,9 +122,14 @@ longest = 300
 "#;
 
 fn small(guest: &[u8]) -> (Scratch, String) {
+    small_with(guest, "")
+}
+
+/// The same with some more of a config.
+fn small_with(guest: &[u8], more: &str) -> (Scratch, String) {
     let scratch = Scratch::new();
     scratch.write("guest.wasm", guest);
-    scratch.write("run.toml", SMALL);
+    scratch.write("run.toml", SMALL.to_owned() + more);
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     (scratch, said)
 }
@@ -426,6 +431,65 @@ fn a_request_ends_once_enough_was_seen() {
         assert_eq!((never.len(), whole.len(), never.concat()), (6, 1, whole.concat()));
         assert!(whole[0].starts_with(&portions.concat()), "{whole:?} {portions:?}");
     }
+}
+
+/// In its `describe`: requests say how to sample.
+const NEEDS_SAMPLING: &str = "(i32.store8 offset=48 (local.get $d) (i32.const 4))";
+
+/// What requests may choose.
+const REQUESTS: &str = "[requests]\ntemperature = [0.5, 1.5]\nleast_tokens = 20\n";
+
+#[test]
+fn a_request_says_how_it_is_sampled() {
+    let (scratch, said) = small_with(&scratch::guest_0_2("varies", NEEDS_SAMPLING), REQUESTS);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+    let range = head.run.requests().unwrap();
+    assert_eq!((range.least.temperature, range.most.temperature), (0.5, 1.5));
+    assert_eq!((range.least.max_tokens, range.most.max_tokens), (20, 300));
+    let mut views = Views::new(&head).unwrap();
+    let (mut own, mut told, mut cut) = (None, 0, 0);
+    for line in reader {
+        let line = line.unwrap();
+        if let Line::Rollouts(rollouts) = &line {
+            for sampled in rollouts.sampled.iter().filter(|sampled| Some(sampled.prompt) == own) {
+                assert!(sampled.tokens.iter().all(|n| *n <= 40), "{sampled:?}");
+                cut += sampled.truncated.matches('1').count();
+            }
+        }
+        let Some(Asked { view, plan }) = views.take(&line).unwrap() else { continue };
+        if let Action::Sample(requests) = &plan.action {
+            let settings = requests[0].sampling.unwrap();
+            assert_eq!((settings.temperature, settings.max_tokens), (0.5, 40));
+            assert!(requests[1..].iter().all(|request| request.sampling.is_none()));
+            own = Some(requests[0].prompt);
+            continue;
+        }
+        let metric =
+            |name: &str| plan.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        assert_eq!((metric("temperature"), metric("max-tokens")), (Some(0.5), Some(40.0)));
+        if view.groups.len() > 1 {
+            assert_eq!((metric("std"), metric("visits")), (Some(1.0), Some(300.0)));
+            told += 1;
+        }
+    }
+    assert!(told > 3 && cut > 3, "{told} {cut}");
+    assert!(scratch.allot(&["replay", "out"]).ends_with("exit code 0"));
+    let said = scratch.allot(&["replay", "out", "--at", "1.0"]);
+    assert!(said.contains("at temperature 0.5, at most 40 tokens"), "{said}");
+
+    let said = |describe: &str, numbers: &[(&str, u32)], more: &str| {
+        let guest = scratch::guest_0_2_but("varies", describe, numbers);
+        let said = small_with(&guest, more).1;
+        said[said.find("error: ").unwrap()..].lines().take(3).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[], ""), @"");
+    insta::assert_snapshot!(said("", &[], REQUESTS), @"");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TEMPERATURE", 9)], REQUESTS), @"");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 19)], REQUESTS), @"");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 4_000_000_000)], REQUESTS), @"");
+    insta::assert_snapshot!(said("", &[], "[requests]\ntemperature = [0.0, 1.0]\n"), @"");
+    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"");
 }
 
 /// Policies of both contracts look at one run.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use allot_allocation::PromptId;
+use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, SpecialIds};
@@ -589,6 +589,112 @@ fn adapters_learn_and_merge() {
     }
 }
 
+/// The engine's config of the tests below.
+fn native(update: UpdateConfig) -> NativeConfig {
+    NativeConfig {
+        seed: 1,
+        sampling: Sampling { max_tokens: 20, ..Sampling::default() },
+        evaluation: Sampling::default(),
+        stops: vec![5],
+        rows: 8,
+        update,
+        optimizer: OptimizerConfig { learning_rate: 1e-4, ..OptimizerConfig::default() },
+        updates: 4,
+        signals: Vec::new(),
+    }
+}
+
+/// Prompt, version, position and sampling settings say what a rollout is, and nothing that is granted beside it, before
+/// or after.
+#[test]
+fn a_rollout_is_the_same_in_whichever_portion_it_comes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let case = Case::read(&folders().swap_remove(0));
+    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
+    let hot = Some(SamplerSettings { temperature: 1.4, max_tokens: 9 });
+    let whole = |portions: &[&[(u32, u32)]], own: Option<SamplerSettings>| {
+        let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
+        let mut engine = Native::new(core, native(UpdateConfig::default()), prompts(), Vec::new());
+        let (mut ledger, mut next, mut all) = (Ledger::new(limits), HashMap::new(), Vec::new());
+        for portion in portions {
+            let one = |(prompt, count): &(u32, u32)| {
+                // Some prompts only.
+                let sampling = own.filter(|_| prompt % 2 == 0);
+                allot_allocation::Request {
+                    sampling,
+                    ..allot_allocation::Request::new(PromptId(*prompt), *count)
+                }
+            };
+            let order: Vec<_> = portion.iter().map(one).collect();
+            let grant = ledger.grant(&order, |prompt| next.get(&prompt).copied().unwrap_or(0));
+            portion.iter().for_each(|(prompt, count)| *next.entry(PromptId(*prompt)).or_default() += count);
+            let sampled = runtime.block_on(engine.sample(grant, &mut |_, _| {}, &Interrupt::new()));
+            let sampled: Vec<_> = sampled.unwrap().into_iter().flatten().collect();
+            ledger.charge(sampled.iter().map(|s| (s.prompt, s.position, s.tokens))).unwrap();
+            all.extend(sampled);
+        }
+        all.sort_by_key(|sample| (sample.prompt, sample.position));
+        all
+    };
+    for own in [None, hot] {
+        let at_once = whole(&[&[(1, 7), (2, 6), (4, 5)]], own);
+        assert_eq!(at_once.len(), 18);
+        assert!(whole(&[&[(4, 2), (1, 3)], &[(2, 6), (4, 1)], &[(1, 4), (4, 2)]], own) == at_once);
+        for sample in &at_once {
+            let longest = own.filter(|_| sample.sampling.is_some()).map_or(20, |own| own.max_tokens);
+            assert_eq!(sample.sampling.is_some(), own.is_some() && sample.prompt.0 % 2 == 0);
+            assert!(
+                sample.tokens <= longest
+                    && sample.truncated == (sample.tokens == longest && !stopped(sample))
+            );
+        }
+    }
+}
+
+fn stopped(sample: &Sample<Answer>) -> bool {
+    sample.answer.tokens.last() == Some(&5)
+}
+
+/// Each rollout is learned from at the temperature that it was sampled at: fresh ones have a ratio of exactly 1, whatever
+/// stands beside them in a batch.
+#[test]
+fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let case = Case::read(&folders().swap_remove(0));
+    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
+    let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
+    let mut engine = Native::new(core, native(UpdateConfig::default()), prompts(), Vec::new());
+    let order: Vec<_> = (0..6)
+        .map(|i| {
+            let own = SamplerSettings { temperature: 0.6 + 0.2 * i as f32, max_tokens: 20 };
+            let sampling = (i != 2).then_some(own);
+            allot_allocation::Request { sampling, ..allot_allocation::Request::new(PromptId(i), 3) }
+        })
+        .collect();
+    let grant = Ledger::new(limits).grant(&order, |_| 0);
+    let sampled = runtime.block_on(engine.sample(grant, &mut |_, _| {}, &Interrupt::new())).unwrap();
+    let sampled: Vec<Sample<Answer>> = sampled.into_iter().flatten().collect();
+    let core = Cpu::new(&case.checkpoint, setup(2));
+    let mut core = core.unwrap();
+    for sample in &sampled {
+        let prompt = engine.prompt(sample.prompt);
+        let tokens = [prompt, &sample.answer.tokens].concat();
+        let temperature = sample.sampling.map_or(1.0, |own| own.temperature);
+        let sequence = Sequence { tokens: &tokens, prompt: prompt.len() };
+        let scored = core.score(&[sequence], PassOptions { temperature, ..PLAIN }, false).unwrap();
+        let scored: Vec<f32> = scored[0].iter().map(|t| t.log_prob).collect();
+        assert_eq!(scored, sample.answer.log_probs, "on the CPU to the last bit");
+    }
+    let batch: Vec<Example<'_, Answer>> = sampled
+        .iter()
+        .enumerate()
+        .map(|(i, sample)| Example { sample, advantage: [1.0, -1.0][i % 2] })
+        .collect();
+    let told = runtime.block_on(engine.update(&batch, None, &Interrupt::new())).unwrap().metrics;
+    let told: HashMap<&str, f64> = told.into_iter().collect();
+    assert_eq!(told["clip_ratio/region_mean"], 0.0, "{told:?}");
+}
+
 /// A whole update of the engine, with stale rollouts, a reference and micro-batches, says and leaves the
 /// same behind on both cores.
 #[test]
@@ -611,6 +717,7 @@ fn an_update_is_the_same_on_both_cores() {
                     truncated: false,
                     log_prob: log_probs.iter().map(|l| f64::from(*l)).sum(),
                     signals: Vec::new(),
+                    sampling: None,
                     answer: Answer { tokens, log_probs },
                 }
             })

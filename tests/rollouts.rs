@@ -131,6 +131,38 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
 }
 
 #[test]
+fn a_server_samples_each_request_as_it_says() {
+    let needs = "(i32.store8 offset=48 (local.get $d) (i32.const 4))";
+    let guest = scratch::guest_0_2_but("varies", needs, &[("TOKENS", 5)]);
+    for kind in BOTH {
+        // Without this vLLM tells log-probabilities of temperature 1.
+        let start = Start { logprobs_mode: "processed_logprobs", ..Start::default() };
+        let (scratch, server) = (Scratch::new(), Server::started(kind, start));
+        scratch.write("guest.wasm", &guest);
+        let own = |config: String| {
+            let config = config.replace("\"uniform\"", "\"./guest.wasm\"");
+            config + "[requests]\ntemperature = [0.5, 1.0]\nleast_tokens = 2\n"
+        };
+        trained(&scratch, &own(CONFIG.to_owned()), "here");
+        trained(&scratch, &own(there(&server)), "there");
+        let (here, there) = (lines(&scratch.path().join("here")), lines(&scratch.path().join("there")));
+        assert_eq!(here.0, there.0, "{kind:?}: plans");
+        assert_eq!(here.1, there.1, "{kind:?}: rollouts");
+        let apart: Vec<f64> = there.2.iter().filter_map(|step| number(step, APART)).collect();
+        assert!(!apart.is_empty() && apart.iter().all(|a| *a < 1e-5), "{kind:?}: {apart:?}");
+    }
+    let server = Server::start(Kind::Vllm);
+    let scratch = Scratch::new();
+    let requests = "[requests]\ntemperature = [0.5, 1.0]\n";
+    scratch.write("run.toml", there(&server) + requests);
+    let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
+    assert!(said.contains("tells `raw_logprobs`"), "{said}");
+    scratch.write("run.toml", there(&server).replace("temperature = 1.0", "top_k = 9") + requests);
+    let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
+    assert!(said.contains("`requests.temperature` has 0.5; vLLM tells log-probabilities before"), "{said}");
+}
+
+#[test]
 fn what_another_engine_rounds_away_is_an_importance_weight() {
     for kind in BOTH {
         let (scratch, server) = (Scratch::new(), Server::start(kind));

@@ -18,7 +18,7 @@ use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
     Action, Advantage, Batch, Ceilings, Compute, Enough, Geometry, Grant, GrantLine, Hold, Need, Pick, Plan,
-    PromptId, Request, Run, Spent, Terms, View,
+    PromptId, Request, Run, SamplerRange, SamplerSettings, Spent, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -54,11 +54,17 @@ impl Dice {
             let all = run.any_prompt().map(|prompts| (0..prompts).map(PromptId).collect());
             let requests = self.some(&all.unwrap_or_else(|| both.clone()), 6);
             let count = |dice: &mut Stream| [1, 3, 9, u32::MAX][dice.below(4)];
-            let stopping = run.gives(Need::Stopping);
+            let (stopping, requests_of) = (run.gives(Need::Stopping), run.requests());
             let request = |prompt| {
                 let count = count(&mut self.draws);
                 let until = (stopping && self.draws.below(2) > 0).then(|| self.enough(count));
-                Request { until, ..Request::new(prompt, count) }
+                let own = requests_of.filter(|_| self.draws.below(2) > 0);
+                let sampling = own.map(|SamplerRange { least, most }| SamplerSettings {
+                    temperature: [least, most][self.draws.below(2)].temperature,
+                    max_tokens: least.max_tokens
+                        + self.draws.below((most.max_tokens - least.max_tokens + 1) as usize) as u32,
+                });
+                Request { until, sampling, ..Request::new(prompt, count) }
             };
             Action::Sample(requests.into_iter().map(request).collect())
         } else {
@@ -189,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = Some(rollouts);
@@ -197,7 +203,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let run = Run { terms: terms(any_prompt, stopping), ..config.run.run(config.world.prompts, Vec::new()) };
+        let run = Run { terms: terms(any_prompt, stopping, sampling), ..config.run.run(config.world.prompts, Vec::new()) };
         let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.world.run.of.run);
@@ -332,25 +338,40 @@ impl<R, P> Callbacks<Metered, R, P> for Nobody {
     }
 }
 
+/// What a request may choose, where it may.
+const RANGE: SamplerRange = SamplerRange {
+    least: SamplerSettings { temperature: 0.5, max_tokens: 7 },
+    most: SamplerSettings { temperature: 1.5, max_tokens: 100 },
+};
+
 /// Where the policy may do more than every policy may.
-fn terms(any_prompt: bool, stopping: bool) -> Option<Terms> {
-    let needs = [(any_prompt, Need::AnyPrompt), (stopping, Need::Stopping), (stopping, Need::Updating)];
+fn terms(any_prompt: bool, stopping: bool, sampling: bool) -> Option<Terms> {
+    let needs = [
+        (any_prompt, Need::AnyPrompt),
+        (stopping, Need::Stopping),
+        (stopping, Need::Updating),
+        (sampling, Need::Sampling),
+    ];
     let needs: Vec<Need> = needs.into_iter().filter(|(has, _)| *has).map(|(_, need)| need).collect();
     let update = Geometry { mini_batch: 8, passes: 3 };
-    (!needs.is_empty()).then(|| Terms { needs, update, ..Terms::default() })
+    let requests = sampling.then_some(RANGE);
+    (!needs.is_empty()).then(|| Terms { needs, update, requests, max_tokens: 100, ..Terms::default() })
 }
 
 /// A run with a budget of operations alone: how it ended, and what it spent.
 fn metered(
     flops: f64,
     steps: u32,
-    (any_prompt, stopping): (bool, bool),
+    (any_prompt, stopping, sampling): (bool, bool, bool),
     policy: impl Decide,
 ) -> (Result<Rest, Stop>, f64, Spent) {
     let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
     (config.budget.rollouts, config.budget.tokens) = (None, None);
     (config.run.steps, config.budget.flops) = (steps, Some(flops));
-    let run = Run { terms: terms(any_prompt, stopping), ..config.run.run(config.world.prompts, Vec::new()) };
+    let run = Run {
+        terms: terms(any_prompt, stopping, sampling),
+        ..config.run.run(config.world.prompts, Vec::new())
+    };
     let world = Simulation::with(&config, run, policy, Vec::new()).unwrap().world;
     let engine =
         Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
@@ -378,9 +399,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, stopping: bool, flops in 1.0_f64..300_000.0) {
+    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, flops in 1.0_f64..300_000.0) {
         let dice = Dice { draws: Stream::new(seed), wrong: usize::MAX, seen: Rc::default() };
-        let (rest, computed, _) = metered(flops, 40, (any_prompt, stopping), dice);
+        let (rest, computed, _) = metered(flops, 40, (any_prompt, stopping, sampling), dice);
         prop_assert!(matches!(rest, Ok(Rest::Over(_)) | Err(Stop::Broken { .. })), "{rest:?}");
         prop_assert!(computed <= flops, "{computed} of {flops}");
     }
@@ -420,7 +441,7 @@ fn a_budget_of_operations_is_spent_to_the_last_rollout() {
     // The longest prompt has 119 tokens, the longest answer 100.
     let dearest = f64::from(119 + 100 + 4 * (119 + 100));
     for flops in [2_000.0, 50_000.0, 777_777.0] {
-        let (rest, computed, spent) = metered(flops, 10_000, (false, false), Greedy);
+        let (rest, computed, spent) = metered(flops, 10_000, (false, false, false), Greedy);
         let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
         assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
         assert!(computed <= flops && computed > flops - dearest, "{computed} of {flops}");
@@ -476,6 +497,10 @@ fn every_rule_has_its_own_sentence() {
         let until = Some(Enough { correct: 1, wrong: 0, portion });
         Plan::of(Action::Sample(vec![Request { until, ..Request::new(prompt, count) }]))
     };
+    let own = |prompt, temperature, max_tokens| {
+        let sampling = Some(SamplerSettings { temperature, max_tokens });
+        Plan::of(Action::Sample(vec![Request { sampling, ..Request::new(prompt, 1) }]))
+    };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, ..Batch::default() }));
     let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(buffered) }]);
     let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(buffered) }]);
@@ -498,6 +523,8 @@ fn every_rule_has_its_own_sentence() {
         (&view, sample(&[(first, 1), (first, 1)])),
         (&view, sample(&[(first, 0)])),
         (&view, portions(first, 1000, 3)),
+        (&view, own(first, 2.0, 50)),
+        (&view, own(first, 1.0, 101)),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![buffered], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
@@ -548,7 +575,8 @@ fn every_rule_has_its_own_sentence() {
     for (view, plan) in cases {
         let states = if plan.state.len() == 16 { 9 } else { u64::MAX };
         let any = matches!(&plan.action, Action::Sample(requests) if requests.first().is_some_and(|r| r.prompt == beyond));
-        let bounds = Bounds { states, any_prompt: any.then_some(20), ..Bounds::default() };
+        let bounds =
+            Bounds { states, any_prompt: any.then_some(20), sampling: Some(RANGE), ..Bounds::default() };
         let rule = allot_allocation::rules::check("p", view, &plan, bounds);
         let rule = rule.expect_err("the plan breaks a rule");
         sentences.push(rule.to_string());
@@ -564,6 +592,8 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked for prompt `8` twice in one plan (step 5, round 1)
     policy `p` asked for 0 rollouts of prompt `8`; a request is for at least 1 (step 5, round 1)
     policy `p` asked for rollouts of prompt `8` in portions of 3; the smallest is 4 (step 5, round 1)
+    policy `p` asked for rollouts of prompt `8` at temperature 2; the run takes 0.5 to 1.5 (step 5, round 1)
+    policy `p` asked for rollouts of prompt `8` of at most 101 tokens; the run takes 7 to 100 (step 5, round 1)
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
     policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
     policy `p` skipped prompt `9` twice in one plan (step 5, round 1)

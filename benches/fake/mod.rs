@@ -44,6 +44,7 @@ impl Engine for Fake {
             truncated: false,
             log_prob: 0.0,
             signals: Vec::new(),
+            sampling: None,
         };
         let lines = grant.lines().iter();
         let samples: Vec<Sample<()>> =

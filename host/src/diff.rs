@@ -30,7 +30,10 @@ fn request(request: &Request) -> String {
         let Enough { correct, wrong, portion } = until;
         format!(", until {correct} are correct and {wrong} wrong, in portions of {portion}")
     });
-    format!("  {} rollouts of prompt {}{until}", request.count, request.prompt)
+    let sampling = request.sampling.map_or_else(String::new, |own| {
+        format!(", at temperature {}, at most {} tokens", own.temperature, own.max_tokens)
+    });
+    format!("  {} rollouts of prompt {}{until}{sampling}", request.count, request.prompt)
 }
 
 fn pick(pick: &Pick) -> String {

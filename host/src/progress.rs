@@ -219,6 +219,7 @@ mod tests {
             truncated: false,
             log_prob: 0.0,
             signals: Vec::new(),
+            sampling: None,
         };
         scoring.begin(0, &answer);
         drop(scoring);

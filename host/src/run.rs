@@ -278,5 +278,6 @@ fn outcome<A>(sample: &Sample<A>, verdict: &Verdict, parts: &[String]) -> Outcom
         tokens: sample.tokens,
         truncated: sample.truncated,
         signals,
+        sampling: None,
     }
 }

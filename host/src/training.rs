@@ -104,7 +104,7 @@ impl<'a> Prepared<'a> {
             // Each rollout is asked for by itself.
             engines::has_room("model.rows", config.model.rows as u64)?;
         }
-        let sampler = rollouts.map(|r| rollouts::preflight(r, &shape, &config.rollout)).transpose()?;
+        let sampler = rollouts.map(|r| rollouts::preflight(r, &shape, &config.unusual())).transpose()?;
         // Side by side: with a real tokenizer and a data set each takes a tenth of a second.
         let (tokens, found) = rayon::join(|| Tokens::read(&path), || Found::load(&config));
         let tokens = tokens?;

@@ -81,6 +81,7 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         ("[advantage]", plain("advantage")),
         ("[model]", plain("model")),
         ("[rollout]", plain("rollout")),
+        ("[requests]", plain("requests")),
         ("[update]", plain("update")),
         ("[optimizer]", plain("optimizer")),
         ("[evaluation]", plain("evaluation")),

@@ -295,6 +295,7 @@ fn group(prompt: PromptId, n: usize, chance: &mut Stream) -> Group {
         ages: vec![0; n],
         truncated: vec![false; n],
         signals: Vec::new(),
+        sampling: Vec::new(),
     }
 }
 

@@ -233,6 +233,7 @@ pub fn our_view(view: &theirs::View) -> ours::View {
         past: p.past.map(past),
     };
     let group = |g: &theirs::Group| ours::Group {
+        sampling: Vec::new(),
         prompt: PromptId(g.prompt),
         epoch: g.epoch,
         rewards: g.rewards.clone(),

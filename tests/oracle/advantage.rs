@@ -9,6 +9,7 @@ use crate::case::close;
 pub fn of(rewards: &[f32], epsilon: f64, normalize: bool) -> Vec<f64> {
     let n = rewards.len();
     let group = Group {
+        sampling: Vec::new(),
         prompt: PromptId(0),
         epoch: 0,
         rewards: rewards.to_vec(),

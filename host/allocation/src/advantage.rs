@@ -95,6 +95,7 @@ mod tests {
             ages: vec![0; n],
             truncated: vec![false; n],
             signals: Vec::new(),
+            sampling: Vec::new(),
         }
     }
 

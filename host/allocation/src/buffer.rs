@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Group, Hold, Past, PromptId, Tally};
+use crate::{Batch, Group, Hold, Past, PromptId, SamplerSettings, Tally};
 
 /// A rollout's number in its run: the first one sampled is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Outcome {
     pub truncated: bool,
     /// The signals that the policy asked for, in its order.
     pub signals: Vec<f32>,
+    /// How it was sampled, where that is not as the run samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplerSettings>,
 }
 
 impl Outcome {
@@ -42,6 +45,7 @@ impl Outcome {
             tokens: 1,
             truncated: false,
             signals: Vec::new(),
+            sampling: None,
         }
     }
 }
@@ -262,6 +266,7 @@ impl RolloutBuffer {
             held.group.tokens.push(outcome.tokens);
             held.group.ages.push(0);
             held.group.truncated.push(outcome.truncated);
+            held.group.sampled(outcome.sampling);
             for (list, signal) in held.group.signals.iter_mut().zip(outcome.signals) {
                 list.push(signal);
             }
@@ -292,6 +297,7 @@ impl RolloutBuffer {
                     ages: Vec::new(),
                     truncated: Vec::new(),
                     signals: vec![Vec::new(); self.signals],
+                    sampling: Vec::new(),
                 },
                 ids: Vec::new(),
                 before: 0,
@@ -377,6 +383,9 @@ impl Held {
         only(&mut self.group.ages, keep);
         only(&mut self.group.truncated, keep);
         self.group.signals.iter_mut().for_each(|list| only(list, keep));
+        if !self.group.sampling.is_empty() {
+            only(&mut self.group.sampling, keep);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Budget, PromptId, Request};
+use crate::{Budget, PromptId, Request, SamplerSettings};
 
 /// What a run may spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub struct Grant {
 }
 
 /// Some rollouts of one prompt in a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantLine {
     /// The prompt.
     pub prompt: PromptId,
@@ -63,6 +63,16 @@ pub struct GrantLine {
     pub first: u32,
     /// How many. At least 1.
     pub count: u32,
+    /// How they are sampled, where that is not as the run samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplerSettings>,
+}
+
+impl GrantLine {
+    /// The longest that one of its answers can get in a run where answers are at most so long.
+    fn longest(&self, run: u32) -> u32 {
+        self.sampling.map_or(run, |own| own.max_tokens.min(run))
+    }
 }
 
 impl Grant {
@@ -196,14 +206,14 @@ impl Ledger {
             rounds: self.limits.rounds.saturating_sub(self.spent.rounds),
             step_rollouts: narrow(self.step_left()),
             run_rollouts: narrow(self.run_left()),
-            run_tokens: left(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX),
+            run_tokens: left_of(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX),
             run_flops: None,
         }
     }
 
     /// Rollouts left in the step, if limited.
     fn step_left(&self) -> Option<u64> {
-        left(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
+        left_of(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
     }
 
     /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by measures
@@ -212,10 +222,16 @@ impl Ledger {
         if self.closed {
             return Some(0);
         }
-        let by_number = left(self.limits.run_rollouts, self.spent.run_rollouts);
-        let tokens = left(self.limits.run_tokens, self.spent.run_tokens);
+        let by_number = left_of(self.limits.run_rollouts, self.spent.run_rollouts);
+        let tokens = left_of(self.limits.run_tokens, self.spent.run_tokens);
         let by_tokens = tokens.map(|tokens| tokens / u64::from(self.limits.longest.max(1)));
         by_number.into_iter().chain(by_tokens).chain(self.spare).min()
+    }
+
+    /// Rollouts left by all that limits their number alone, in the step or in the run.
+    fn by_number(&self) -> Option<u64> {
+        let run = left_of(self.limits.run_rollouts, self.spent.run_rollouts);
+        self.step_left().into_iter().chain(run).chain(self.spare).min()
     }
 
     /// How many rollouts could be granted now.
@@ -238,15 +254,23 @@ impl Ledger {
     /// Grants more in the same round.
     pub fn grant_more(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
         debug_assert!(self.open.is_empty(), "the last grant was not charged");
-        let mut left = self.grantable();
+        let mut left = if self.grantable() == 0 { 0 } else { self.by_number().unwrap_or(u64::MAX) };
+        let mut tokens = left_of(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX);
         let mut lines = Vec::with_capacity(asked.len());
         for request in asked {
-            let count = left.min(u64::from(request.count)) as u32;
+            // The longest answers must fit.
+            let longest = u64::from(request.longest(self.limits.longest).max(1));
+            let count = left.min(tokens / longest).min(u64::from(request.count)) as u32;
             if count == 0 {
                 break;
             }
             left -= u64::from(count);
-            lines.push(GrantLine { prompt: request.prompt, first: next(request.prompt), count });
+            tokens -= u64::from(count) * longest;
+            let Request { prompt, sampling, .. } = *request;
+            lines.push(GrantLine { prompt, first: next(prompt), count, sampling });
+            if count < request.count {
+                break;
+            }
         }
         self.open.clone_from(&lines);
         Grant { lines }
@@ -268,14 +292,16 @@ impl Ledger {
         &self,
         sampled: impl IntoIterator<Item = (PromptId, u32, u32)>,
     ) -> Result<(u64, u64), Fault> {
-        let mut expected =
-            self.open.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i)));
+        let mut expected = self
+            .open
+            .iter()
+            .flat_map(|line| (0..line.count).map(move |i| (line, (line.prompt, line.first + i))));
         let (mut rollouts, mut tokens) = (0, 0);
         for (prompt, position, length) in sampled {
-            if expected.next() != Some((prompt, position)) {
+            let Some((line, _)) = expected.next().filter(|(_, place)| *place == (prompt, position)) else {
                 return Err(Fault::NotGranted(prompt, position));
-            }
-            if length > self.limits.longest {
+            };
+            if length > line.longest(self.limits.longest) {
                 return Err(Fault::TooLong(prompt, length));
             }
             rollouts += 1;
@@ -300,7 +326,7 @@ impl Ledger {
     }
 }
 
-fn left(limit: Option<u64>, spent: u64) -> Option<u64> {
+fn left_of(limit: Option<u64>, spent: u64) -> Option<u64> {
     limit.map(|limit| limit.saturating_sub(spent))
 }
 
@@ -334,7 +360,7 @@ mod tests {
     fn serves_first_to_last_and_clips_the_rest() {
         let mut ledger = ledger(5);
         let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| 4);
-        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count };
+        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None };
         assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
         ledger.charge(sample(&grant, 2)).expect("all of it was granted");
         assert_eq!(ledger.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
@@ -353,6 +379,25 @@ mod tests {
         ledger.charge(sample(&grant, 5)).expect("all of it was granted");
         assert_eq!(ledger.budget().run_tokens, 0);
         assert!(ledger.exhausted());
+    }
+
+    #[test]
+    fn answers_with_a_limit_of_their_own_are_reserved_by_it_and_keep_to_it() {
+        let mut ledger = ledger(1000);
+        let short = Some(SamplerSettings { temperature: 1.0, max_tokens: 2 });
+        // 100 tokens: 4 short ones take 8 at most, and the step has 6 more.
+        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 4) }, ask(2, 50)], |_| 0);
+        assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [4, 6]);
+        let told = |first| {
+            grant.lines().iter().flat_map(move |line| {
+                (0..line.count).map(move |i| (line.prompt, i, if line.prompt.0 == 1 { first } else { 5 }))
+            })
+        };
+        assert_eq!(ledger.check(told(3)), Err(Fault::TooLong(PromptId(1), 3)));
+        assert_eq!(ledger.check(told(2)), Ok((10, 38)));
+        let mut ledger = Ledger::new(Limits { step_rollouts: None, ..ledger.limits() });
+        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 80) }], |_| 0);
+        assert_eq!(grant.rollouts(), 50, "2 tokens each, where others are reserved 5");
     }
 
     #[test]
@@ -392,7 +437,8 @@ mod tests {
     fn what_is_there_of_a_grant_is_not_granted_again() {
         let mut ledger = ledger(1000);
         let grant = ledger.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| 5);
-        let line = |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count };
+        let line =
+            |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count, sampling: None };
         let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
         assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
         assert_eq!(ledger.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);

@@ -44,5 +44,5 @@ pub use ledger::{Fault, Grant, GrantLine, Ledger, Limits, Spent};
 pub use plan::{Action, Advantage, Batch, Enough, Geometry, Hold, Pick, Plan, Request};
 pub use pool::{Order, Pool};
 pub use portions::{Portions, total};
-pub use run::{Need, Run, Terms, Value};
+pub use run::{Need, Run, SamplerRange, SamplerSettings, Terms, Value};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::PromptId;
+use crate::{PromptId, SamplerSettings};
 
 /// A policy's answer to a view. A request, never a grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub enum Action {
 }
 
 /// Some rollouts of one prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The prompt, in the pool or buffered.
     pub prompt: PromptId,
@@ -46,12 +46,20 @@ pub struct Request {
     /// When fewer are enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Enough>,
+    /// How they are sampled, where that is not as the run samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplerSettings>,
 }
 
 impl Request {
     /// So many rollouts of a prompt, and nothing else.
     pub fn new(prompt: PromptId, count: u32) -> Self {
-        Self { prompt, count, until: None }
+        Self { prompt, count, until: None, sampling: None }
+    }
+
+    /// The longest that one of its answers can get in a run where answers are at most so long.
+    pub fn longest(&self, run: u32) -> u32 {
+        self.sampling.map_or(run, |own| own.max_tokens.min(run))
     }
 }
 

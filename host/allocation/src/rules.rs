@@ -4,7 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::{Action, Advantage, Batch, Enough, Geometry, Pick, Plan, PromptId, Request, Run, View, shown};
+use crate::{
+    Action, Advantage, Batch, Enough, Geometry, Pick, Plan, PromptId, Request, Run, SamplerRange,
+    SamplerSettings, View, shown,
+};
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
 /// would come out of the update as an infinity that no one could trace back to the plan.
@@ -20,7 +23,7 @@ fn is_metric_name(name: &str) -> bool {
 }
 
 /// Bounds on what a plan may ask for, and on what goes into the record with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Bytes of state.
     pub state: usize,
@@ -34,18 +37,29 @@ pub struct Bounds {
     pub any_prompt: Option<u32>,
     /// Passes over a batch that says how its update is made.
     pub passes: u32,
+    /// What a request may choose of how it is sampled, where it may choose that.
+    pub sampling: Option<SamplerRange>,
 }
 
 impl Bounds {
     /// These, and what a run allows.
     pub fn within(self, run: &Run) -> Self {
-        Self { any_prompt: run.any_prompt(), passes: run.most_passes(), ..self }
+        let (any_prompt, passes, sampling) = (run.any_prompt(), run.most_passes(), run.requests());
+        Self { any_prompt, passes, sampling, ..self }
     }
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { state: 16 << 20, states: 1 << 30, metrics: 64, metric_name: 64, any_prompt: None, passes: 1 }
+        Self {
+            state: 16 << 20,
+            states: 1 << 30,
+            metrics: 64,
+            metric_name: 64,
+            any_prompt: None,
+            passes: 1,
+            sampling: None,
+        }
     }
 }
 
@@ -103,6 +117,10 @@ pub enum Rule {
     NoCount(PromptId),
     /// A request whose portions are too small: prompt, portion, the smallest that its count allows.
     SmallPortion(PromptId, u32, u32),
+    /// A request at a temperature that the run does not take: prompt, temperature, lowest, highest.
+    Temperature(PromptId, f32, f32, f32),
+    /// A request with a length limit that the run does not take: prompt, limit, smallest, largest.
+    MaxTokens(PromptId, u32, u32, u32),
     /// A prompt both requested and skipped.
     RequestedAndSkipped(PromptId),
 
@@ -199,6 +217,14 @@ impl fmt::Display for Rule {
                     "asked for rollouts of prompt `{p}` in portions of {portion}; the smallest is {least}"
                 )
             }
+            Self::Temperature(p, temperature, low, high) => write!(
+                f,
+                "asked for rollouts of prompt `{p}` at temperature {temperature}; the run takes {low} to {high}"
+            ),
+            Self::MaxTokens(p, tokens, least, most) => write!(
+                f,
+                "asked for rollouts of prompt `{p}` of at most {tokens} tokens; the run takes {least} to {most}"
+            ),
             Self::RequestedAndSkipped(p) => {
                 write!(f, "both asked for rollouts of prompt `{p}` and skipped it")
             }
@@ -274,7 +300,7 @@ impl fmt::Display for Rule {
 
 impl Rule {
     /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 35] = [
+    pub const ALL: [(&str, &str); 37] = [
         ("no-round-left", "samples only while the step has rounds left"),
         ("no-step-rollout-left", "samples only while the step has rollouts left"),
         ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
@@ -283,6 +309,8 @@ impl Rule {
         ("requested-twice", "asks for a prompt once in a plan"),
         ("no-count", "asks for at least one rollout in a request"),
         ("small-portion", "asks for portions of at least 1 rollout, and of a 256th of the request"),
+        ("temperature", "asks for temperatures that the run takes"),
+        ("max-tokens", "asks for length limits that the run takes"),
         ("requested-and-skipped", "does not skip what it samples"),
         ("skip-not-in-pool", "skips only prompts in the pool"),
         ("skipped-twice", "skips a prompt once in a plan"),
@@ -323,33 +351,35 @@ impl Rule {
             Self::RequestedTwice(_) => 5,
             Self::NoCount(_) => 6,
             Self::SmallPortion(..) => 7,
-            Self::RequestedAndSkipped(_) => 8,
-            Self::SkipNotInPool(_) => 9,
-            Self::SkippedTwice(_) => 10,
-            Self::DeferNotInPool(_) => 11,
-            Self::DeferredTwice(_) => 12,
-            Self::DeferredAndUsed(_) => 13,
-            Self::UnknownEviction(_) => 14,
-            Self::EvictedTwice(_) => 15,
-            Self::UnknownPick(_) => 16,
-            Self::PickedTwice(_) => 17,
-            Self::EmptyPick(..) => 18,
-            Self::NoSuchPosition(..) => 19,
-            Self::PositionTwice(..) => 20,
-            Self::BadWeight(..) => 21,
-            Self::GivenCount(..) => 22,
-            Self::BadGiven(..) => 23,
-            Self::UnknownHold(_) => 24,
-            Self::HeldTwice(_) => 25,
-            Self::HeldAndPicked(..) => 26,
-            Self::EmptyMiniBatch => 27,
-            Self::BadPasses(..) => 28,
-            Self::StateTooLarge(..) => 29,
-            Self::StatesTooLarge(..) => 30,
-            Self::TooManyMetrics(..) => 31,
-            Self::MetricName(..) => 32,
-            Self::MetricTwice(_) => 33,
-            Self::MetricNotFinite(_) => 34,
+            Self::Temperature(..) => 8,
+            Self::MaxTokens(..) => 9,
+            Self::RequestedAndSkipped(_) => 10,
+            Self::SkipNotInPool(_) => 11,
+            Self::SkippedTwice(_) => 12,
+            Self::DeferNotInPool(_) => 13,
+            Self::DeferredTwice(_) => 14,
+            Self::DeferredAndUsed(_) => 15,
+            Self::UnknownEviction(_) => 16,
+            Self::EvictedTwice(_) => 17,
+            Self::UnknownPick(_) => 18,
+            Self::PickedTwice(_) => 19,
+            Self::EmptyPick(..) => 20,
+            Self::NoSuchPosition(..) => 21,
+            Self::PositionTwice(..) => 22,
+            Self::BadWeight(..) => 23,
+            Self::GivenCount(..) => 24,
+            Self::BadGiven(..) => 25,
+            Self::UnknownHold(_) => 26,
+            Self::HeldTwice(_) => 27,
+            Self::HeldAndPicked(..) => 28,
+            Self::EmptyMiniBatch => 29,
+            Self::BadPasses(..) => 30,
+            Self::StateTooLarge(..) => 31,
+            Self::StatesTooLarge(..) => 32,
+            Self::TooManyMetrics(..) => 33,
+            Self::MetricName(..) => 34,
+            Self::MetricTwice(_) => 35,
+            Self::MetricNotFinite(_) => 36,
         };
         Self::ALL[index].0
     }
@@ -371,6 +401,9 @@ impl Rule {
             }
             Self::NoCount(_) => "leave the request out",
             Self::SmallPortion(..) => "between two portions nothing else is sampled; take a larger one",
+            Self::Temperature(..) | Self::MaxTokens(..) => {
+                "keep within `run.sampling`, or let the run take more in its config's `[requests]`"
+            }
             Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
             Self::DeferNotInPool(_) => {
                 "defer only ids of `view.pool`; what is not on offer need not be put back"
@@ -453,7 +486,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
             if requests.is_empty() && passed_over(plan).next().is_none() {
                 return Err(Rule::NothingAsked);
             }
-            check_requests(requests, &pool, &buffered, &skipped, bounds.any_prompt)
+            check_requests(requests, &pool, &buffered, &skipped, bounds)
         }
         Action::Train(batch) => {
             check_update(batch.update, bounds.passes)?;
@@ -480,12 +513,12 @@ fn check_requests(
     pool: &HashSet<PromptId>,
     buffered: &HashMap<PromptId, usize>,
     skipped: &HashSet<PromptId>,
-    any_prompt: Option<u32>,
+    bounds: Bounds,
 ) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for request in requests {
         let p = request.prompt;
-        match any_prompt {
+        match bounds.any_prompt {
             Some(prompts) if p.0 >= prompts => return Err(Rule::NoSuchPrompt(p, prompts)),
             None if !pool.contains(&p) && !buffered.contains_key(&p) => return Err(Rule::UnknownRequest(p)),
             _ => {}
@@ -502,9 +535,23 @@ fn check_requests(
                 return Err(Rule::SmallPortion(p, until.portion, least));
             }
         }
+        if let (Some(own), Some(range)) = (request.sampling, bounds.sampling) {
+            check_sampling(p, own, range)?;
+        }
         if skipped.contains(&p) {
             return Err(Rule::RequestedAndSkipped(p));
         }
+    }
+    Ok(())
+}
+
+fn check_sampling(p: PromptId, own: SamplerSettings, range: SamplerRange) -> Result<(), Rule> {
+    let SamplerRange { least, most } = range;
+    if !(least.temperature..=most.temperature).contains(&own.temperature) {
+        return Err(Rule::Temperature(p, own.temperature, least.temperature, most.temperature));
+    }
+    if !(least.max_tokens..=most.max_tokens).contains(&own.max_tokens) {
+        return Err(Rule::MaxTokens(p, own.max_tokens, least.max_tokens, most.max_tokens));
     }
     Ok(())
 }

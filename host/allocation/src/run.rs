@@ -40,6 +40,11 @@ impl Run {
         self.terms.as_ref().is_some_and(|terms| terms.needs.contains(&need))
     }
 
+    /// What a request may choose of how it is sampled, where the policy may choose that.
+    pub fn requests(&self) -> Option<SamplerRange> {
+        self.terms.as_ref().filter(|_| self.gives(Need::Sampling)).and_then(|terms| terms.requests)
+    }
+
     /// Prompts in the data set, where the policy may request any of them.
     pub fn any_prompt(&self) -> Option<u32> {
         self.gives(Need::AnyPrompt).then_some(self.prompts)
@@ -51,6 +56,24 @@ impl Run {
     }
 }
 
+/// Settings of the sampler, as a request may choose them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SamplerSettings {
+    /// What logits are divided by.
+    pub temperature: f32,
+    /// The longest answer, in tokens. At least 1.
+    pub max_tokens: u32,
+}
+
+/// What may be chosen of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SamplerRange {
+    /// What a request may go down to.
+    pub least: SamplerSettings,
+    /// What a request may go up to.
+    pub most: SamplerSettings,
+}
+
 /// How a run samples, rewards and learns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
@@ -58,6 +81,9 @@ pub struct Terms {
     pub temperature: f32,
     /// The longest answer, in tokens.
     pub max_tokens: u32,
+    /// What a request may choose of these two, where the policy may choose that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<SamplerRange>,
     /// How updates are made where a batch says nothing else.
     #[serde(flatten)]
     pub update: Geometry,
@@ -109,6 +135,7 @@ impl Default for Terms {
         Self {
             temperature: 1.0,
             max_tokens: u32::MAX,
+            requests: None,
             update: Geometry { mini_batch: u32::MAX, passes: 1 },
             costs: TokenCosts::default(),
             parts: Vec::new(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::History;
+use crate::{History, SamplerSettings};
 
 /// A prompt's position in the data set: the same in every run over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,9 +134,20 @@ pub struct Group {
     pub truncated: Vec<bool>,
     /// A list for each signal that the policy asked for, in that order.
     pub signals: Vec<Vec<f32>>,
+    /// How each was sampled, where that is not as the run samples; empty where that is so of none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampling: Vec<Option<SamplerSettings>>,
 }
 
 impl Group {
+    /// The rollout that was put into the other lists last was sampled so.
+    pub(crate) fn sampled(&mut self, sampling: Option<SamplerSettings>) {
+        if sampling.is_some() || !self.sampling.is_empty() {
+            self.sampling.resize(self.len(), None);
+            self.sampling[self.rewards.len() - 1] = sampling;
+        }
+    }
+
     /// Buffered rollouts.
     pub fn len(&self) -> usize {
         self.rewards.len()

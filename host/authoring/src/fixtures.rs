@@ -162,6 +162,7 @@ impl Maker {
             ages: vec![0; n],
             truncated: (0..n).map(|_| random.below(20) == 0).collect(),
             signals: vec![rewards.clone(); self.signals],
+            sampling: Vec::new(),
             rewards,
         }
     }

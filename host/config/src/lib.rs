@@ -18,6 +18,7 @@
 pub mod compare;
 mod hints;
 mod node;
+pub mod requests;
 pub mod simulate;
 pub mod train;
 mod tree;

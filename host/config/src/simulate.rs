@@ -1,12 +1,13 @@
 //! The config of a simulated run.
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Every, Need, Terms};
+use allot_allocation::{Every, Need, SamplerSettings, Terms};
 use allot_engine::CoinConfig;
 use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
+use super::requests::RequestsConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 
 /// A simulated run.
@@ -25,6 +26,9 @@ pub struct SimulateConfig {
     /// When the score is taken.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// What a policy may choose by request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsConfig>,
     /// The coin-flip world.
     #[serde(default)]
     pub world: CoinConfig,
@@ -64,11 +68,15 @@ impl SimulateConfig {
 
     /// How it samples and learns.
     pub fn terms(&self) -> Terms {
-        Terms {
-            max_tokens: self.world.longest,
-            needs: vec![Need::AnyPrompt, Need::Stopping, Need::Updating],
-            ..Terms::default()
-        }
+        let mut needs = vec![Need::AnyPrompt, Need::Stopping, Need::Updating];
+        needs.extend(self.requests.map(|_| Need::Sampling));
+        let requests = self.requests.map(|requests| requests.range(self.sampling()));
+        Terms { max_tokens: self.world.longest, requests, needs, ..Terms::default() }
+    }
+
+    /// How it samples where a request says nothing else.
+    fn sampling(&self) -> SamplerSettings {
+        SamplerSettings { temperature: 1.0, max_tokens: self.world.longest }
     }
 
     /// The config that a tree is, checked.
@@ -82,6 +90,9 @@ impl SimulateConfig {
             return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
+        config
+            .requests
+            .map_or(Ok(()), |requests| requests.check(name, config.sampling(), "world.longest"))?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         Ok(config)
     }

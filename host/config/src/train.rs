@@ -19,6 +19,7 @@ use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
+use super::requests::RequestsConfig;
 use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 
 /// A training run.
@@ -45,6 +46,9 @@ pub struct TrainConfig {
     /// How rollouts are sampled.
     #[serde(default)]
     pub rollout: Sampling,
+    /// What a policy may choose of that by request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsConfig>,
     /// How updates are made.
     #[serde(default)]
     pub update: UpdateConfig,
@@ -255,6 +259,7 @@ impl TrainConfig {
         Terms {
             temperature: self.rollout.temperature,
             max_tokens: self.rollout.max_tokens,
+            requests: self.requests.map(|requests| requests.range(self.rollout.settings())),
             // There 0 stands for all in one.
             update: Geometry {
                 mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
@@ -265,6 +270,7 @@ impl TrainConfig {
             needs: [
                 (Need::AnyPrompt, true),
                 (Need::Stopping, true),
+                (Need::Sampling, self.requests.is_some()),
                 (Need::Parts, !self.reward.weights.is_empty()),
                 (Need::Updating, self.update.by_policy),
             ]
@@ -332,6 +338,7 @@ impl TrainConfig {
                 return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
             }
         }
+        self.requests.map_or(Ok(()), |requests| self.check_requests(name, requests))?;
         self.reward.check(name, self.rollout.max_tokens)?;
         self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
@@ -349,6 +356,25 @@ impl TrainConfig {
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
             return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+        }
+        Ok(())
+    }
+
+    /// What requests may choose has to be what samples and learns can do.
+    fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
+        requests.check(name, self.rollout.settings(), "rollout.max_tokens")?;
+        if !self.engine.is_native() {
+            let what = format!("`{name}`: `[requests]` is for updates on this machine, and a server trains");
+            return Err(Error::new(what).hint("leave it out: all requests are sampled as `[rollout]` says"));
+        }
+        let range = requests.range(self.rollout.settings());
+        for own in [range.least, range.most] {
+            let rollout = self.rollout.with(Some(own));
+            if let Some(why) = self.rollouts.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
+                let temperature = own.temperature;
+                let what = format!("`{name}`: `requests.temperature` has {temperature}; {why}");
+                return Err(Error::new(what));
+            }
         }
         Ok(())
     }
@@ -457,6 +483,15 @@ impl TrainConfig {
             self.model.threads.get_or_insert(cores);
         }
         Ok(())
+    }
+
+    /// How some rollout may be sampled that asks the most of who samples: at a temperature other than 1, if a request may
+    /// have one.
+    pub fn unusual(&self) -> Sampling {
+        let range = self.requests.map(|requests| requests.range(self.rollout.settings()));
+        let own = range.into_iter().flat_map(|range| [range.most, range.least]);
+        let own = own.into_iter().find(|own| own.temperature != 1.0);
+        Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
     }
 
     /// How held-out problems are answered.

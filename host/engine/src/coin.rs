@@ -22,7 +22,7 @@
 //!   every machine.
 //! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
 
-use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
@@ -155,12 +155,20 @@ impl Coin {
         sigmoid(self.ability + self.skill[i] - self.difficulty[i])
     }
 
-    fn flip(&self, prompt: PromptId, position: u32) -> Sample<bool> {
+    /// The same at a temperature, which divides the logits.
+    fn pass_rate_at(&self, prompt: PromptId, sampling: Option<SamplerSettings>) -> f64 {
+        let Some(own) = sampling else { return self.pass_rate(prompt) };
+        let i = prompt.0 as usize;
+        sigmoid((self.ability + self.skill[i] - self.difficulty[i]) / f64::from(own.temperature))
+    }
+
+    fn flip(&self, prompt: PromptId, position: u32, sampling: Option<SamplerSettings>) -> Sample<bool> {
         let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
-        let p = self.pass_rate(prompt);
+        let p = self.pass_rate_at(prompt, sampling);
         let right = stream.unit() < p;
         let wanted = (self.config.tokens * libm::exp(0.5 * normal(&mut stream))).max(1.0);
-        let longest = f64::from(self.config.longest);
+        let longest = sampling.map_or(self.config.longest, |own| own.max_tokens.min(self.config.longest));
+        let longest = f64::from(longest);
         Sample {
             prompt,
             position,
@@ -170,6 +178,7 @@ impl Coin {
             truncated: wanted > longest,
             log_prob: log_prob(p, right),
             signals: Vec::new(),
+            sampling,
         }
     }
 }
@@ -191,10 +200,10 @@ impl Engine for Coin {
         whole: Whole<'_, bool>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<bool>, EngineError> {
-        let places = grant.lines().iter().flat_map(|l| (0..l.count).map(|i| (l.prompt, l.first + i)));
-        let one = |(place, (prompt, position))| {
+        let places = grant.lines().iter().flat_map(|l| (0..l.count).map(move |i| (l, l.first + i)));
+        let one = |(place, (line, position)): (usize, (&GrantLine, u32))| {
             (!interrupt.is_asked())
-                .then(|| self.flip(prompt, position))
+                .then(|| self.flip(line.prompt, position, line.sampling))
                 .inspect(|sample| whole(place, sample))
         };
         Ok(places.enumerate().map(one).collect())
@@ -241,7 +250,11 @@ impl Coin {
         let mut own: Vec<(usize, f64)> = Vec::with_capacity(batch.len());
         for example in batch {
             let y = if example.sample.answer { 1.0 } else { 0.0 };
-            let g = signal * f64::from(example.advantage) * (y - self.pass_rate(example.sample.prompt)) / n;
+            let Sample { prompt, sampling, .. } = *example.sample;
+            let mut g = signal * f64::from(example.advantage) * (y - self.pass_rate_at(prompt, sampling)) / n;
+            if let Some(own) = sampling {
+                g /= f64::from(own.temperature);
+            }
             shared += g;
             own.push((example.sample.prompt.0 as usize, g));
         }
@@ -295,7 +308,7 @@ mod tests {
         let mut coin =
             Coin::new(CoinConfig { noise, ..CoinConfig::default() }, 5).expect("a config that is fine");
         let samples: Vec<Sample<bool>> =
-            (0..rollouts).map(|i| Sample { answer: i % 2 == 0, ..coin.flip(PromptId(7), i) }).collect();
+            (0..rollouts).map(|i| Sample { answer: i % 2 == 0, ..coin.flip(PromptId(7), i, None) }).collect();
         let advantage = |s: &Sample<bool>| if s.answer { 1.0 } else { -1.0 };
         let batch: Vec<Example<'_, bool>> =
             samples.iter().map(|sample| Example { sample, advantage: advantage(sample) }).collect();
@@ -321,10 +334,10 @@ mod tests {
     #[test]
     fn a_draw_depends_on_prompt_version_and_position_alone() {
         let coin = Coin::new(CoinConfig::default(), 5).expect("the default config is fine");
-        let one = coin.flip(PromptId(7), 3);
-        coin.flip(PromptId(8), 0);
-        assert_eq!(coin.flip(PromptId(7), 3), one);
-        let rate = (0..4000).filter(|i| coin.flip(PromptId(7), *i).answer).count() as f64 / 4000.0;
+        let one = coin.flip(PromptId(7), 3, None);
+        coin.flip(PromptId(8), 0, None);
+        assert_eq!(coin.flip(PromptId(7), 3, None), one);
+        let rate = (0..4000).filter(|i| coin.flip(PromptId(7), *i, None).answer).count() as f64 / 4000.0;
         assert!((rate - coin.pass_rate(PromptId(7))).abs() < 0.03, "{rate}");
     }
 }

@@ -1,7 +1,7 @@
 //! The engine's two verbs: sample and update.
 
 pub use allot_allocation::Cost;
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -91,6 +91,9 @@ pub struct Sample<A> {
     pub log_prob: f64,
     /// The signals asked for, in that order.
     pub signals: Vec<f32>,
+    /// How it was sampled, where that is not as the run samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplerSettings>,
 }
 
 /// A rollout to learn from.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, seed};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request, Sequence};
@@ -139,7 +139,11 @@ impl Native {
     }
 
     /// A rollout, of an answer to a prompt at a position.
-    fn told(&self, (prompt, position): (PromptId, u32), answered: Answered) -> Sample<Answer> {
+    fn told(
+        &self,
+        (prompt, position, sampling): (PromptId, u32, Option<SamplerSettings>),
+        answered: Answered,
+    ) -> Sample<Answer> {
         let log_prob: f64 = answered.log_probs.iter().map(|l| f64::from(*l)).sum();
         let signal = |signal: &Signal| match signal {
             Signal::MeanLogProb => (log_prob / answered.tokens.len() as f64) as f32,
@@ -154,6 +158,7 @@ impl Native {
             log_prob,
             signals: self.config.signals.iter().map(signal).collect(),
             answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs },
+            sampling,
         }
     }
 
@@ -184,11 +189,11 @@ impl Engine for Native {
         let mut requests = Vec::new();
         for line in grant.lines() {
             for position in line.first..line.first + line.count {
-                places.push((line.prompt, position));
+                places.push((line.prompt, position, line.sampling));
                 requests.push(Request {
                     prompt: self.prompt(line.prompt),
                     seed: seed::rollout(self.config.seed, line.prompt, self.version, position),
-                    sampling: self.sampling(line.prompt),
+                    sampling: self.sampling(line.prompt).with(line.sampling),
                 });
             }
         }
@@ -219,6 +224,7 @@ impl Engine for Native {
                 TrainingSample {
                     sequence: Sequence { tokens, prompt: tokens.len() - answer.tokens.len() },
                     sampled: &answer.log_probs,
+                    temperature: self.config.sampling.with(example.sample.sampling).divisor(),
                     stale: example.sample.version != self.version,
                     advantage: example.advantage,
                 }
@@ -227,7 +233,6 @@ impl Engine for Native {
         let context = UpdateContext {
             update: &self.config.update.cut(geometry),
             optimizer: &self.config.optimizer,
-            temperature: self.config.sampling.divisor(),
             longest: self.config.sampling.max_tokens as usize,
             progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
             foreign: self.foreign,

@@ -1,5 +1,6 @@
 //! From logits to a token: temperature, top-k, top-p, and one random number for each token.
 
+use allot_allocation::SamplerSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::kernels::{exp, largest, sum, wide};
@@ -25,6 +26,20 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// The same with what a request chooses of it.
+    pub fn with(self, own: Option<SamplerSettings>) -> Self {
+        own.map_or(self, |own| Self {
+            temperature: own.temperature,
+            max_tokens: own.max_tokens.min(self.max_tokens),
+            ..self
+        })
+    }
+
+    /// What a request may choose of it.
+    pub fn settings(&self) -> SamplerSettings {
+        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
+    }
+
     /// What logits are divided by: 1 where the likeliest token is taken.
     pub fn divisor(&self) -> f32 {
         if self.temperature == 0.0 { 1.0 } else { self.temperature }

@@ -80,6 +80,8 @@ pub struct TrainingSample<'a> {
     pub sequence: Sequence<'a>,
     /// Log-probabilities when it was sampled.
     pub sampled: &'a [f32],
+    /// The temperature that it was sampled at.
+    pub temperature: f32,
     /// Whether the weights changed since.
     pub stale: bool,
     /// Its advantage.
@@ -93,8 +95,6 @@ pub struct UpdateContext<'a> {
     pub update: &'a UpdateConfig,
     /// The optimizer.
     pub optimizer: &'a OptimizerConfig,
-    /// The temperature that rollouts are sampled at.
-    pub temperature: f32,
     /// The length limit of an answer.
     pub longest: usize,
     /// The share of the run that is over.
@@ -113,7 +113,6 @@ pub fn update(
     context: UpdateContext<'_>,
 ) -> Result<(Report, Compute), EngineError> {
     let config = context.update;
-    let options = PassOptions { temperature: context.temperature, recompute: config.recompute };
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
     // it counts in the means, and is not computed.
     let counts = |l: &&TrainingSample<'_>| l.advantage != 0.0 || config.loss.kl > 0.0;
@@ -131,7 +130,7 @@ pub fn update(
         })
         .collect();
     let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
-    let old = old(core, &lessons, context, options)?;
+    let old = old(core, &lessons, context)?;
     let apart = context.foreign.and_then(|_| apart(&lessons, &old));
     if let (Some(apart), Some(most)) = (apart, context.foreign)
         && apart > most
@@ -140,7 +139,7 @@ pub fn update(
     }
     let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
         let all: Vec<&TrainingSample<'_>> = lessons.iter().collect();
-        log_probs(core, &all, context, options, true)?
+        log_probs(core, &all, context, true)?
     } else {
         vec![Vec::new(); lessons.len()]
     };
@@ -152,7 +151,7 @@ pub fn update(
             let first = next;
             next += batch.len();
             // With nothing to learn from the optimizer still makes its step.
-            core.learn(&[], options, &|_, _| Vec::new())?;
+            core.learn(&[], options(config, 1.0), &|_, _| Vec::new())?;
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
                 if core.steps() == untouched && context.interrupt.is_asked() {
@@ -161,6 +160,7 @@ pub fn update(
                 }
                 let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
                 let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
+                let options = options(config, batch[micro.start].temperature);
                 core.learn(&sequences, options, &|j, statistics| {
                     let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
                     let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
@@ -263,11 +263,10 @@ fn old(
     core: &mut dyn Core,
     lessons: &[TrainingSample<'_>],
     context: UpdateContext<'_>,
-    options: PassOptions,
 ) -> Result<Vec<Vec<f32>>, EngineError> {
     let anew = |l: &TrainingSample<'_>| anew(l, context);
     let wanted: Vec<&TrainingSample<'_>> = lessons.iter().filter(|l| anew(l)).collect();
-    let mut computed = log_probs(core, &wanted, context, options, false)?.into_iter();
+    let mut computed = log_probs(core, &wanted, context, false)?.into_iter();
     let one = |l: &TrainingSample<'_>| {
         if anew(l) { computed.next().unwrap_or_default() } else { l.sampled.to_vec() }
     };
@@ -278,7 +277,6 @@ fn log_probs(
     core: &mut dyn Core,
     lessons: &[&TrainingSample<'_>],
     context: UpdateContext<'_>,
-    options: PassOptions,
     reference: bool,
 ) -> Result<Vec<Vec<f32>>, EngineError> {
     let all: Vec<TrainingSample<'_>> = lessons.iter().map(|l| **l).collect();
@@ -287,6 +285,7 @@ fn log_probs(
         if context.interrupt.is_asked() {
             return Err(EngineError::Interrupted);
         }
+        let options = options(context.update, all[micro.start].temperature);
         let sequences: Vec<Sequence<'_>> = all[micro].iter().map(|l| l.sequence).collect();
         let statistics = core.score(&sequences, options, reference)?;
         scored.extend(statistics.into_iter().map(|t| t.iter().map(|t| t.log_prob).collect::<Vec<_>>()));
@@ -294,12 +293,17 @@ fn log_probs(
     Ok(scored)
 }
 
-/// Runs of lessons of at most this many tokens, or of one that is longer.
+/// How a pass is made over what was sampled at this temperature.
+fn options(config: &UpdateConfig, temperature: f32) -> PassOptions {
+    PassOptions { temperature, recompute: config.recompute }
+}
+
+/// Runs of lessons of one temperature and at most this many tokens, or of one that is longer.
 fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
     let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
     for (i, lesson) in lessons.iter().enumerate() {
         let more = lesson.sequence.read();
-        if i > from && tokens + more > most {
+        if i > from && (tokens + more > most || lesson.temperature != lessons[from].temperature) {
             all.push(from..i);
             (from, tokens) = (i, 0);
         }

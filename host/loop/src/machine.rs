@@ -311,7 +311,8 @@ impl Loop {
         let order = portions.due();
         let open = self.state.ledger.grantable() > 0;
         if let Some(left) = self.left(self.state.buffer.shown(), costs).filter(|_| open) {
-            let fits = left.of_order(&order, |prompt| self.most(prompt, costs));
+            let longest = self.state.ledger.limits().longest;
+            let fits = left.of_order(&order, |request| costs(request.prompt, request.longest(longest)));
             // With nothing buffered there is nothing reserved that could come free.
             if fits == 0 && !order.is_empty() && self.state.buffer.rollouts() == 0 {
                 self.state.ledger.close();
@@ -355,6 +356,7 @@ impl Loop {
         costs: Costs<'_>,
     ) -> Result<Took, Fault> {
         let At::Sampling(_) = self.state.at else { unreachable_turn("rollouts") };
+        let lines = self.state.ledger.open().to_vec();
         self.state.ledger.charge(outcomes.iter().map(|o| (o.prompt, o.position, o.tokens)))?;
         self.out = false;
         let At::Sampling(mut step) = std::mem::replace(&mut self.state.at, At::Between) else {
@@ -367,7 +369,9 @@ impl Loop {
                 None => step.parts.entry(name.clone()).or_default().add(f64::from(*x)),
             }
         }
-        let first = self.state.buffer.add(outcomes.iter().cloned());
+        let each = lines.iter().flat_map(|line| std::iter::repeat_n(line.sampling, line.count as usize));
+        let came = outcomes.iter().zip(each).map(|(o, sampling)| Outcome { sampling, ..o.clone() });
+        let first = self.state.buffer.add(came);
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }

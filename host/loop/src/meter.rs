@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use allot_allocation::{Ceilings, Compute, Cost, PromptId, Request, Spent};
+use allot_allocation::{Ceilings, Compute, Cost, Request, Spent};
 use allot_record::Seconds;
 use serde::{Deserialize, Serialize};
 
@@ -114,12 +114,12 @@ impl Left {
     }
 
     /// Rollouts of an order that fit, served first to last.
-    pub fn of_order(&self, order: &[Request], cost: impl Fn(PromptId) -> Cost) -> u64 {
+    pub fn of_order(&self, order: &[Request], cost: impl Fn(&Request) -> Cost) -> u64 {
         let by_seconds = self.rollouts.unwrap_or(u64::MAX);
         let Some(mut left) = self.flops else { return by_seconds };
         let mut served = 0;
         for request in order {
-            let cost = cost(request.prompt);
+            let cost = cost(request);
             left -= cost.reading;
             let wanted = u64::from(request.count);
             let fitting = (left / cost.rollout()).max(0.0) as u64;
@@ -136,6 +136,7 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allot_allocation::PromptId;
 
     fn meter(flops: Option<f64>, seconds: Option<f64>) -> Meter {
         Meter::new(Ceilings { flops, seconds })
@@ -148,6 +149,10 @@ mod tests {
     /// A prompt's number is what reading it costs; an answer costs 2, and learning from it 8.
     fn cost(prompt: PromptId) -> Cost {
         Cost { reading: f64::from(prompt.0), answering: 2.0, learning: 8.0 }
+    }
+
+    fn of(request: &Request) -> Cost {
+        cost(request.prompt)
     }
 
     #[test]
@@ -165,10 +170,10 @@ mod tests {
         measured.compute.flops.decode = 20.0;
         let left = meter.left(&measured, 0, || 10.0, || 11.0).expect("there is a ceiling");
         // 70 are left: prompt 5 costs 5 and 10 each, prompt 1 then 1 and 10 each.
-        assert_eq!(left.of_order(&[ask(5, 4), ask(1, 9)], cost), 6);
-        assert_eq!(left.of_order(&[ask(5, 4), ask(20, 9)], cost), 4, "prompt 20 can't be read and answered");
-        assert_eq!(left.of_order(&[ask(5, u32::MAX)], cost), 6);
-        assert_eq!(left.of_order(&[ask(61, 1), ask(1, 1)], cost), 0, "nobody is served before the first");
+        assert_eq!(left.of_order(&[ask(5, 4), ask(1, 9)], of), 6);
+        assert_eq!(left.of_order(&[ask(5, 4), ask(20, 9)], of), 4, "prompt 20 can't be read and answered");
+        assert_eq!(left.of_order(&[ask(5, u32::MAX)], of), 6);
+        assert_eq!(left.of_order(&[ask(61, 1), ask(1, 1)], of), 0, "nobody is served before the first");
         assert_eq!(left.in_any_case([1, 20].into_iter().map(|p| cost(PromptId(p)))), 2);
         assert_eq!(left.in_any_case([90].into_iter().map(|p| cost(PromptId(p)))), 1, "others fit");
         let left =
@@ -181,7 +186,7 @@ mod tests {
     fn seconds_are_granted_by_the_rate_so_far() {
         let (meter, mut measured) = (meter(None, Some(10.0)), Measured::default());
         let rollouts = |measured: &Measured, sampled| {
-            meter.left(measured, sampled, || 0.0, || 0.0).map(|left| left.of_order(&[ask(1, u32::MAX)], cost))
+            meter.left(measured, sampled, || 0.0, || 0.0).map(|left| left.of_order(&[ask(1, u32::MAX)], of))
         };
         assert_eq!(rollouts(&measured, 0), Some(u64::MAX), "no rate is known");
         measured.seconds.evaluating = 2.0;

@@ -7,8 +7,8 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, Ledger, Limits, Order, Outcome, Pick,
-    Plan, Pool, PromptId, Request, RolloutBuffer, Run, View, seed,
+    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, GrantLine, Ledger, Limits, Order,
+    Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings, View, seed,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
 use proptest::prelude::*;
@@ -57,7 +57,9 @@ fn plan(view: &View) -> Plan {
                 let mut some = || draws.below(3) as u32;
                 let until = Enough { correct: some(), wrong: some(), portion: 1 + some() };
                 let until = (draws.below(3) > 0).then_some(until);
-                order.push(Request { until, ..Request::new(prompt, 1 + draws.below(7) as u32) });
+                let own = SamplerSettings { temperature: 0.7, max_tokens: 4 };
+                let sampling = (draws.below(3) == 0).then_some(own);
+                order.push(Request { until, sampling, ..Request::new(prompt, 1 + draws.below(7) as u32) });
             }
         }
         Action::Sample(order)
@@ -75,14 +77,15 @@ fn plan(view: &View) -> Plan {
 
 /// What an engine and a judge give for a grant at these weights.
 fn outcomes(grant: &Grant, run: u64, version: u32) -> Vec<Outcome> {
-    let one = |prompt, position| {
+    let one = |line: &GrantLine, position| {
+        let prompt = line.prompt;
         let mut draws = Stream::new(seed::rollout(run, prompt, version, position));
         let reward = f32::from(u8::from(draws.below(2) > 0));
-        let tokens = 1 + draws.below(9) as u32;
+        let tokens = 1 + draws.below(line.sampling.map_or(9, |own| own.max_tokens as usize)) as u32;
         Outcome { tokens, ..Outcome::of(prompt, position, reward, reward > 0.5) }
     };
     let lines = grant.lines().iter();
-    lines.flat_map(|l| (l.first..l.first + l.count).map(move |i| one(l.prompt, i))).collect()
+    lines.flat_map(|l| (l.first..l.first + l.count).map(move |i| one(l, i))).collect()
 }
 
 /// A lie: something else than what was granted.

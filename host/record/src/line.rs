@@ -340,6 +340,7 @@ impl Sampled {
             tokens: self.tokens[i],
             truncated: self.truncated.as_bytes()[i] == b'1',
             signals: self.signals.iter().map(|list| list[i]).collect(),
+            sampling: None,
         };
         Some((0..n).map(one).collect())
     }

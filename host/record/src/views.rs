@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use allot_allocation::{
-    Action, History, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run, View, rules, total,
+    Action, History, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run, SamplerSettings, View,
+    rules, total,
 };
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
@@ -20,18 +21,17 @@ pub struct Views {
     history: History,
     /// The newest epoch of which a prompt has been on offer.
     newest: u32,
-    /// What a plan may do.
+    /// The run as the policy sees it.
     run: Run,
     state: Vec<u8>,
-    max_age: u32,
     /// The step and round that come next.
     next: (u32, u32),
     /// The last call's plan, until its step ends.
     plan: Option<Plan>,
     /// What is left of its requests.
     portions: Portions,
-    /// What was granted and not told of yet, by prompt.
-    granted: HashMap<PromptId, u64>,
+    /// What was granted and not told of yet, by prompt, and how it is sampled if not as the run samples.
+    granted: HashMap<PromptId, (u64, Option<SamplerSettings>)>,
     ended: bool,
 }
 
@@ -55,7 +55,6 @@ impl Views {
             newest: 0,
             run: head.run.clone(),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
-            max_age: head.run.max_age,
             next: (0, 0),
             plan: None,
             portions: Portions::default(),
@@ -74,7 +73,7 @@ impl Views {
                 let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
                     return Err(inconsistent(self.next));
                 };
-                let settled = self.buffer.settle(&batch, step.updated, self.max_age);
+                let settled = self.buffer.settle(&batch, step.updated, self.run.max_age);
                 self.history.remember(step.step, &settled.visits);
                 self.buffer.open_step();
                 self.next = (step.step + 1, 0);
@@ -164,7 +163,7 @@ impl Views {
                 break;
             }
             left -= served;
-            self.granted.insert(request.prompt, served);
+            self.granted.insert(request.prompt, (served, request.sampling));
         }
         self.portions.granted(rollouts);
     }
@@ -178,12 +177,11 @@ impl Views {
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(|| inconsistent(at))?;
             let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
-            if self.granted.remove(&sampled.prompt) != Some(told) {
-                return Err(inconsistent(at));
-            }
+            let granted = self.granted.remove(&sampled.prompt).filter(|(granted, _)| *granted == told);
+            let (_, sampling) = granted.ok_or_else(|| inconsistent(at))?;
             came += told;
             scored.extend(outcomes.iter().map(|outcome| (outcome.prompt, outcome.correct)));
-            self.buffer.add(outcomes);
+            self.buffer.add(outcomes.into_iter().map(|outcome| Outcome { sampling, ..outcome }));
             self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
         }
         self.portions.came(came, scored);

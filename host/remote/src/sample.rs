@@ -1,6 +1,6 @@
 //! From a grant to requests, and from the server's answers to rollouts, each looked at before it counts.
 
-use allot_allocation::{Grant, PromptId, seed};
+use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
 use allot_engine::{Answer, Sample, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub(crate) fn rollouts(
             tokens: sequence.tokens,
             log_probs: sequence.logprobs,
         };
-        let place = RolloutKey { prompt: wanted.prompt, position, version };
+        let place = RolloutKey { prompt: wanted.prompt, position, version, sampling: None };
         let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
         let sample = claim.looked_at(place, limits).map_err(|what| client.wrong("asample", &what))?;
         all.push(sample);
@@ -111,6 +111,8 @@ pub(crate) struct RolloutKey {
     pub(crate) prompt: PromptId,
     pub(crate) position: u32,
     pub(crate) version: u32,
+    /// How it is sampled, where that is not as the run samples.
+    pub(crate) sampling: Option<SamplerSettings>,
 }
 
 /// What a rollout keeps to.
@@ -161,6 +163,7 @@ impl Claim {
             log_prob,
             signals: vec![(log_prob / tokens as f64) as f32; limits.signals],
             answer: Answer { tokens: self.tokens, log_probs },
+            sampling: place.sampling,
         })
     }
 }

@@ -250,6 +250,9 @@ impl Fault {
             Self::Lacking(Need::Updating) => {
                 Some("set `update.by_policy = true`; a trainer in Python says how it updates by `update=`")
             }
+            Self::Lacking(Need::Sampling) => {
+                Some("say in `[requests]` what requests may choose; a trainer in Python can't yet")
+            }
             Self::Misused(_) => {
                 Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
             }

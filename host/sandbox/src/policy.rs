@@ -148,7 +148,8 @@ impl Policy {
         let tells = tells.then(|| {
             let needs = self.among_needs(&terms.needs);
             let parts = if needs.contains(&Need::Parts) { terms.parts } else { Vec::new() };
-            Terms { needs, parts, ..terms }
+            let requests = terms.requests.filter(|_| needs.contains(&Need::Sampling));
+            Terms { needs, parts, requests, ..terms }
         });
         Run { terms: tells, ..run }
     }
@@ -157,7 +158,7 @@ impl Policy {
     /// its own matter.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
-        terms.needs.extend([Need::AnyPrompt, Need::Stopping]);
+        terms.needs.extend([Need::AnyPrompt, Need::Sampling, Need::Stopping]);
         let needs = self.among_needs(&terms.needs);
         let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, ..terms });
         Run { terms, ..run }
@@ -323,7 +324,7 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 /// What a policy needs that no run gives.
 fn beyond(d: &Description) -> Option<String> {
     let column = || d.columns.first().map(|name| format!("the column `{name}`"));
-    let given = [Need::AnyPrompt, Need::Parts, Need::Stopping, Need::Updating];
+    let given = [Need::AnyPrompt, Need::Parts, Need::Sampling, Need::Stopping, Need::Updating];
     let given = |need: &&Need| given.contains(*need);
     d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
 }

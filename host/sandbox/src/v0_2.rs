@@ -60,8 +60,13 @@ impl Guest for Policy {
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), costs));
         let constants = run;
+        let sampling = run
+            .terms
+            .as_ref()
+            .filter(|_| run.gives(Need::Sampling))
+            .map(|terms| types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens });
         let answer = with_run(run, |run| {
-            with_view(view, parts, |view| allocator.call_decide(&mut *store, run, state, view))
+            with_view(view, parts, sampling, |view| allocator.call_decide(&mut *store, run, state, view))
         });
         store.data_mut().facts = None;
         Ok(match answer? {
@@ -163,26 +168,36 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
         lag: 0,
         columns: &[],
         parts: &parts,
-        sampling: types::SamplingRange { default: sampling, least: sampling, most: sampling },
+        sampling: types::SamplingRange {
+            default: sampling,
+            least: run.requests().map_or(sampling, |range| settings_of(range.least)),
+            most: run.requests().map_or(sampling, |range| settings_of(range.most)),
+        },
         update: types::Update { mini_batch: terms.update.mini_batch, passes: terms.update.passes },
     })
 }
 
+fn settings_of(settings: ours::SamplerSettings) -> types::Sampling {
+    types::Sampling { temperature: settings.temperature, max_tokens: settings.max_tokens }
+}
+
 /// Lends a view to `call`. Of the numbers beside a rollout so many are parts of its reward: the last ones, which are
-/// shown to a policy that needs them.
+/// shown to a policy that needs them. `sampling` is the run's own, where the policy is shown how each was sampled.
 fn with_view<T>(
     view: &ours::View,
     (parts, shown): (usize, bool),
+    sampling: Option<types::Sampling>,
     call: impl FnOnce(types::View<'_>) -> T,
 ) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
     let lists: Vec<Vec<&[f32]>> =
         view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
+    let sampled: Vec<Vec<types::Sampling>> = view.groups.iter().map(|g| sampled(g, sampling)).collect();
     let groups: Vec<types::Group<'_>> = view
         .groups
         .iter()
-        .zip(&lists)
-        .map(|(g, lists)| {
+        .zip(lists.iter().zip(&sampled))
+        .map(|(g, (lists, sampling))| {
             let (signals, parts) = lists.split_at(lists.len().saturating_sub(parts));
             let parts = if shown { parts } else { &[] };
             types::Group {
@@ -196,7 +211,7 @@ fn with_view<T>(
                 signals,
                 parts,
                 trained: &[],
-                sampling: &[],
+                sampling,
             }
         })
         .collect();
@@ -217,6 +232,13 @@ fn with_view<T>(
         unscored: &unscored,
         under_way: &[],
     })
+}
+
+/// How each rollout of a group was sampled, if the policy is shown that: the run's own settings where there are no others.
+fn sampled(group: &ours::Group, run: Option<types::Sampling>) -> Vec<types::Sampling> {
+    let Some(run) = run else { return Vec::new() };
+    let own = group.sampling.iter().copied().chain(std::iter::repeat(None));
+    own.take(group.len()).map(|own| own.map_or(run, settings_of)).collect()
 }
 
 fn lend_value(value: &ours::Value) -> types::ValueParam<'_> {
@@ -317,7 +339,7 @@ fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request
     if r.until.is_some() && !run.gives(Need::Stopping) {
         return undescribed("`until` in a request", Need::Stopping);
     }
-    if r.sampling.is_some() {
+    if r.sampling.is_some() && !run.gives(Need::Sampling) {
         return undescribed("`sampling` in a request", Need::Sampling);
     }
     let until = r.until.map(|enough| ours::Enough {
@@ -325,7 +347,10 @@ fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request
         wrong: enough.wrong,
         portion: enough.portion,
     });
-    Ok(ours::Request { until, ..ours::Request::new(PromptId(r.prompt), r.count) })
+    let sampling = r
+        .sampling
+        .map(|own| ours::SamplerSettings { temperature: own.temperature, max_tokens: own.max_tokens });
+    Ok(ours::Request { until, sampling, ..ours::Request::new(PromptId(r.prompt), r.count) })
 }
 
 fn pick(p: types::Pick) -> ours::Pick {

@@ -60,6 +60,7 @@ impl Told {
                 tokens: one.tokens,
                 truncated: one.truncated,
                 signals: one.signals,
+                sampling: None,
             })
             .collect())
     }

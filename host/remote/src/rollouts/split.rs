@@ -100,7 +100,7 @@ impl Split {
         let config = self.native.config();
         let one = |i: usize| async move {
             let place = wanted[i];
-            let sampling = self.native.sampling(place.prompt);
+            let sampling = self.native.sampling(place.prompt).with(place.sampling);
             let request = SampleRequest {
                 prompt: self.native.prompt(place.prompt),
                 seed: wire_seed(config.seed, place.prompt, place.version, place.position),
@@ -190,11 +190,12 @@ impl Engine for Split {
     ) -> Result<Sampled<Answer>, EngineError> {
         let version = self.native.version();
         let of = |line: &GrantLine| {
-            let prompt = line.prompt;
+            let (prompt, sampling) = (line.prompt, line.sampling);
             (line.first..line.first + line.count).map(move |position| RolloutKey {
                 prompt,
                 position,
                 version,
+                sampling,
             })
         };
         let wanted: Vec<RolloutKey> = grant.lines().iter().flat_map(of).collect();

@@ -1,0 +1,49 @@
+//! What a policy may choose by request.
+
+use allot_allocation::{SamplerRange, SamplerSettings};
+use allot_error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// What a request may choose of how it is sampled; without this section nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RequestsConfig {
+    /// The lowest temperature and the highest; the run's own alone if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<[f32; 2]>,
+    /// The smallest length limit, in tokens; the run's own alone if nothing is said. The largest is the run's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_tokens: Option<u32>,
+}
+
+impl RequestsConfig {
+    /// What a request may choose where the run's own settings are these.
+    pub fn range(self, run: SamplerSettings) -> SamplerRange {
+        let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
+        let least = self.least_tokens.unwrap_or(run.max_tokens);
+        SamplerRange {
+            least: SamplerSettings { temperature: lowest, max_tokens: least },
+            most: SamplerSettings { temperature: highest, max_tokens: run.max_tokens },
+        }
+    }
+
+    /// Checks it for a run whose own settings are these; `name` is what the config is called in an error, and `limit` the
+    /// key of its length limit.
+    pub fn check(self, name: &str, run: SamplerSettings, limit: &str) -> Result<()> {
+        let SamplerRange { least, most } = self.range(run);
+        let (low, high, own) = (least.temperature, most.temperature, run.temperature);
+        if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
+            let what = format!("`{name}`: `requests.temperature` is [{low}, {high}]");
+            let hint = format!(
+                "it is the lowest, more than 0, and the highest; the run's own, {own}, lies between them"
+            );
+            return Err(Error::new(what).hint(hint));
+        }
+        if !(1..=most.max_tokens).contains(&least.max_tokens) {
+            let (least, most) = (least.max_tokens, most.max_tokens);
+            let what = format!("`{name}`: `requests.least_tokens` is {least}; it is from 1 to {most}");
+            return Err(Error::new(what).hint(format!("the longest answer of all is that of `{limit}`")));
+        }
+        Ok(())
+    }
+}
