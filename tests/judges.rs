@@ -48,7 +48,11 @@ done
 "#;
 
 fn question(answer: &str) -> Question {
-    Question { gold: vec!["5".to_owned(), "five".to_owned()], answer: answer.to_owned() }
+    Question {
+        gold: vec!["5".to_owned(), "five".to_owned()],
+        answer: answer.to_owned(),
+        ..Question::default()
+    }
 }
 
 /// A judge of these words that runs in a folder.
@@ -236,7 +240,11 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     let met = Sandboxed::check(&config).unwrap();
     assert_eq!(met.identity.told.name.as_deref(), Some("CPython 3.12.0"));
     let gold = r#"{"fn_name": "double", "inputs": [[2], [5], [0]], "outputs": [4, 10, 0]}"#;
-    let asked = |answer: &str| Question { gold: vec![gold.to_owned()], answer: answer.to_owned() };
+    let asked = |answer: &str| Question {
+        gold: vec![gold.to_owned()],
+        answer: answer.to_owned(),
+        ..Question::default()
+    };
     let mut sandboxed = Sandboxed::new(&config).unwrap();
     let answers = ["def double(x): return 2 * x", "def double(x): return x * x", "double = 7", "exit()"];
     for place in 0..40 {
@@ -881,7 +889,11 @@ fn math_verify_judges_as_recorded() {
     let text = |row: &Value, column: &str| row[column].as_str().unwrap().to_owned();
     let questions: Vec<Question> = rows
         .iter()
-        .map(|row| Question { gold: vec![text(row, "gold")], answer: text(row, "prediction") })
+        .map(|row| Question {
+            gold: vec![text(row, "gold")],
+            answer: text(row, "prediction"),
+            ..Question::default()
+        })
         .collect();
     let config = JudgeConfig { command: Some(vec![python]), seconds: 30.0, ..JudgeConfig::default() };
     let mut pool = Pool::new(Judge::math_verify(&config, questions[0].clone()));
@@ -911,6 +923,7 @@ fn math_verify_can_be_unsure_and_late() {
     let question = |gold: &[&str], answer: &str| Question {
         gold: gold.iter().map(|g| (*g).to_owned()).collect(),
         answer: answer.to_owned(),
+        ..Question::default()
     };
     let mut pool = Pool::new(Judge::math_verify(&config, question(&["5"], "5")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

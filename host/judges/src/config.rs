@@ -1,7 +1,7 @@
 //! The part of a training run's config that says how answers are judged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
@@ -41,6 +41,33 @@ pub struct RewardConfig {
     /// The sandbox of grader `python`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonConfig>,
+    /// The reward functions of grader `functions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<FunctionsConfig>,
+}
+
+/// Reward functions as Python trainers have them: verl's `compute_score`, TRL's `reward_funcs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionsConfig {
+    /// The file that defines them.
+    pub file: PathBuf,
+    /// Their names. The rewards of several are parts, by these names.
+    #[serde(default = "compute_score")]
+    pub names: Vec<String>,
+    /// Whether functions in TRL's way get an answer as a list of messages, as for conversational data sets.
+    #[serde(default)]
+    pub messages: bool,
+}
+
+impl Default for FunctionsConfig {
+    fn default() -> Self {
+        Self { file: PathBuf::new(), names: compute_score(), messages: false }
+    }
+}
+
+fn compute_score() -> Vec<String> {
+    vec!["compute_score".to_owned()]
 }
 
 /// A grader: one of ours, or processes that judge.
@@ -52,6 +79,8 @@ pub enum AnyGrader {
     MathVerify,
     /// A command of the user's own.
     Command,
+    /// Reward functions in a file of Python.
+    Functions,
     /// Tests, or inputs and outputs, of generated Python, in the sandbox.
     Python,
 }
@@ -126,15 +155,21 @@ impl AnyGrader {
             Self::Native(grader) => grader.name(),
             Self::MathVerify => "math-verify",
             Self::Command => "command",
+            Self::Functions => "functions",
             Self::Python => "python",
         }
+    }
+
+    /// Whether it gives rewards of its own, and not only whether an answer is right.
+    pub fn gives_rewards(self) -> bool {
+        matches!(self, Self::Command | Self::Functions)
     }
 
     /// The grader, where it is a part of this program.
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
-            Self::MathVerify | Self::Command | Self::Python => None,
+            Self::MathVerify | Self::Command | Self::Functions | Self::Python => None,
         }
     }
 
@@ -143,13 +178,18 @@ impl AnyGrader {
         match self {
             Self::Native(grader) => grader.reads(gold),
             Self::Python => Trial::of(gold).is_ok(),
-            Self::MathVerify | Self::Command => true,
+            Self::MathVerify | Self::Command | Self::Functions => true,
         }
     }
 
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        Grader::ALL.into_iter().map(Self::Native).chain([Self::MathVerify, Self::Command, Self::Python])
+        Grader::ALL.into_iter().map(Self::Native).chain([
+            Self::MathVerify,
+            Self::Command,
+            Self::Functions,
+            Self::Python,
+        ])
     }
 }
 
@@ -204,13 +244,11 @@ impl RewardConfig {
             );
         }
         let given = [("correct_from", self.correct_from.is_some()), ("weights", !self.weights.is_empty())];
-        if let Some((key, _)) =
-            given.into_iter().find(|(_, given)| *given && self.grader != AnyGrader::Command)
-        {
+        if let Some((key, _)) = given.into_iter().find(|(_, given)| *given && !self.grader.gives_rewards()) {
             let grader = self.grader.name();
             let what =
                 format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
-            return Err(Error::new(what).hint("leave it out, or take grader `command`"));
+            return Err(Error::new(what).hint("leave it out, or take grader `command` or `functions`"));
         }
         let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
         match (self.grader, &self.judge) {
@@ -219,9 +257,8 @@ impl RewardConfig {
                     "`{name}` has a section [reward.judge], and grader `{}` has no processes",
                     self.grader.name()
                 );
-                return Err(
-                    Error::new(what).hint("leave the section out, or take grader `command` or `math-verify`")
-                );
+                return Err(Error::new(what)
+                    .hint("leave the section out, or take grader `command`, `functions` or `math-verify`"));
             }
             (AnyGrader::Command, _) if words.is_none() => {
                 let what = format!("`{name}` has grader `command` and no command");
@@ -230,6 +267,7 @@ impl RewardConfig {
             }
             _ => {}
         }
+        self.check_functions(name)?;
         match &self.python {
             Some(_) if self.grader != AnyGrader::Python => {
                 let grader = self.grader.name();
@@ -263,10 +301,38 @@ impl RewardConfig {
         Ok(())
     }
 
+    fn check_functions(&self, name: &str) -> Result<()> {
+        let hint = r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
+        let error = match (&self.functions, self.grader) {
+            (None, AnyGrader::Functions) => {
+                format!("`{name}` has grader `functions` and no section [reward.functions]")
+            }
+            (Some(functions), AnyGrader::Functions) => {
+                let twice = |name: &String| functions.names.iter().filter(|other| *other == name).count() > 1;
+                match functions.names.iter().find(|function| !is_name(function) || twice(function)) {
+                    Some(function) => format!("`{name}`: `reward.functions.names` has {function:?}"),
+                    None if functions.names.is_empty() => {
+                        format!("`{name}`: `reward.functions.names` is empty")
+                    }
+                    None => return Ok(()),
+                }
+            }
+            (Some(_), grader) => {
+                let grader = grader.name();
+                format!("`{name}` has a section [reward.functions], and its grader is `{grader}`")
+            }
+            (None, _) => return Ok(()),
+        };
+        Err(Error::new(error).hint(hint))
+    }
+
     /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from
     /// elsewhere.
     pub fn settle(&mut self) -> Result<()> {
         if let Some(path) = self.python.as_mut().and_then(|python| python.interpreter.as_mut()) {
+            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
+        }
+        if let Some(path) = self.functions.as_mut().map(|functions| &mut functions.file) {
             *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
         }
         let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();

@@ -44,8 +44,10 @@ impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
         let settings = config.judge.clone().unwrap_or_default();
         // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
-        let gold = problems.first().and_then(|p| p.gold.first()).cloned().unwrap_or_default();
-        let greeting = Question { gold: vec![gold.clone()], answer: gold };
+        let greeting = problems.first().map_or_else(Question::default, |problem| {
+            let gold: Vec<String> = problem.gold.first().cloned().into_iter().collect();
+            asked(problem, gold.first().cloned().unwrap_or_default(), gold)
+        });
         let judge = match config.grader {
             AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
             AnyGrader::Python => {
@@ -54,9 +56,18 @@ impl By {
             }
             AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
             AnyGrader::Command => Judge::command(&settings, greeting),
+            AnyGrader::Functions => {
+                let functions = config.functions.clone().unwrap_or_default();
+                Judge::functions(&functions, &settings, greeting)
+            }
         };
         Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
     }
+}
+
+/// What is asked about an answer to a problem.
+fn asked(problem: &Problem, answer: String, gold: Vec<String>) -> Question {
+    Question { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
 }
 
 /// Starts one of the judges that answers to these problems would have, if they are processes, and lets it
@@ -101,7 +112,8 @@ impl Graded {
 
     fn question(&self, sample: &Sample<Answer>) -> std::result::Result<Question, String> {
         let answer = self.tokens.decode(&sample.answer.tokens).map_err(|t| t.what)?;
-        Ok(Question { gold: self.problems[sample.prompt.0 as usize].gold.clone(), answer })
+        let problem = &self.problems[sample.prompt.0 as usize];
+        Ok(asked(problem, answer, problem.gold.clone()))
     }
 
     fn verdict(&mut self, sample: &Sample<Answer>, opinion: Opinion) -> Verdict {

@@ -15,10 +15,12 @@ use tokio::task::JoinSet;
 use super::identity::Identity;
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
-use crate::config::JudgeConfig;
+use crate::config::{FunctionsConfig, JudgeConfig};
 
 /// The judge of grader `math-verify`.
 const MATH_VERIFY: &str = include_str!("math_verify.py");
+/// The judge of grader `functions`.
+const FUNCTIONS: &str = include_str!("functions.py");
 /// Processes that may fail at their greeting one after another, in the middle of a run.
 const TRIES: u32 = 3;
 
@@ -64,6 +66,26 @@ impl Judge {
         // Which Python runs it is told by its version.
         let words = vec!["math_verify.py".to_owned(), MATH_VERIFY.to_owned()];
         Self { words, ..Self::of(config, command, name, greeting, hint.to_owned()) }
+    }
+
+    /// The one that ships, for reward functions in a file of Python. The config's command is a Python that has what
+    /// the file imports.
+    pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
+        let python = config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()]);
+        let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
+        let name = format!("{names} of {file}");
+        let hint = format!(
+            "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
+            python.join(" ")
+        );
+        let messages = u8::from(functions.messages).to_string();
+        let told = [file, messages].into_iter().chain(functions.names.iter().cloned());
+        let told: Vec<String> = told.collect();
+        let source = ["-c".to_owned(), FUNCTIONS.to_owned()];
+        let command = python.into_iter().chain(source).chain(told.iter().cloned()).collect();
+        // Which Python runs it is told by its version.
+        let words = ["functions.py".to_owned(), FUNCTIONS.to_owned()].into_iter().chain(told).collect();
+        Self { words, ..Self::of(config, command, name, greeting, hint) }
     }
 
     fn of(

@@ -1,6 +1,6 @@
 //! What judges that are processes are told, and what they say: a line of JSON each.
 //!
-//! `{"id":1,"gold":["5"],"answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
+//! `{"id":1,"gold":["5"],"prompt":"2+3=","source":"sums","answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
 //! `{"id":1,"reward":0.5}` or `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by
 //! `{"id":1,"error":"why not"}`. Before its first answer a judge may say who it is:
 //! `{"name":"my-judge","version":"1.2"}`.
@@ -14,18 +14,24 @@ use serde::{Deserialize, Serialize};
 const PARTS: usize = 64;
 
 /// What a judge is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// The answers that count as right.
     pub gold: Vec<String>,
     /// The answer to be judged.
     pub answer: String,
+    /// The question that it answers, before any template or chat.
+    pub prompt: String,
+    /// Where the problem comes from.
+    pub source: String,
 }
 
 impl Question {
     /// The line that a judge gets.
     pub fn line(&self, id: u64) -> String {
-        serde_json::json!({ "id": id, "gold": self.gold, "answer": self.answer }).to_string()
+        let Self { gold, answer, prompt, source } = self;
+        serde_json::json!({ "id": id, "gold": gold, "prompt": prompt, "source": source, "answer": answer })
+            .to_string()
     }
 }
 

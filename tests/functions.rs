@@ -1,0 +1,248 @@
+//! Reward functions as Python trainers have them: verl's `compute_score` and TRL's `reward_funcs`, from a file, as they
+//! are.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod scratch;
+mod skip;
+
+use std::path::Path;
+use std::process::Command;
+
+use allot_judges::config::{FunctionsConfig, JudgeConfig};
+use allot_judges::pool::{Judge, Pool};
+use allot_judges::protocol::{Judgement, Opinion, Question};
+use scratch::Scratch;
+use skip::skip;
+
+/// In verl's way: by name, with a data source, a plain number or a dictionary.
+const VERL: &str = r#"
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    print("a line that is no verdict")
+    assert solution_str != "raise"
+    if data_source == "dict":
+        return {"score": 0.25, "acc": solution_str == ground_truth, "length": 3}
+    bonus = 0.5 if (extra_info or {}).get("index") == 7 else 0.0
+    return float(solution_str == ground_truth) + bonus
+
+async def slowly(solution_str, ground_truth, **_):
+    return 2.0 if solution_str == ground_truth else -2.0
+"#;
+
+/// In TRL's way: lists, columns of the data set as keywords, messages or texts.
+const TRL: &str = r#"
+def accuracy(completions, solution, **kwargs):
+    assert kwargs["prompts"] == ["2+3="], kwargs
+    return [1.0 if c == s else 0.0 for c, s in zip(completions, solution)]
+
+def format(prompts, completions):
+    return [None if c == "none" else 1.0 if len(c) < 4 else 0.5 for c in completions]
+
+def of_messages(completions, **kwargs):
+    return [float(c[0]["content"] == "5") for c in completions]
+
+def too_many(completions, **kwargs):
+    return [1.0, 2.0]
+"#;
+
+fn no_python() -> bool {
+    let there = Command::new("python3").arg("--version").output().is_ok();
+    if !there {
+        skip("python", "this machine has no `python3`");
+    }
+    !there
+}
+
+/// What functions of a file say of answers, each with its gold answers and source.
+fn said(file: &Path, names: &[&str], messages: bool, asked: &[(&str, &[&str], &str)]) -> Vec<Opinion> {
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    let functions = FunctionsConfig { file: file.to_owned(), names, messages };
+    let question = |(answer, gold, source): &(&str, &[&str], &str)| Question {
+        gold: gold.iter().map(|g| (*g).to_owned()).collect(),
+        answer: (*answer).to_owned(),
+        prompt: "2+3=".to_owned(),
+        source: (*source).to_owned(),
+    };
+    let settings = JudgeConfig { seconds: 20.0, ..JudgeConfig::default() };
+    let mut pool = Pool::new(Judge::functions(&functions, &settings, question(&asked[0])));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(pool.ask(asked.iter().map(question).collect())).unwrap()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it stands beside errors")]
+fn reward(reward: f32, correct: Option<bool>) -> Opinion {
+    Ok(Judgement { reward: Some(reward), correct, ..Judgement::default() })
+}
+
+fn raised(why: &str) -> Opinion {
+    Err(format!("the judge says: {why}"))
+}
+
+#[test]
+fn functions_of_verl_are_called_as_verl_calls_them() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", VERL);
+    let file = scratch.path().join("reward.py");
+    // A whole row of the data set, in verl's layout, says source, truth and extra information.
+    let row = r#"{"data_source":"rows","reward_model":{"ground_truth":"5"},"extra_info":{"index":7}}"#;
+    let told = said(
+        &file,
+        &["compute_score"],
+        false,
+        &[
+            ("5", &["5"], "sums"),
+            ("4", &["5", "4"], "sums"),
+            ("6", &["5", "4"], "sums"),
+            ("5", &["5"], "dict"),
+            ("5", &[row], "sums"),
+            ("4", &[row], "sums"),
+            ("raise", &["5"], "sums"),
+            ("5", &["5"], "sums"),
+        ],
+    );
+    let expected = [
+        reward(1.0, None),
+        reward(1.0, None),
+        reward(0.0, None),
+        reward(0.25, Some(true)),
+        reward(1.5, None),
+        reward(0.5, None),
+        raised("AssertionError: "),
+        reward(1.0, None),
+    ];
+    assert_eq!(told[..6], expected[..6]);
+    assert!(matches!(&told[6], Err(why) if why.contains("AssertionError")), "{:?}", told[6]);
+    assert_eq!(told[7], expected[7], "the function goes on after an exception");
+    let told = said(&file, &["slowly"], false, &[("5", &["5"], "sums"), ("4", &["5"], "sums")]);
+    assert_eq!(told, [reward(2.0, None), reward(-2.0, None)]);
+}
+
+#[test]
+fn functions_of_trl_are_called_as_trl_calls_them() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", TRL);
+    let file = scratch.path().join("reward.py");
+    let parts = |accuracy, format| {
+        let parts = vec![("accuracy".to_owned(), accuracy), ("format".to_owned(), format)];
+        Ok(Judgement { parts, ..Judgement::default() })
+    };
+    let row = r#"{"question":"2+3=","solution":"5"}"#;
+    let told = said(
+        &file,
+        &["accuracy", "format"],
+        false,
+        &[("5", &["5"], ""), ("five", &["5"], ""), ("5", &[row], ""), ("none", &["5"], "")],
+    );
+    let none = raised("ValueError: format gave no reward");
+    assert_eq!(told, [parts(1.0, 1.0), parts(0.0, 0.5), parts(1.0, 1.0), none]);
+    let told = said(&file, &["of_messages"], true, &[("5", &["5"], ""), ("4", &["5"], "")]);
+    assert_eq!(told, [reward(1.0, None), reward(0.0, None)]);
+    let told = said(&file, &["too_many"], false, &[("5", &["5"], "")]);
+    assert_eq!(told, [raised("ValueError: too_many gave 2 rewards for one completion")]);
+}
+
+/// A run of the shipped model, whose rewards are these.
+fn config(reward: &str) -> String {
+    format!(
+        r#"
+[run]
+seed = 1
+steps = 2
+groups = 2
+rollouts = 4
+[budget]
+rollouts = 100
+[policy]
+use = "uniform"
+[model]
+use = "tiny-sums"
+threads = 1
+[rollout]
+max_tokens = 8
+[evaluation]
+problems = 4
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 20
+held_out = 0.2
+levels = [{{ digits = 2 }}]
+[reward]
+{reward}
+"#
+    )
+}
+
+const EXACT: &str = r#"
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source.startswith("sums"), data_source
+    return float(solution_str.strip() == ground_truth)
+"#;
+
+#[test]
+fn a_run_is_rewarded_by_a_function_and_goes_on_with_the_same_one_alone() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", EXACT);
+    let functions = "grader = \"functions\"\ncorrect_from = 1.0\n[reward.functions]\nfile = \"reward.py\"";
+    scratch.write("functions.toml", config(functions));
+    scratch.write("exact.toml", config("grader = \"exact\""));
+    for run in ["functions", "exact"] {
+        let said = scratch.allot(&["train", &format!("{run}.toml"), "--out", run]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+    }
+    // The same rewards, and so the same run.
+    let rollouts = |run: &str| {
+        let record = scratch.read(&format!("{run}/record.jsonl"));
+        record
+            .lines()
+            .filter(|line| line.contains("\"kind\":\"rollouts\""))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(!rollouts("exact").is_empty());
+    assert_eq!(rollouts("functions"), rollouts("exact"));
+
+    scratch.write("reward.py", EXACT.replace("float(", "0.5 * float("));
+    let said = scratch.allot(&["train", "--resume", "functions", "--set", "run.steps=3"]);
+    assert!(said.contains("error: ") && !said.ends_with("exit code 0"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_functions_is_told_before_the_run() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", EXACT);
+    let said = |reward: &str| {
+        scratch.write("run.toml", config(reward));
+        let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+        assert!(said.ends_with("exit code 2") && said.contains("\nhint: "), "{said}");
+        said.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
+    };
+    let section = |more: &str| format!("grader = \"functions\"\n[reward.functions]\n{more}");
+    insta::assert_snapshot!(said("grader = \"functions\""), @"error: `run.toml` has grader `functions` and no section [reward.functions]");
+    insta::assert_snapshot!(said("grader = \"exact\"\n[reward.functions]\nfile = \"reward.py\""), @"error: `run.toml` has a section [reward.functions], and its grader is `exact`");
+    insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = []")), @"error: `run.toml`: `reward.functions.names` is empty");
+    insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = [\"a\", \"a\"]")), @r#"error: `run.toml`: `reward.functions.names` has "a""#);
+    // Without `correct_from` nobody knows which answers are correct.
+    assert!(
+        said(&section("file = \"reward.py\"")).contains("correct_from")
+            || said(&section("file = \"reward.py\"")).contains("whether")
+    );
+    let missing = said(&format!("correct_from = 1.0\n{}", section("file = \"none.py\"")));
+    assert!(missing.contains("compute_score of ") && missing.contains("none.py"), "{missing}");
+    let nameless =
+        said(&format!("correct_from = 1.0\n{}", section("file = \"reward.py\"\nnames = [\"other\"]")));
+    assert!(nameless.contains("has no function other"), "{nameless}");
+}
