@@ -8,6 +8,7 @@ mod skip;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use allot_allocation::Cell;
 use allot_tasks::dataset::{DataError, Dataset, DatasetConfig, Place, Split};
 use allot_tasks::generate::{Chain, Drawn, TaskConfig, generate};
 use allot_tasks::{Ask, Problem, pass_at_k};
@@ -97,6 +98,37 @@ fn each_layout_reads() {
     reads(plain(), "verl_list.parquet", "[user] If the Bohr energy", &golds);
     let gold: &[&str] = &["{\"target\":98,\"numbers\":[44,19,35]}"];
     reads(plain(), "verl_struct.parquet", "[user] Using the numbers [44, 19, 35]", &[gold]);
+}
+
+/// What the problems of a file have in these columns.
+fn columns(config: Value, file: &str, wanted: &[&str]) -> Vec<Vec<Cell>> {
+    let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+    let mut config = config;
+    config["files"] = json!(file);
+    let dataset = Dataset::with_columns(&serde_json::from_value(config).unwrap(), &cases(), &wanted).unwrap();
+    dataset.problems.into_iter().map(|problem| problem.columns).collect()
+}
+
+#[test]
+fn columns_for_policies_are_read_beside_the_questions() {
+    let word = |word: &str| Cell::Word(word.to_owned());
+    let all = columns(
+        json!({"columns": {"level": "extra_info.level", "source": "data_source"}}),
+        "verl_text.parquet",
+        &["source", "level", "ability"],
+    );
+    assert_eq!(all[0][0], word("simplerl/math500"));
+    assert_eq!(all[0][1], word("2"), "as the file has it");
+    assert_eq!(all[0][2], word("math"));
+    // Of JSON as of parquet; with a line below in the file where the policy's name has a dash.
+    let all = columns(json!({}), "columns.jsonl", &["solve-rate", "embedding", "checked"]);
+    let row = |rate, embedding: [f32; 2], checked| {
+        vec![Cell::Number(rate), Cell::Numbers(embedding.to_vec()), Cell::Number(checked)]
+    };
+    assert_eq!(all, [row(0.25, [0.5, -1.0], 1.0), row(1.0, [2.0, 1e-3], 0.0)]);
+    // A repeated row is left out with what stands beside it, and what is held out needs none.
+    let none = columns(json!({"held_out": 0.999_999}), "columns.jsonl", &["nowhere"]);
+    assert_eq!(none, [Vec::new(), Vec::new()]);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use allot::world::World;
 use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Compute, Enough, Geometry, Grant, GrantLine, Hold, Need, Pick, Plan,
-    PromptId, Request, Run, SamplerRange, SamplerSettings, Spent, Terms, View,
+    Action, Advantage, Batch, Ceilings, Column, Columns, Compute, Enough, Geometry, Grant, GrantLine, Hold,
+    Need, Pick, Plan, PromptId, Request, Run, SamplerRange, SamplerSettings, Spent, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, columns in 0_u32..3, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = Some(rollouts);
@@ -203,11 +203,14 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let run = Run { terms: terms(any_prompt, stopping, sampling), ..config.run.run(config.world.prompts, Vec::new()) };
+        let told = made(columns, config.world.prompts, &mut Stream::new(seed));
+        let terms = terms(any_prompt, stopping, sampling).or_else(|| (columns > 0).then(Terms::default));
+        let terms = terms.map(|terms| Terms { columns: told.clone(), ..terms });
+        let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
         let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
         let head = head(&config, &simulation.world.run.of.run);
-        simulation.world.record.write(&Line::Head(Box::new(head))).unwrap();
+        simulation.world.record.begin(Box::new(head)).unwrap();
 
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         simulation.world.run.of.every = Some(Every::Steps(10));
@@ -231,6 +234,7 @@ proptest! {
         let spent = simulation.world.run.state.ledger.spent();
         prop_assert!(spent.run_rollouts <= rollouts && spent.run_tokens <= tokens);
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
+        prop_assert_eq!(&head.run, &simulation.world.run.of.run);
         let mut views = Views::new(&head).unwrap();
         let (mut granted, mut sampled, mut generated, mut calls, mut portions) = (0, 0, 0, 0, 0);
         let seen = seen.borrow();
@@ -253,6 +257,8 @@ proptest! {
                 // What the record tells is what the policy saw and said, to the byte.
                 prop_assert_eq!(&asked.view, &seen[calls].0);
                 prop_assert_eq!(&asked.plan, &seen[calls].1);
+                // All that it could ask for, too: past visits are compared with the view.
+                prop_assert_eq!(views.columns(), &told);
                 calls += 1;
             }
         }
@@ -262,6 +268,25 @@ proptest! {
         prop_assert_eq!(generated, spent.run_tokens);
         prop_assert!(stopping || portions == 0);
     }
+}
+
+/// Columns of all kinds, so many of them.
+fn made(n: u32, prompts: u32, draws: &mut Stream) -> Columns {
+    let mut columns = Columns::default();
+    for i in 0..n {
+        let width = 1 + draws.below(3) as u32;
+        let categories: Vec<String> = (0..draws.below(3)).map(|i| format!("kind {i}")).collect();
+        let mut number = || {
+            if categories.is_empty() {
+                (1e3 * draws.unit()) as f32
+            } else {
+                draws.below(categories.len()) as f32
+            }
+        };
+        let numbers = (0..prompts * width).map(|_| number()).collect();
+        columns.add(Column { name: format!("column-{i}"), width, categories, numbers });
+    }
+    columns
 }
 
 /// The coin-flip world with operations: a token read or generated is one, and learned from it is four.

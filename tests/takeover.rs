@@ -117,7 +117,7 @@ fn adds_up(run: &Path) {
             }
             Line::Step(step) => assert_eq!(step.spent.run_rollouts, granted),
             Line::End(end) => (spent, normal) = (Some(end.spent.run_rollouts), end.normal),
-            Line::Head(_) | Line::Swap(_) => {}
+            Line::Head(_) | Line::Column(_) | Line::Swap(_) => {}
         }
     }
     assert_eq!((granted, Some(sampled), normal), (sampled, spent, true), "{}", run.display());

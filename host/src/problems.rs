@@ -8,14 +8,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::shown;
+use allot_allocation::{Column, Columns, LENGTH, shown};
 use allot_config::train::{TrainConfig, is_of_the_hub};
 use allot_error::{Error, Result};
 use allot_models::hub;
 use allot_models::tokens::Tokens;
 use allot_record::hex;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
-use allot_tasks::generate::generate;
+use allot_tasks::generate::{TaskError, generate, with_columns};
 use allot_tasks::{Ask, Problem};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -31,6 +31,8 @@ const HELD_OUT: &str = "held-out";
 
 /// Problems as they were found: in files, on the hub, by generators. No model has read them yet.
 pub struct Found {
+    /// The columns that were asked for, by name.
+    wanted: Vec<String>,
     train: Vec<Problem>,
     /// The held-out sets, by their names.
     sets: Vec<(String, Vec<Problem>)>,
@@ -45,6 +47,8 @@ pub struct Problems {
     pub train: usize,
     /// The tokens that ask each.
     pub prompts: Vec<Vec<u32>>,
+    /// The columns that were asked for, with the numbers of each problem to train on.
+    pub columns: Columns,
     /// The held-out sets.
     pub sets: Vec<Set>,
     /// What whoever runs this should know of them.
@@ -52,12 +56,15 @@ pub struct Problems {
 }
 
 impl Found {
-    /// Loads and generates what a config asks for.
-    pub fn load(config: &TrainConfig) -> Result<Self> {
+    /// Loads and generates what a config asks for, with the columns of these names.
+    pub fn load(config: &TrainConfig, columns: &[String]) -> Result<Self> {
+        let mut wanted = columns.to_vec();
+        // That one is of tokens.
+        wanted.retain(|name| name != LENGTH);
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for task in &config.tasks {
-            let told = |e: allot_tasks::generate::TaskError| Error::new(e.to_string());
-            let drawn = generate(task, Split::Train).map_err(told)?;
+            let told = |e: TaskError| Error::told(e.to_string(), e.hint());
+            let drawn = with_columns(task, Split::Train, &wanted).map_err(told)?;
             notes.extend(drawn.short.iter().map(ToString::to_string));
             train.extend(drawn.problems);
             if task.held_out > 0.0 {
@@ -65,7 +72,7 @@ impl Found {
             }
         }
         for data in &config.data {
-            let sides = dataset(data, &mut notes)?.split(data.held_out);
+            let sides = dataset(data, &wanted, &mut notes)?.split(data.held_out);
             train.extend(sides.train);
             held_out.extend(sides.held_out);
         }
@@ -74,7 +81,7 @@ impl Found {
             sets.push((HELD_OUT.to_owned(), held_out));
         }
         for set in &config.evaluation.sets {
-            let problems = dataset(set, &mut notes)?.problems;
+            let problems = dataset(set, &[], &mut notes)?.problems;
             let name = set.name.clone().unwrap_or_else(|| problems[0].source.clone());
             if sets.iter().any(|(other, _)| *other == name) {
                 let error = Error::new(format!("two evaluation sets are called `{name}`"));
@@ -98,7 +105,7 @@ impl Found {
             let error = Error::new("there are no problems to train on");
             return Err(error.hint("all that the config names are held out by it, too"));
         }
-        Ok(Self { train, sets, notes })
+        Ok(Self { wanted, train, sets, notes })
     }
 }
 
@@ -115,16 +122,39 @@ impl Problems {
 
     /// Turns them into what the model is asked. Prompts longer than `longest` tokens are left out.
     pub fn of(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
-        let Found { train, sets, notes } = found;
-        let mut loaded = Self { all: Rc::default(), train: 0, prompts: Vec::new(), sets: Vec::new(), notes };
+        let Found { wanted, train, sets, notes } = found;
+        let mut loaded = Self {
+            all: Rc::default(),
+            train: 0,
+            prompts: Vec::new(),
+            columns: Columns::default(),
+            sets: Vec::new(),
+            notes,
+        };
         loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
         loaded.train = loaded.all.len();
+        loaded.columns = loaded.read(&wanted)?;
         for (name, problems) in sets {
             let first = loaded.all.len() as u32;
             loaded.add(problems, config.evaluation.problems, tokens, longest, &format!("of `{name}`"))?;
             loaded.sets.push(Set { name, prompts: first..loaded.all.len() as u32 });
         }
         Ok(loaded)
+    }
+
+    /// The columns of these names, and the lengths of prompts.
+    fn read(&self, wanted: &[String]) -> Result<Columns> {
+        let mut columns = Columns::default();
+        for (i, name) in wanted.iter().enumerate() {
+            let column = Column::new(name, self.all.iter().map(|problem| &problem.columns[i]));
+            columns.add(column.map_err(|misfit| {
+                let problem = named(&self.all[misfit.prompt]);
+                let what = format!("in the policy's column `{name}` {problem} has {}", misfit.reason);
+                Error::new(what).hint("a column has numbers alone, words alone, or lists of as many numbers")
+            })?);
+        }
+        columns.add(Column::lengths(self.prompts.iter().map(|prompt| prompt.len() as u32)));
+        Ok(columns)
     }
 
     /// A hash of some of the problems, in their order.
@@ -200,11 +230,11 @@ impl Problems {
     }
 }
 
-fn dataset(config: &DatasetConfig, notes: &mut Vec<String>) -> Result<Dataset> {
+fn dataset(config: &DatasetConfig, columns: &[String], notes: &mut Vec<String>) -> Result<Dataset> {
     let told = |e: allot_tasks::dataset::DataError| Error::told(e.to_string(), e.hint().as_deref());
     let mut local = config.clone();
     local.files = Files::Many(files(&config.files)?);
-    let dataset = Dataset::load(&local, Path::new("")).map_err(told)?;
+    let dataset = Dataset::with_columns(&local, Path::new(""), columns).map_err(told)?;
     notes.extend(dataset.report.sentences());
     Ok(dataset)
 }

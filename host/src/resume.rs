@@ -2,6 +2,7 @@
 //! still what it was.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
 use crate::recorder::{self, RunIdentity};
@@ -9,6 +10,7 @@ use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use crate::training::Prepared;
+use allot_allocation::Column;
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result, signals};
 use allot_judges::identity::Identity;
@@ -142,6 +144,13 @@ fn of_this_run(
         return Err(
             Error::new(what).hint("what is buffered has its own already: begin a run with that policy")
         );
+    }
+    let columns = prepared.run.columns();
+    let recorded = if columns.is_empty() { columns.clone() } else { allot_record::columns(run)? };
+    let other = |column: &&Arc<Column>| recorded.named(&column.name).is_some_and(|then| then != *column);
+    if let Some(other) = columns.iter().find(other) {
+        let what = format!("other numbers in the column `{}`", other.name);
+        return differs(&what, "the data that the config names are not what they were at that time");
     }
     same_judge(&head, prepared, checkpoint)?;
     let (problems, train) = (&prepared.problems, prepared.problems.train);

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use allot_allocation::{Ledger, Pool, RolloutBuffer, Run};
+use allot_allocation::{Columns, Ledger, Pool, RolloutBuffer, Run, Terms};
 use allot_engine::{Coin, Engine as _, Interrupt};
 use allot_loop::{Constants, Loop, Scores};
-use allot_sandbox::{LogLine, Policy};
+use allot_sandbox::{Description, LogLine, Policy};
 
 use crate::callbacks::{Callbacks, Decide};
 use crate::shadow::Decider;
@@ -16,7 +16,7 @@ use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
 use allot_error::{Error, Result, listed};
 use allot_judges::RightOrWrong;
-use allot_record::{FORMAT, Head, Line, Record, hex};
+use allot_record::{FORMAT, Head, Record, hex};
 
 /// A run that is ready to start.
 pub struct Simulation<P> {
@@ -39,7 +39,7 @@ impl<'a> Simulation<Decider<'a>> {
     pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
         let run = config.run.run(config.world.prompts, settings(description, &config.policy.settings)?);
-        let run = policy.shown(run, config.terms());
+        let run = policy.shown(run, Terms { columns: columns(config, description)?, ..config.terms() });
         let (state, cost) = policy
             .begin(&run)
             .map_err(|fault| Error::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
@@ -83,11 +83,29 @@ impl<'a> Simulation<Decider<'a>> {
     }
 }
 
+/// The columns that a policy wants of the world.
+fn columns(config: &SimulateConfig, policy: &Description) -> Result<Columns> {
+    let mut columns = Columns::default();
+    if policy.columns.is_empty() {
+        return Ok(columns);
+    }
+    let coin = Coin::new(config.world.clone(), config.run.seed).map_err(|e| Error::new(e.to_string()))?;
+    for name in &policy.columns {
+        columns.add(coin.column(name).ok_or_else(|| {
+            let what = format!("policy `{}` wants the column `{name}`, which the coin-flip world does not have", policy.name);
+            Error::new(what).hint(format!(
+                "it has `difficulty`, `level` and `length`; to take one of them: `world.columns = {{ {name} = \"level\" }}`"
+            ))
+        })?);
+    }
+    Ok(columns)
+}
+
 impl<P: Decide> Simulation<P> {
     /// Starts a record in this folder.
     pub fn keep(&mut self, folder: &Path, head: Head) -> Result<()> {
         self.world.record = Record::create(&folder.join("record.jsonl"))?;
-        Ok(self.world.record.write(&Line::Head(Box::new(head)))?)
+        Ok(self.world.record.begin(Box::new(head))?)
     }
 
     /// Builds the world around whoever decides. It keeps no record.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use allot_allocation::Column;
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result};
 use allot_loop::At;
@@ -135,6 +136,11 @@ pub fn done(
         caps: shipped::stamp(prepared.config.policy.caps.caps()),
         state: hex(&world.run.state.policy),
     };
+    let shown = world.run.of.run.columns();
+    let recorded = if shown.is_empty() { shown.clone() } else { allot_record::columns(run)? };
+    for column in shown.iter().filter(|column| recorded.named(&column.name).is_none()) {
+        world.record.write(&Line::Column(Box::new(Column::clone(column))))?;
+    }
     world.record.write(&Line::Swap(Box::new(swap)))?;
     recorder.begun()?;
     recorder.save(world).map_err(|stop| run_dir::stopped(&stop, Some(run)))?;

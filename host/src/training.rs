@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, TokenCosts, shown};
+use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, Terms, TokenCosts, shown};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::core::Core;
@@ -106,7 +106,8 @@ impl<'a> Prepared<'a> {
         }
         let sampler = rollouts.map(|r| rollouts::preflight(r, &shape, &config.unusual())).transpose()?;
         // Side by side: with a real tokenizer and a data set each takes a tenth of a second.
-        let (tokens, found) = rayon::join(|| Tokens::read(&path), || Found::load(&config));
+        let (tokens, found) =
+            rayon::join(|| Tokens::read(&path), || Found::load(&config, &description.columns));
         let tokens = tokens?;
         tokens.fits(shape.vocabulary)?;
 
@@ -133,7 +134,8 @@ impl<'a> Prepared<'a> {
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         let judge = graded::check(&config.reward, &problems.all)?;
-        let run = policy.shown(config.run.run(problems.train as u32, settings), config.terms());
+        let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
+        let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
             let name = &description.name;
             Error::told(format!("policy `{name}` {fault}"), fault.hint())

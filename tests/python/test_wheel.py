@@ -70,6 +70,23 @@ def guest(component: Path, decide: str) -> None:
     program("build", text, "--out", component)
 
 
+#: In the `describe` of a guest of contract 0.2: the columns `level` and `length`.
+COLUMNS = """
+(i32.store offset=128 (local.get $d) (i32.const 48)) (i32.store offset=132 (local.get $d) (i32.const 5))
+(i32.store offset=136 (local.get $d) (i32.const 70)) (i32.store offset=140 (local.get $d) (i32.const 6))
+(i32.store offset=40 (local.get $d) (i32.add (local.get $d) (i32.const 128)))
+(i32.store offset=44 (local.get $d) (i32.const 2))
+"""
+
+
+def by_level(component: Path) -> None:
+    """A component of 0.2 that samples the prompt with the lowest level, made by the program."""
+    folder, text = ROOT / "tests/guests/0.2", component.with_suffix(".wat")
+    whole = (folder / "frame.wat").read_text().replace(";; DESCRIBE", COLUMNS)
+    text.write_text(whole.replace(";; DECIDE", (folder / "by_level.wat").read_text()))
+    program("build", text, "--out", component)
+
+
 def drive(allocator: allot.Allocator, stop: int | None = None) -> list[list[allot.Learn]]:
     batches = []
     while allocator.steps != stop and not isinstance(order := allocator.next(), allot.Over):
@@ -404,6 +421,53 @@ class Runs(Raises):
             program("replay", f"{scratch}/uniform-1", "uniform")
             program("report", scratch, "--out", f"{scratch}/report")
             self.assertTrue((Path(scratch) / "report" / "index.html").exists())
+
+    def test_a_policy_is_told_the_columns_that_a_trainer_gives(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            component = Path(scratch) / "guest.wasm"
+            by_level(component)
+            self.assertEqual(allot.Policy(str(component)).describe()["columns"], ["level", "length"])
+            levels = [(7 * i) % 40 for i in range(40)]
+
+            def orders(columns, **more):
+                allocator = small(str(component), columns=columns, pool=40, **more)
+                while not isinstance(order := allocator.next(), allot.Over):
+                    if isinstance(order, allot.Sample):
+                        yield [draw.prompt for draw in order.draws]
+                        allocator.sampled(flip(allocator, order))
+                    else:
+                        allocator.trained()
+
+            first = [levels.index(level) for level in range(4)]
+            for columns in ({"level": levels, "other": object()}, lambda name: levels):
+                self.assertEqual([prompt for prompts in orders(columns) for prompt in prompts], first)
+            list(orders({"level": levels}, record=f"{scratch}/run"))
+            program("replay", f"{scratch}/run", component)
+            names = [f"Level {level:02}" for level in levels]
+            self.assertEqual(sum(orders({"level": names}), []), first)
+
+            run = lambda columns: small(str(component), columns=columns)  # noqa: E731
+            for columns, what in [
+                ({}, "policy `guest` wants the column `level`, which the run does not have"),
+                ({"level": levels[1:]}, "the column `level` is of 39 prompts, and the data set has 40"),
+                ({"level": [*levels[1:], "x"]}, "in the column `level` prompt 39 has the word `x`, where the first"),
+                ({"level": [*levels[1:], float("nan")]}, "a number that is not finite"),
+                ({"level": levels, "length": levels}, "`columns` has `length`, which is the prompts' lengths"),
+            ]:
+                with self.assertRaises(allot.Error) as raised:
+                    run(columns)
+                self.assertIn(what, raised.exception.what)
+            state = run({"level": levels}).state_dict()
+            run({"level": levels}).load_state_dict(state)
+            with self.assertRaises(allot.Error) as raised:
+                run({"level": levels[::-1]}).load_state_dict(state)
+            self.assertIn("another data set: its columns", raised.exception.what)
+            run_of_40 = {"prompts": 40, "steps": 1, "groups": 1, "rollouts": 1}
+            alone = allot.Policy(
+                str(component), run={**run_of_40, "columns": {"level": levels, "length": levels}}
+            )
+            plan = alone.decide(VIEW)
+            self.assertEqual(plan["action"]["sample"][0]["prompt"], min(range(16), key=lambda i: levels[i]))
 
     def test_numbers_that_make_no_run(self):
         for more, what in [

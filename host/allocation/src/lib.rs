@@ -22,6 +22,7 @@
 
 pub mod advantage;
 mod buffer;
+mod column;
 mod compute;
 mod every;
 mod history;
@@ -37,6 +38,7 @@ pub mod shown;
 mod view;
 
 pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, Visit};
+pub use column::{Cell, Column, Columns, LENGTH, Misfit};
 pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;
 pub use history::History;

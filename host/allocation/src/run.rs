@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Geometry, TokenCosts};
+use crate::{Columns, Geometry, TokenCosts};
 
 /// The constants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,11 @@ impl Run {
     /// What a request may choose of how it is sampled, where the policy may choose that.
     pub fn requests(&self) -> Option<SamplerRange> {
         self.terms.as_ref().filter(|_| self.gives(Need::Sampling)).and_then(|terms| terms.requests)
+    }
+
+    /// The columns of the data set that the policy is shown.
+    pub fn columns(&self) -> Columns {
+        self.terms.as_ref().map_or_else(Columns::default, |terms| terms.columns.clone())
     }
 
     /// Prompts in the data set, where the policy may request any of them.
@@ -96,6 +101,9 @@ pub struct Terms {
     /// What the policy needs, and the run gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
+    /// The columns of the data set that the policy is shown. Each has a line of its own in the record.
+    #[serde(skip)]
+    pub columns: Columns,
 }
 
 /// What a policy makes use of that not every run can give.
@@ -140,6 +148,7 @@ impl Default for Terms {
             costs: TokenCosts::default(),
             parts: Vec::new(),
             needs: Vec::new(),
+            columns: Columns::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Fixture views: the corners that a policy should have seen before a run meets them.
 
 use allot_allocation::seed::{self, Stream};
-use allot_allocation::{Budget, Group, Past, Prompt, PromptId, Tally, View};
+use allot_allocation::{Budget, Column, Columns, Group, LENGTH, Past, Prompt, PromptId, Tally, View};
 
 /// A view and what is special about it.
 pub struct Fixture {
@@ -117,6 +117,20 @@ pub fn scale(times: usize, signals: usize) -> View {
     Maker { signals }.view(384 * times as u32, &vec![(144, Rewards::Binary(0.4)); 128 * times], OPEN, 1)
 }
 
+/// Columns of these names for a data set of so many prompts: levels from 1 to 5, and the prompts' lengths.
+pub fn columns(names: &[String], prompts: u32) -> Columns {
+    let mut columns = Columns::default();
+    for name in names {
+        let number = |id: u32| if name == LENGTH { length(id) } else { 1 + id % 5 };
+        columns.add(Column::of(name, (0..prompts).map(|id| number(id) as f32).collect()));
+    }
+    columns
+}
+
+fn length(id: u32) -> u32 {
+    50 + id % 100
+}
+
 struct Maker {
     signals: usize,
 }
@@ -191,5 +205,5 @@ fn prompt(id: u32, random: &mut Stream) -> Prompt {
             total_correct: correct * 4,
         }
     });
-    Prompt { id: PromptId(id), epoch: 1, tokens: 50 + id % 100, past }
+    Prompt { id: PromptId(id), epoch: 1, tokens: length(id), past }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Every, Geometry, Need, Terms, TokenCosts};
+use allot_allocation::{Columns, Every, Geometry, Need, Terms, TokenCosts};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -266,6 +266,7 @@ impl TrainConfig {
                 passes: self.update.epochs,
             },
             costs: TokenCosts::default(),
+            columns: Columns::default(),
             parts: self.reward.weights.keys().cloned().collect(),
             needs: [
                 (Need::AnyPrompt, true),

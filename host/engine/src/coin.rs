@@ -22,7 +22,11 @@
 //!   every machine.
 //! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
+use std::collections::BTreeMap;
+
+use allot_allocation::{
+    Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SamplerSettings, seed,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
@@ -52,6 +56,10 @@ pub struct CoinConfig {
     pub tokens: f64,
     /// Longest answer, in tokens.
     pub longest: u32,
+    /// Columns that policies ask for, by their names, each with what to take of the world; by default what has the
+    /// same name: see [`Coin::column`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
 }
 
 impl Default for CoinConfig {
@@ -67,6 +75,7 @@ impl Default for CoinConfig {
             noise: 500.0,
             tokens: 200.0,
             longest: 1024,
+            columns: BTreeMap::new(),
         }
     }
 }
@@ -147,6 +156,31 @@ impl Coin {
         (0..u64::from(self.config.prompts))
             .map(|i| 20 + (seed::world(self.run_seed, 2, i) % 100) as u32)
             .collect()
+    }
+
+    /// The column that a policy calls so, if the world has it: `difficulty` is what an answer's odds hang on, in
+    /// logits, and `level` is what somebody might have written beside a problem: from 1 to 5, each for a fifth of
+    /// all that there could be.
+    pub fn column(&self, name: &str) -> Option<Column> {
+        // Where the fifths of a normal distribution end.
+        const FIFTHS: [f64; 4] = [
+            -0.841_621_233_572_914_2,
+            -0.253_347_103_135_799_7,
+            0.253_347_103_135_799_7,
+            0.841_621_233_572_914_2,
+        ];
+        let CoinConfig { difficulty: mean, spread, .. } = self.config;
+        let level = |d: &f64| 1 + FIFTHS.iter().filter(|end| *d > mean + spread * **end).count();
+        let all = self.difficulty.iter();
+        Some(Column::of(
+            name,
+            match self.config.columns.get(name).map_or(name, String::as_str) {
+                "difficulty" => all.map(|d| *d as f32).collect(),
+                "level" => all.map(|d| level(d) as f32).collect(),
+                LENGTH => self.prompt_lengths().into_iter().map(|length| length as f32).collect(),
+                _ => return None,
+            },
+        ))
     }
 
     /// The odds of a right answer.

@@ -82,8 +82,8 @@ class Plan(_Plan, total=False):
 class Policy:
     """A policy: the name of a shipped one, or the path of a component.
 
-    `run` has prompts, steps, groups, rollouts, and pool and max_age if they are not the defaults; without it
-    only `describe` works. `caps` has fuel, seconds and memory: the limits of one call.
+    `run` has prompts, steps, groups, rollouts, and pool and max_age if they are not the defaults, and columns if
+    the policy asks for some; without it only `describe` works. `caps` has fuel, seconds and memory: the limits of one call.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Policy:
         source: str,
         settings: dict[str, bool | int | float | str] | None = None,
         *,
-        run: dict[str, int] | None = None,
+        run: dict[str, Any] | None = None,
         caps: dict[str, float] | None = None,
         sha256: str | None = None,
     ) -> None: ...

@@ -15,7 +15,7 @@ the rollout is buffered, and returned in the batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any
@@ -118,6 +118,7 @@ class Allocator:
         order: str = "shuffled",
         signals: Sequence[str] = (),
         update: Mapping[str, int] | None = None,
+        columns: Mapping[str, Sequence[Any]] | Callable[[str], Sequence[Any]] | None = None,
         record: str | PathLike[str] | None = None,
         engine: str = "python",
         training: Any = None,
@@ -128,7 +129,9 @@ class Allocator:
         The other names and their defaults are those of a config's [run], [budget] and [advantage].
         `record` is the run's folder. `signals` are what the trainer measures for each rollout. `update` says how the
         trainer updates, {"mini_batch": rollouts in an optimizer step, "passes": passes over a batch}, if it lets a
-        policy change that: it then does as `Train.update` says.
+        policy change that: it then does as `Train.update` says. `columns` are those of the data set that a policy may
+        ask for: by name, for each prompt a number, a word or a list of numbers; or a function that gives a column by
+        its name.
         """
         self.policy = (
             policy if isinstance(policy, _allot.Policy) else _allot.Policy(policy, dict(settings or {}))
@@ -160,11 +163,24 @@ class Allocator:
                 "advantage": dict(advantage or {}),
                 "signals": list(signals),
                 "update": None if update is None else dict(update),
+                "columns": self._wanted(columns or {}),
                 "engine": engine,
                 "training": training,
                 "folder": None if record is None else fspath(record),
             },
         )
+
+    def _wanted(
+        self, columns: Mapping[str, Sequence[Any]] | Callable[[str], Sequence[Any]]
+    ) -> dict[str, list[Any]]:
+        """Those that the policy asks for, in plain Python. Others are not looked at."""
+        names: list[str] = self.policy.describe()["columns"]
+        if callable(columns):
+            # The lengths are told by themselves.
+            found = {name: columns(name) for name in names if name != "length"}
+        else:
+            found = {name: columns[name] for name in names if name in columns}
+        return {name: [_plain(value) for value in _plain(column)] for name, column in found.items()}
 
     def __iter__(self) -> Iterator[Sample | Train]:
         while not isinstance(order := self.next(), Over):
@@ -275,3 +291,8 @@ class Allocator:
         self._native.load(state["run"])
         self._answers = dict(state["answers"])
         self._picked = []
+
+
+def _plain(values: Any) -> Any:
+    """An array, or a number of one, as Python's own."""
+    return values.tolist() if hasattr(values, "tolist") else values

@@ -224,6 +224,7 @@ class AllocatedTrainer(PPOTrainerSync):
                 "steps": self.total_training_steps,
                 "longest": self.config.data.max_response_length,
                 "engine": "verl",
+                "columns": self._column,
                 **given,
             },
         )
@@ -234,6 +235,17 @@ class AllocatedTrainer(PPOTrainerSync):
             list(row["raw_prompt"]), add_generation_prompt=True, tokenize=True, return_dict=True
         )
         return len(ids["input_ids"])
+
+    def _column(self, name: str) -> list[Any]:
+        """What each row has under this name, by itself or in its `extra_info`."""
+
+        def value(row: dict[str, Any]) -> Any:
+            inner = row.get("extra_info") or {}
+            if name not in row and name not in inner:
+                raise Error(f"the policy wants the column `{name}`, which the data set does not have")
+            return row[name] if name in row else inner[name]
+
+        return [value(self.train_dataset[i]) for i in range(len(self.train_dataset))]
 
     def _add_batch_to_generate(self) -> None:
         """Does nothing: the policy decides what is sampled when the replay buffer is asked for a batch."""

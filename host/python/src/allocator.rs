@@ -16,6 +16,7 @@ use allot_record::{Head, Record};
 use pyo3::prelude::*;
 use pythonize::pythonize;
 
+use crate::columns;
 use crate::exception::{Exception, Result};
 use crate::kept::{self, Of};
 use crate::policy::{Loaded, Policy, given, tell};
@@ -56,7 +57,7 @@ impl Allocator {
             let hint = "a trainer that measures it says so by signals=[…], and gives it with each rollout";
             return Err(Exception::new(what).hint(hint));
         }
-        let run = policy.policy.shown(setup.run(policy.settings.clone()), setup.terms());
+        let run = policy.policy.shown(setup.run(policy.settings.clone()), setup.terms(&policy)?);
         let state = policy.begin(&run)?;
         let limits = setup.limits();
         let tokens = setup.lengths.iter().map(|n| u64::from(*n)).sum();
@@ -67,7 +68,9 @@ impl Allocator {
             RolloutBuffer::new(wanted.len()),
             Ledger::new(limits),
         );
-        let of = Of { policy: policy.policy.sha256().to_owned(), run: run.clone(), seed: setup.seed, tokens };
+        let (constants, columns) = columns::apart(&run);
+        let (sha256, seed) = (policy.policy.sha256().to_owned(), setup.seed);
+        let of = Of { policy: sha256, run: constants, seed, tokens, columns };
         let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
         // A trainer evaluates when it likes to.
         let constants = Constants { run, seed, scale, bounds, every: None };

@@ -21,6 +21,9 @@ pub struct Of {
     pub seed: u64,
     /// Lengths of its prompts, all together: another data set is most often told by it.
     pub tokens: u64,
+    /// Tells the columns that the policy is shown from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -60,6 +63,7 @@ pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
         ("policy", read.of.policy != of.policy),
         ("seed", read.of.seed != of.seed),
         ("data set", (read.of.run.prompts, read.of.tokens) != (of.run.prompts, of.tokens)),
+        ("data set: its columns", read.of.columns != of.columns),
         ("run", read.of.run != of.run),
     ];
     if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {

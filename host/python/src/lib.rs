@@ -6,6 +6,7 @@
 
 mod allocator;
 mod calls;
+mod columns;
 mod exception;
 mod kept;
 mod policy;

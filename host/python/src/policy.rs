@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{Plan, Run, Value, View};
+use allot_allocation::{Plan, Run, Terms, Value, View};
 use allot_error::did_you_mean;
 use allot_record::{CapsStamp, PolicyStamp};
 use allot_sandbox::{Caps, Cost, Description, Level, LogLine, Sandbox, Setting};
@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 use pythonize::{depythonize, pythonize};
 use serde::Deserialize;
 
+use crate::columns::{self, Given};
 use crate::exception::{Exception, Result};
 use crate::shipped::bytes;
 
@@ -55,6 +56,8 @@ struct RunGiven {
     rollouts: u32,
     pool: Option<u32>,
     max_age: Option<u32>,
+    #[serde(default)]
+    columns: Given,
 }
 
 #[pymethods]
@@ -74,7 +77,8 @@ impl Policy {
         let caps = given::<CapsGiven>("caps", caps)?.unwrap_or_default().caps()?;
         py.detach(|| {
             let loaded = Loaded::new(source, &settings, caps, sha256)?;
-            let run = run.map(|run| loaded.policy.shown_too(run.with(loaded.settings.clone())));
+            let run = run.map(|run| run.with(&loaded)).transpose()?;
+            let run = run.map(|run| loaded.policy.shown_too(run));
             let state = run.as_ref().map(|run| loaded.begin(run)).transpose()?.unwrap_or_default();
             Ok(Self { loaded: Arc::new(loaded), run, state: Mutex::new(state) })
         })
@@ -82,12 +86,14 @@ impl Policy {
 
     /// What the policy says of itself, and which build of it this is.
     fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Description { name, version, summary, settings, signals, .. } = self.loaded.policy.description();
+        let Description { name, version, summary, settings, signals, columns, .. } =
+            self.loaded.policy.description();
         let setting =
             |s: &Setting| serde_json::json!({"name": s.name, "default": s.default, "summary": s.summary});
         let all = serde_json::json!({
             "name": name, "version": version, "summary": summary,
             "settings": settings.iter().map(setting).collect::<Vec<_>>(), "signals": signals,
+            "columns": columns,
             "contract": self.loaded.policy.contract(), "sha256": self.loaded.policy.sha256(),
         });
         Ok(pythonize(py, &all)?.unbind())
@@ -226,19 +232,20 @@ impl CapsGiven {
 }
 
 impl RunGiven {
-    fn with(self, settings: Vec<(String, Value)>) -> Run {
+    fn with(self, policy: &Loaded) -> Result<Run> {
         let Self { prompts, steps, groups, rollouts, .. } = self;
-        let pool = self.pool.unwrap_or(groups.saturating_mul(4));
-        Run {
-            settings,
+        let wanted = (policy.name(), policy.policy.description().columns.as_slice());
+        let columns = columns::wanted(wanted, &self.columns, None, prompts)?;
+        Ok(Run {
+            settings: policy.settings.clone(),
             prompts,
             steps,
             groups,
             rollouts,
-            pool,
+            pool: self.pool.unwrap_or(groups.saturating_mul(4)),
             max_age: self.max_age.unwrap_or(5),
-            terms: None,
-        }
+            terms: (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() }),
+        })
     }
 }
 

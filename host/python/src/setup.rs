@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Geometry, Limits, Need, Order, Run, Terms, Value};
+use allot_allocation::{Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, Terms, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
+use crate::columns::{self, Given};
 use crate::exception::{Exception, Result};
 use crate::policy::Loaded;
 
@@ -24,6 +25,9 @@ pub struct Setup {
     pub order: Order,
     /// Each prompt's length, in tokens.
     pub lengths: Vec<u32>,
+    /// What each prompt has in columns of the data set, by their names.
+    #[serde(default)]
+    pub columns: Given,
     /// The longest that an answer gets, in tokens.
     pub longest: u32,
     pub budget: Budget,
@@ -79,6 +83,10 @@ impl Setup {
         if self.lengths.is_empty() {
             return Err(Exception::new("`lengths` is empty: there is no prompt to sample"));
         }
+        if self.columns.contains_key(LENGTH) {
+            let what = "`columns` has `length`, which is the prompts' lengths in tokens: `lengths`";
+            return Err(Exception::new(what));
+        }
         let epsilon = self.advantage.epsilon;
         if !(epsilon.is_finite() && epsilon >= 0.0) {
             let what = format!("`advantage.epsilon` is {epsilon}; it is finite and not negative");
@@ -88,11 +96,13 @@ impl Setup {
     }
 
     /// How the trainer samples and learns, as far as it says so.
-    pub fn terms(&self) -> Terms {
+    pub fn terms(&self, policy: &Loaded) -> Result<Terms> {
+        let wanted = (policy.name(), policy.policy.description().columns.as_slice());
+        let columns = columns::wanted(wanted, &self.columns, Some(&self.lengths), self.lengths.len() as u32)?;
         let (mut needs, update) = (vec![Need::AnyPrompt, Need::Stopping], self.update);
         needs.extend(update.map(|_| Need::Updating));
-        let terms = Terms { max_tokens: self.longest, needs, ..Terms::default() };
-        Terms { update: update.unwrap_or(terms.update), ..terms }
+        let terms = Terms { max_tokens: self.longest, needs, columns, ..Terms::default() };
+        Ok(Terms { update: update.unwrap_or(terms.update), ..terms })
     }
 
     /// The run as the policy sees it.

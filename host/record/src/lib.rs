@@ -1,6 +1,6 @@
 //! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
-//! policy, one for the rollouts that it led to, one for each step, one for the end, and one where another
-//! policy takes over. Enough to replay every decision.
+//! policy, one for the rollouts that it led to, one for each step, one for the end, one where another policy
+//! takes over, and one for each column of the data set that a policy is shown. Enough to replay every decision.
 //!
 //! `docs/reference/record.md` describes the lines for readers in other languages.
 //!
@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use allot_allocation::shown;
+use allot_allocation::{Column, Columns, Terms, shown};
 
 pub use appended::{Appended, Kept, Mark};
 pub use error::RecordError;
@@ -86,6 +86,13 @@ impl Record {
         self.to.as_ref().map(Appended::mark).unwrap_or_default()
     }
 
+    /// Begins it: its head, and a line for each column that the policy is shown.
+    pub fn begin(&mut self, head: Box<Head>) -> Result<()> {
+        let columns = head.run.columns();
+        self.write(&Line::Head(head))?;
+        columns.iter().try_for_each(|column| self.write(&Line::Column(Box::new(Column::clone(column)))))
+    }
+
     /// Appends a line and hands it to the operating system, so that a crash of this program loses
     /// nothing that was written.
     ///
@@ -112,26 +119,50 @@ pub struct Reader {
     path: PathBuf,
     number: usize,
     cut: bool,
+    /// The first line after those that belong to the head, which was read with them.
+    ahead: Option<Result<Line>>,
 }
+
+/// How a line of a column begins.
+const COLUMN: &[u8] = b"{\"kind\":\"column\",";
 
 /// The longest line that is read. The rollouts of one round of the largest step take a tenth of it.
 const LONGEST_LINE: u64 = 1 << 30;
 
 impl Reader {
-    /// Opens a record, given its file or the run's folder, and reads its head.
+    /// Opens a record, given its file or the run's folder, and reads its head, and the columns that go with it.
     pub fn open(path: &Path) -> Result<(Self, Head)> {
         let file = if path.is_dir() { path.join("record.jsonl") } else { path.to_owned() };
         let opened = File::open(&file).map_err(|e| RecordError::file("read", &file, e))?;
         let from = BufReader::with_capacity(1 << 16, opened);
-        let mut reader = Self { from, path: file, number: 0, cut: false };
+        let mut reader = Self { from, path: file, number: 0, cut: false, ahead: None };
         let path = reader.path.clone();
         match reader.next() {
-            Some(Ok(Line::Head(head))) if head.format == FORMAT => Ok((reader, *head)),
+            Some(Ok(Line::Head(head))) if head.format == FORMAT => reader.columns(*head),
             Some(Ok(Line::Head(head))) => Err(RecordError::Format { path, format: head.format }),
             Some(Err(error)) => Err(error),
             Some(Ok(_)) => Err(RecordError::NoHead(path)),
             None => Err(RecordError::Empty(path)),
         }
+    }
+
+    /// Reads the columns after a head into it.
+    fn columns(mut self, mut head: Head) -> Result<(Self, Head)> {
+        let (prompts, mut columns) = (head.run.prompts, Columns::default());
+        if head.run.terms.is_some() {
+            loop {
+                match self.next() {
+                    Some(Ok(Line::Column(column))) if column.fits(prompts) => columns.add(*column),
+                    Some(Ok(Line::Column(_))) => return Err(RecordError::Inconsistent { step: 0, round: 0 }),
+                    next => {
+                        self.ahead = next;
+                        break;
+                    }
+                }
+            }
+        }
+        head.run.terms = head.run.terms.map(|terms| Terms { columns, ..terms });
+        Ok((self, head))
     }
 
     /// Whether the last line was cut off, as by a crash in the middle of writing it. Known once all
@@ -142,7 +173,7 @@ impl Reader {
 
     /// The number of the line read last, from 1.
     pub fn line(&self) -> usize {
-        self.number
+        self.number - usize::from(self.ahead.is_some())
     }
 
     /// The file.
@@ -151,10 +182,25 @@ impl Reader {
     }
 }
 
+/// The columns that a record has, those of all policies that it tells of.
+pub fn columns(path: &Path) -> Result<Columns> {
+    let (reader, head) = Reader::open(path)?;
+    let mut columns = head.run.columns();
+    for line in reader {
+        if let Line::Column(column) = line? {
+            columns.add(*column);
+        }
+    }
+    Ok(columns)
+}
+
 impl Iterator for Reader {
     type Item = Result<Line>;
 
     fn next(&mut self) -> Option<Result<Line>> {
+        if let Some(line) = self.ahead.take() {
+            return Some(line);
+        }
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
         match read {
@@ -167,7 +213,13 @@ impl Iterator for Reader {
             self.cut = true;
             return None;
         }
-        Some(serde_json::from_slice(&bytes).map_err(|error| RecordError::Line {
+        // A column is read as it comes: as one of many kinds of lines it would be kept whole first, several times over.
+        let line = if bytes.starts_with(COLUMN) {
+            serde_json::from_slice(&bytes).map(|column| Line::Column(Box::new(column)))
+        } else {
+            serde_json::from_slice(&bytes)
+        };
+        Some(line.map_err(|error| RecordError::Line {
             path: self.path.clone(),
             number: self.number,
             reason: shown::line(&error.to_string(), shown::LINE),

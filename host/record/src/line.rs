@@ -5,8 +5,8 @@
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
-    Action, Budget, Ceilings, Compute, Group, Limits, Order, Outcome, Plan, Portions, Prompt, PromptId, Run,
-    Spent, Terms, Value, View, total,
+    Action, Budget, Ceilings, Column, Compute, Group, Limits, Order, Outcome, Plan, Portions, Prompt,
+    PromptId, Run, Spent, Terms, Value, View, total,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -20,6 +20,8 @@ pub const FORMAT: u32 = 1;
 pub enum Line {
     /// What the run is. The first line.
     Head(Box<Head>),
+    /// A column of the data set that a policy is shown: after the head, or before another policy takes over.
+    Column(Box<Column>),
     /// A call of the policy, and what it answered.
     Call(Box<Call>),
     /// What the engine sampled on that answer, and what the reward said of it.

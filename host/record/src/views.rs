@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use allot_allocation::{
-    Action, History, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run, SamplerSettings, View,
-    rules, total,
+    Action, Column, Columns, History, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run,
+    SamplerSettings, View, rules, total,
 };
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
@@ -19,6 +19,7 @@ pub struct Views {
     pool: Vec<Prompt>,
     buffer: RolloutBuffer,
     history: History,
+    columns: Columns,
     /// The newest epoch of which a prompt has been on offer.
     newest: u32,
     /// The run as the policy sees it.
@@ -52,6 +53,7 @@ impl Views {
             pool: Vec::new(),
             buffer: RolloutBuffer::new(head.lists()),
             history: History::default(),
+            columns: head.run.columns(),
             newest: 0,
             run: head.run.clone(),
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
@@ -77,6 +79,10 @@ impl Views {
                 self.history.remember(step.step, &settled.visits);
                 self.buffer.open_step();
                 self.next = (step.step + 1, 0);
+                Ok(None)
+            }
+            Line::Column(column) if fits && self.plan.is_none() && column.fits(self.run.prompts) => {
+                self.columns.add(Column::clone(column));
                 Ok(None)
             }
             // Between two steps, and only there.
@@ -139,6 +145,11 @@ impl Views {
     /// The outcomes of past visits, as the call after the last line would be told of them.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// The columns of the data set that the record has so far.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// Takes off offer what the plan skipped, deferred, evicted and was granted.

@@ -123,6 +123,8 @@ impl Fold {
         }
         match line {
             Line::Head(_) => return Err("it has a second head".to_owned()),
+            // What a policy is told of the data set is no part of what it did.
+            Line::Column(_) => {}
             Line::Call(call) => self.call(*call)?,
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,

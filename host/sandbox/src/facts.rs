@@ -1,6 +1,6 @@
 //! What a guest may ask while it decides, and how much of it.
 
-use allot_allocation::{History, Past, PromptId, TokenCosts};
+use allot_allocation::{Columns, History, Past, PromptId, TokenCosts, shown};
 
 use crate::fault::Misuse;
 
@@ -12,6 +12,7 @@ const MOST: u64 = 1 << 28;
 pub(crate) struct Facts {
     prompts: u32,
     history: History,
+    columns: Columns,
     costs: TokenCosts,
     answered: u64,
 }
@@ -23,10 +24,16 @@ pub(crate) enum Prompts {
     Listed(Vec<u32>),
 }
 
+/// The same, all of them in the data set.
+enum Asked<'a> {
+    Row(PromptId, PromptId),
+    Listed(&'a [u32]),
+}
+
 impl Facts {
     /// About a data set of so many prompts.
-    pub fn new(prompts: u32, history: History, costs: TokenCosts) -> Self {
-        Self { prompts, history, costs, answered: 0 }
+    pub fn new(prompts: u32, history: History, columns: Columns, costs: TokenCosts) -> Self {
+        Self { prompts, history, columns, costs, answered: 0 }
     }
 
     /// What a token takes.
@@ -40,47 +47,87 @@ impl Facts {
         of: &Prompts,
         number: impl Fn(&Past) -> T,
     ) -> Result<Vec<T>, Misuse> {
-        let known = |prompt: u32| {
-            let words = || {
-                let prompts = self.prompts;
-                format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts")
-            };
-            if prompt < self.prompts { Ok(PromptId(prompt)) } else { Err(Misuse(words())) }
+        Ok(match self.asked(of, 1)? {
+            Asked::Row(first, end) => self.history.between(first, end, number),
+            Asked::Listed(listed) => listed
+                .iter()
+                .map(|prompt| self.history.of(PromptId(*prompt)).as_ref().map(&number).unwrap_or_default())
+                .collect(),
+        })
+    }
+
+    /// A column's numbers for each prompt asked about.
+    pub fn column(&mut self, name: &str, of: &Prompts) -> Result<Vec<f32>, Misuse> {
+        let Some(column) = self.columns.named(name).cloned() else {
+            let name = shown::name(name);
+            let words = format!("asked for the column `{name}`, which its description does not name");
+            return Err(Misuse(words));
         };
-        let numbers = match of {
-            Prompts::All => self.history.between(PromptId(0), PromptId(self.prompts), number),
+        Ok(match self.asked(of, column.width)? {
+            Asked::Row(first, end) => column.between(first, end).to_vec(),
+            Asked::Listed(listed) => {
+                let mut numbers = Vec::with_capacity(listed.len() * column.width as usize);
+                for prompt in listed {
+                    numbers.extend_from_slice(column.between(PromptId(*prompt), PromptId(prompt + 1)));
+                }
+                numbers
+            }
+        })
+    }
+
+    /// The prompts asked about, from the first up to an end or one by one, so many numbers of each. Nothing is made
+    /// before it is counted.
+    fn asked<'a>(&mut self, of: &'a Prompts, width: u32) -> Result<Asked<'a>, Misuse> {
+        let beyond = |prompt: u32| {
+            let prompts = self.prompts;
+            Misuse(format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts"))
+        };
+        let (asked, count) = match of {
+            Prompts::All => (Asked::Row(PromptId(0), PromptId(self.prompts)), self.prompts as usize),
             Prompts::Between(first, end) if first > end => {
                 let words = format!("asked about the prompts from `{first}` up to `{end}`");
                 return Err(Misuse(words));
             }
             Prompts::Between(first, end) => {
-                if first < end {
-                    known(end - 1)?;
+                if first < end && *end > self.prompts {
+                    return Err(beyond(end - 1));
                 }
-                self.history.between(PromptId(*first), PromptId(*end), number)
+                (Asked::Row(PromptId(*first), PromptId(*end)), (end - first) as usize)
             }
             Prompts::Listed(prompts) => {
-                let one = |prompt: &u32| Ok(self.history.of(known(*prompt)?).as_ref().map(&number));
-                let found: Result<Vec<Option<T>>, Misuse> = prompts.iter().map(one).collect();
-                found?.into_iter().map(Option::unwrap_or_default).collect()
+                if let Some(prompt) = prompts.iter().find(|prompt| **prompt >= self.prompts) {
+                    return Err(beyond(*prompt));
+                }
+                (Asked::Listed(prompts), prompts.len())
             }
         };
-        self.answered += numbers.len() as u64;
+        self.answered = self.answered.saturating_add(count as u64 * u64::from(width));
         if self.answered > MOST {
             return Err(Misuse(format!("asked for more than {MOST} numbers in one call")));
         }
-        Ok(numbers)
+        Ok(asked)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use allot_allocation::Column;
+
     use super::*;
 
+    fn facts(prompts: u32) -> Facts {
+        let mut columns = Columns::default();
+        let numbers = (0..prompts * 2).map(|i| i as f32).collect();
+        columns.add(Column { width: 2, ..Column::of("pair", numbers) });
+        Facts::new(prompts, History::default(), columns, TokenCosts::default())
+    }
+
     fn asked(of: &Prompts) -> Result<Vec<u32>, String> {
-        Facts::new(3, History::default(), TokenCosts::default())
-            .numbers(of, |past| past.visits)
-            .map_err(|told| told.0)
+        facts(3).numbers(of, |past| past.visits).map_err(|told| told.0)
+    }
+
+    fn pairs(of: &Prompts) -> Result<Vec<f32>, String> {
+        facts(3).column("pair", of).map_err(|told| told.0)
     }
 
     #[test]
@@ -89,16 +136,28 @@ mod tests {
         assert_eq!(asked(&Prompts::Between(1, 3)), Ok(vec![0; 2]));
         assert_eq!(asked(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(asked(&Prompts::Listed(vec![2, 2, 0, 2])), Ok(vec![0; 4]));
-        let beyond = Err("asked about prompt `3`, where the data set has 3 prompts".to_owned());
-        assert_eq!(asked(&Prompts::Between(0, 4)), beyond);
-        assert_eq!(asked(&Prompts::Listed(vec![0, 3])), beyond);
+        let beyond = "asked about prompt `3`, where the data set has 3 prompts".to_owned();
+        assert_eq!(asked(&Prompts::Between(0, 4)), Err(beyond.clone()));
+        assert_eq!(asked(&Prompts::Listed(vec![0, 3])), Err(beyond.clone()));
+        assert_eq!(pairs(&Prompts::Between(0, 4)), Err(beyond.clone()));
+        assert_eq!(pairs(&Prompts::Listed(vec![0, u32::MAX, 3])), Err(beyond.replacen('3', "4294967295", 1)));
         let backward = Err("asked about the prompts from `2` up to `1`".to_owned());
         assert_eq!(asked(&Prompts::Between(2, 1)), backward);
     }
 
     #[test]
+    fn a_column_answers_with_all_its_numbers_of_each_prompt() {
+        assert_eq!(pairs(&Prompts::All), Ok(vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        assert_eq!(pairs(&Prompts::Between(1, 2)), Ok(vec![2.0, 3.0]));
+        assert_eq!(pairs(&Prompts::Between(9, 9)), Ok(vec![]));
+        assert_eq!(pairs(&Prompts::Listed(vec![2, 0, 2])), Ok(vec![4.0, 5.0, 0.0, 1.0, 4.0, 5.0]));
+        let told = facts(3).column("level", &Prompts::All).map_err(|told| told.0);
+        assert_eq!(told, Err("asked for the column `level`, which its description does not name".to_owned()));
+    }
+
+    #[test]
     fn answers_of_one_call_have_an_end() {
-        let mut facts = Facts::new(1 << 20, History::default(), TokenCosts::default());
+        let mut facts = facts(1 << 20);
         let mut ask = || facts.numbers(&Prompts::All, |past| past.visits).map(|numbers| numbers.len());
         assert!((0..256).all(|_| ask().is_ok_and(|n| n == 1 << 20)));
         assert!(ask().is_err_and(|told| told.0.contains("268435456 numbers")));

@@ -171,6 +171,9 @@ pub enum Fault {
     /// It needs what this run can't give.
     #[error("needs `{0}`, which this run does not give")]
     Lacking(Need),
+    /// It is to be shown a column that this run does not have.
+    #[error("wants the column `{0}`, which this run does not have")]
+    WithoutColumn(String),
     /// It asked for or made use of what it may not.
     #[error("{0}")]
     Misused(String),
@@ -253,6 +256,9 @@ impl Fault {
             Self::Lacking(Need::Sampling) => {
                 Some("say in `[requests]` what requests may choose; a trainer in Python can't yet")
             }
+            Self::WithoutColumn(_) => Some(
+                "whoever looks on sees the columns that the run's own policy described, and its record has those alone",
+            ),
             Self::Misused(_) => {
                 Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
             }

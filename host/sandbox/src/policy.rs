@@ -149,7 +149,8 @@ impl Policy {
             let needs = self.among_needs(&terms.needs);
             let parts = if needs.contains(&Need::Parts) { terms.parts } else { Vec::new() };
             let requests = terms.requests.filter(|_| needs.contains(&Need::Sampling));
-            Terms { needs, parts, requests, ..terms }
+            let columns = terms.columns.among(&self.description.columns);
+            Terms { needs, parts, requests, columns, ..terms }
         });
         Run { terms: tells, ..run }
     }
@@ -160,7 +161,8 @@ impl Policy {
         let mut terms = run.terms.clone().unwrap_or_default();
         terms.needs.extend([Need::AnyPrompt, Need::Sampling, Need::Stopping]);
         let needs = self.among_needs(&terms.needs);
-        let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, ..terms });
+        let columns = terms.columns.among(&self.description.columns);
+        let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, columns, ..terms });
         Run { terms, ..run }
     }
 
@@ -178,6 +180,10 @@ impl Policy {
     pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
         if let Some(need) = self.description.needs.iter().find(|need| !run.gives(**need)) {
             return Err(Fault::Lacking(*need));
+        }
+        let columns = run.columns();
+        if let Some(missing) = self.description.columns.iter().find(|name| columns.named(name).is_none()) {
+            return Err(Fault::WithoutColumn(missing.clone()));
         }
         let begun = self.call(ANSWER, None, |guest, store| guest.begin(store, run));
         // No plan comes with it that a rule could look at.
@@ -323,10 +329,9 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
 
 /// What a policy needs that no run gives.
 fn beyond(d: &Description) -> Option<String> {
-    let column = || d.columns.first().map(|name| format!("the column `{name}`"));
     let given = [Need::AnyPrompt, Need::Parts, Need::Sampling, Need::Stopping, Need::Updating];
     let given = |need: &&Need| given.contains(*need);
-    d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`")).or_else(column)
+    d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`"))
 }
 
 /// Whether a config could use a description, and a screen show it.
@@ -356,6 +361,10 @@ fn usable(d: &Description) -> Result<(), String> {
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = d.settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
         return Err(format!("it has the setting `{twice}` twice"));
+    }
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = d.columns.iter().find(|name| !seen.insert(*name)) {
+        return Err(format!("it has the column `{twice}` twice"));
     }
     let text = |s: &&Setting| matches!(&s.default, Value::Text(text) if !plain(text));
     if let Some(setting) = d.settings.iter().find(text) {

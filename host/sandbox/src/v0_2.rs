@@ -58,7 +58,7 @@ impl Guest for Policy {
         let allocator = self.rollout_allocation_allocator();
         let parts = (run.parts().len(), run.gives(Need::Parts));
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
-        store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), costs));
+        store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), run.columns(), costs));
         let constants = run;
         let sampling = run
             .terms
@@ -113,9 +113,8 @@ impl facts::Host for GuestState {
         })
     }
 
-    fn column(&mut self, name: String, _: facts::Prompts) -> wasmtime::Result<Vec<f32>> {
-        let name = shown::name(&name);
-        misuse(format!("asked for the column `{name}`, which its description does not name"))
+    fn column(&mut self, name: String, of: facts::Prompts) -> wasmtime::Result<Vec<f32>> {
+        Ok(self.facts()?.column(&name, &prompts(of))?)
     }
 
     fn costs(&mut self) -> wasmtime::Result<facts::TokenCosts> {
@@ -130,12 +129,7 @@ impl GuestState {
         of: facts::Prompts,
         number: impl Fn(&Past) -> T,
     ) -> wasmtime::Result<Vec<T>> {
-        let of = match of {
-            facts::Prompts::All => Prompts::All,
-            facts::Prompts::Between((first, end)) => Prompts::Between(first, end),
-            facts::Prompts::Listed(prompts) => Prompts::Listed(prompts),
-        };
-        Ok(self.facts()?.numbers(&of, number)?)
+        Ok(self.facts()?.numbers(&prompts(of), number)?)
     }
 
     fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
@@ -143,6 +137,14 @@ impl GuestState {
             Some(facts) => Ok(facts),
             None => misuse("asked for facts, and that only `decide` may do".to_owned()),
         }
+    }
+}
+
+fn prompts(of: facts::Prompts) -> Prompts {
+    match of {
+        facts::Prompts::All => Prompts::All,
+        facts::Prompts::Between((first, end)) => Prompts::Between(first, end),
+        facts::Prompts::Listed(prompts) => Prompts::Listed(prompts),
     }
 }
 
@@ -156,6 +158,12 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let terms = run.terms.clone().unwrap_or_default();
     let parts = terms.parts.iter().filter(|_| run.gives(Need::Parts));
     let parts: Vec<&str> = parts.map(String::as_str).collect();
+    let categories: Vec<Vec<&str>> =
+        terms.columns.iter().map(|column| column.categories.iter().map(String::as_str).collect()).collect();
+    let columns = terms.columns.iter().zip(&categories);
+    let columns: Vec<types::Column<'_>> = columns
+        .map(|(column, categories)| types::Column { name: &column.name, width: column.width, categories })
+        .collect();
     let sampling = types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
     call(types::Run {
         settings: &settings,
@@ -166,7 +174,7 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
         pool: run.pool,
         max_age: run.max_age,
         lag: 0,
-        columns: &[],
+        columns: &columns,
         parts: &parts,
         sampling: types::SamplingRange {
             default: sampling,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use allot_allocation::rules::{self, Bounds, Rule};
-use allot_allocation::{Run, Value};
+use allot_allocation::{Columns, LENGTH, Run, Terms, Value};
 use allot_authoring::fixtures::{self, Fixture};
 use allot_config::CapsConfig;
 use allot_config::simulate::SimulateConfig;
@@ -68,6 +68,8 @@ const OTHERS: [(Other, &str); 3] = [
         "keeps something in memory, and each call has a fresh one: return what is to last as the state",
     ),
 ];
+/// Prompts in the data set of a run on fixture views.
+const PROMPTS: u32 = 100_000;
 /// The run of the closing simulation.
 const SIMULATION: &str = "
 [run]
@@ -136,7 +138,9 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     let settings = allot_config::settings(policy.description(), &typed)?;
 
     let mut card = Card::default();
-    let run = policy.shown_too(a_run(settings));
+    let description = policy.description();
+    let columns = fixtures::columns(&description.columns, PROMPTS);
+    let run = policy.shown_too(a_run(settings, columns));
     match policy.begin(&run) {
         Err(fault) => {
             card.begin = Some(fault.to_string());
@@ -174,8 +178,9 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(if card.passed() { Exit::Good } else { Exit::Bad })
 }
 
-fn a_run(settings: Vec<(String, Value)>) -> Run {
-    Run { settings, prompts: 100_000, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms: None }
+fn a_run(settings: Vec<(String, Value)>, columns: Columns) -> Run {
+    let terms = (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() });
+    Run { settings, prompts: PROMPTS, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms }
 }
 
 /// A short run in the coin-flip world: the real loop, to a normal end. Nothing where the time is over before.
@@ -187,6 +192,9 @@ fn simulate(
     let run = || {
         let mut config = SimulateConfig::parse(SIMULATION, "the check's run").map_err(|t| t.what)?;
         config.policy.settings.clone_from(typed);
+        // Whatever its columns mean elsewhere.
+        let named = policy.description().columns.iter().filter(|name| *name != LENGTH);
+        config.world.columns = named.map(|name| (name.clone(), "level".to_owned())).collect();
         let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|t| t.what)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
         let mut clock = Clock { until };

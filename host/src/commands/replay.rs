@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use allot_allocation::{Plan, Run, Value, View, rules, shown};
+use allot_allocation::{Columns, Plan, Run, Terms, Value, View, rules, shown};
 use allot_error::{Error, Exit, Result, signals};
 use allot_record::{Asked, Head, Line, Reader, Views, unhex};
 use allot_sandbox::{Cost, Policy};
@@ -87,9 +87,12 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         return Err(Error::new(format!("policy `{name}` wants {wants}; the record has {has}")));
     }
     let begun = settings(command, &head.run.settings, &policy, Some(screen))?;
-    let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() })?;
+    // Those of a policy that took over, too: they are the data set's from the start.
+    let asks = !policy.description().columns.is_empty();
+    let columns = if asks { allot_record::columns(&command.record)? } else { Columns::default() };
+    let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() }, &columns)?;
     if let Some(at) = command.at {
-        return one(command, at, (&mut reader, &head), &mut witness, screen);
+        return one(command, at, (&mut reader, &head, &columns), &mut witness, screen);
     }
     let mut views = Views::new(&head)?;
     let mut tally = Tally::default();
@@ -100,7 +103,8 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         if let Line::Swap(swap) = &line {
             // The recorded policy began anew here, and so does the one asked.
             let settings = settings(command, &swap.settings, &policy, None)?;
-            witness = Witness::new(&policy, Run { settings, terms: swap.terms.clone(), ..head.run.clone() })?;
+            let run = Run { settings, terms: swap.terms.clone(), ..head.run.clone() };
+            witness = Witness::new(&policy, run, &columns)?;
             if tally.swaps.last() != Some(&swap.step) {
                 tally.swaps.push(swap.step);
             }
@@ -143,9 +147,11 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 impl<'a> Witness<'a> {
-    fn new(policy: &'a Policy, run: Run) -> Result<Self> {
+    fn new(policy: &'a Policy, run: Run, columns: &Columns) -> Result<Self> {
         let name = policy.description().name.as_str();
-        let run = policy.shown_too(run);
+        let told = run.terms.clone().or_else(|| (!columns.is_empty()).then(Terms::default));
+        let terms = told.map(|terms| Terms { columns: columns.clone(), ..terms });
+        let run = policy.shown_too(Run { terms, ..run });
         let begun = policy.begin(&run);
         let (state, _) =
             begun.map_err(|fault| Error::told(format!("policy `{name}` {fault}"), fault.hint()))?;
@@ -176,7 +182,7 @@ struct Kept {
 fn one(
     command: &Replay,
     at: At,
-    (reader, head): (&mut Reader, &Head),
+    (reader, head, columns): (&mut Reader, &Head, &Columns),
     witness: &mut Witness<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<Exit> {
@@ -188,10 +194,8 @@ fn one(
         let line = line?;
         if let Line::Swap(swap) = &line {
             let settings = settings(command, &swap.settings, witness.policy, None)?;
-            *witness = Witness::new(
-                witness.policy,
-                Run { settings, terms: swap.terms.clone(), ..head.run.clone() },
-            )?;
+            let run = Run { settings, terms: swap.terms.clone(), ..head.run.clone() };
+            *witness = Witness::new(witness.policy, run, columns)?;
             name.clone_from(&swap.policy.name);
             state = unhex(&swap.state).unwrap_or_default();
         }

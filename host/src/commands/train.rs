@@ -8,7 +8,7 @@ use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result, count};
 use allot_loop::At;
 use allot_outputs::rollouts;
-use allot_record::{Line, Record};
+use allot_record::Record;
 use allot_sandbox::sha256;
 use clap::Args;
 
@@ -232,7 +232,7 @@ fn go(
         recorder.started(&world, &scores)?;
         world.record = Record::create(&place.folder.join("record.jsonl"))?;
         let head = prepared.head(&world, &place.model, &scores);
-        world.record.write(&Line::Head(Box::new(head)))?;
+        world.record.begin(Box::new(head))?;
         world.policy.keep(place.folder, (0, 0))?;
         recorder
     };

@@ -13,17 +13,18 @@ mod rows;
 mod split;
 mod wording;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use allot_allocation::LENGTH;
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
 pub use crate::place::Place;
 use crate::question::{Key, folded};
 use answer::Answers;
-use columns::Mapping;
+use columns::{Fields, Mapping};
 pub use fault::DataError;
 pub use report::{OverLong, Repeat, Report};
 use row::Row;
@@ -73,6 +74,10 @@ pub struct DatasetConfig {
     /// The share of the problems to hold out, from 0 to less than 1; see [`Split`].
     #[serde(default)]
     pub held_out: f64,
+    /// Columns that policies ask for, by their names, each with the column of the files to take; by default one of
+    /// the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
 }
 
 /// A file or several.
@@ -127,6 +132,14 @@ impl Dataset {
     /// Reads a data set. Relative paths start from `folder`. Rows after the last one wanted are not
     /// looked at.
     pub fn load(config: &DatasetConfig, folder: &Path) -> Result<Self, DataError> {
+        Self::with_columns(config, folder, &[])
+    }
+
+    /// The same, with what each problem to train on has in the columns that a policy calls so.
+    pub fn with_columns(config: &DatasetConfig, folder: &Path, wanted: &[String]) -> Result<Self, DataError> {
+        if config.columns.contains_key(LENGTH) {
+            return Err(DataError::OwnColumn);
+        }
         if !Split::possible(config.held_out) {
             return Err(DataError::Share(config.held_out));
         }
@@ -140,6 +153,7 @@ impl Dataset {
         }
         let mut loading = Loading {
             config,
+            wanted,
             wording,
             answers: Answers { after: config.answer_after.as_deref(), boxed: config.answer_boxed },
             skipped: 0,
@@ -186,6 +200,7 @@ impl Dataset {
 /// A data set on its way in.
 struct Loading<'a> {
     config: &'a DatasetConfig,
+    wanted: &'a [String],
     wording: Wording<'a>,
     answers: Answers<'a>,
     skipped: usize,
@@ -206,8 +221,10 @@ impl Loading<'_> {
         }
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.config.name.clone().unwrap_or(stem);
+        let fields = Fields::find(self.wanted, &self.config.columns, &columns);
         let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
         needed.extend(self.wording.variables());
+        needed.extend(fields.names().cloned());
         if mapping.answer == columns::WHOLE {
             needed.extend(columns.iter().cloned());
         }
@@ -216,13 +233,19 @@ impl Loading<'_> {
                 self.skipped += 1;
                 return Ok(ControlFlow::Continue(()));
             }
-            self.row(&mapping, &name, place, row)?;
+            self.row((&mapping, &fields), &name, place, row)?;
             let is_last = self.config.limit == Some(self.dataset.report.rows);
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
     }
 
-    fn row(&mut self, mapping: &Mapping, name: &str, place: Place, row: Row) -> Result<(), DataError> {
+    fn row(
+        &mut self,
+        (mapping, fields): (&Mapping, &Fields),
+        name: &str,
+        place: Place,
+        row: Row,
+    ) -> Result<(), DataError> {
         let Dataset { problems, report } = &mut self.dataset;
         report.rows += 1;
         let Some(question) = Question::read(mapping.question_in(&row, &place)?)
@@ -241,6 +264,8 @@ impl Loading<'_> {
             return Ok(());
         }
         let words = question.words();
+        let on_train = Split::of_question(&words, self.config.held_out) == Split::Train;
+        let columns = if on_train { fields.cells_in(&row, &place)? } else { Vec::new() };
         let ask = self
             .wording
             .ask(question, row)
@@ -252,6 +277,7 @@ impl Loading<'_> {
             key: Key::of(&[&folded(&words)]),
             question: words,
             place: Some(place.clone()),
+            columns,
         };
         let id = problem.id();
         if let Some(first) = self.seen.get(&id) {

@@ -10,9 +10,10 @@ mod level;
 mod sorting;
 mod space;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use allot_allocation::Cell;
 use allot_allocation::seed::{self, Stream};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -62,6 +63,10 @@ pub struct TaskConfig {
     pub chat: bool,
     /// A system message before it.
     pub system: Option<String>,
+    /// Columns that policies ask for, by their names, each with what to take: `level`, from 1, or `task`, the name
+    /// before the level's number. By default what has the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
 }
 
 /// A kind of task.
@@ -157,9 +162,24 @@ pub enum TaskError {
     /// A template that can't be used.
     #[error("task `{0}`: `template` is no template: {1}")]
     Template(String, String),
+    /// A column that problems do not have.
+    #[error("task `{0}` has no `{2}`, and the policy wants the column `{1}`")]
+    Column(String, String, String),
     /// Nothing was found.
     #[error("task `{0}`: no problem fits the level's numbers and target")]
     Barren(String),
+}
+
+impl TaskError {
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Column(..) => Some(
+                "its problems have `level` and `task`; `columns` of the task says which to take for a column",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// A problem, before it is put in a style.
@@ -171,9 +191,25 @@ struct Exercise {
     essence: String,
 }
 
+impl TaskConfig {
+    /// What a problem of a level has in the column that a policy calls so.
+    fn cell(&self, task: &str, column: &str, level: usize) -> Result<Cell, TaskError> {
+        match self.columns.get(column).map_or(column, String::as_str) {
+            "level" => Ok(Cell::Number(level as f32)),
+            "task" => Ok(Cell::Word(task.to_owned())),
+            other => Err(TaskError::Column(task.to_owned(), column.to_owned(), other.to_owned())),
+        }
+    }
+}
+
 /// The problems of a task on one side of its split. The problems of a smaller count are the first
 /// of those of a larger one, level by level.
 pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
+    with_columns(task, split, &[])
+}
+
+/// The same, with what each problem has in the columns that a policy calls so.
+pub fn with_columns(task: &TaskConfig, split: Split, wanted: &[String]) -> Result<Drawn, TaskError> {
     let name = task.name.clone().unwrap_or_else(|| task.kind.to_string());
     if !Split::possible(task.held_out) {
         return Err(TaskError::Share(name, task.held_out));
@@ -197,6 +233,8 @@ pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
         let asked = level.count.unwrap_or(task.count);
         // A part of the seed's own for each kind and level.
         let part = ((task.kind as u64) << 32) | index as u64;
+        let columns = wanted.iter().map(|column| task.cell(&name, column, index + 1));
+        let columns: Vec<Cell> = columns.collect::<Result<_, _>>()?;
         let exercises = exercises(task, level, part, asked, &mut seen);
         match exercises.len() {
             0 => return Err(TaskError::Barren(source)),
@@ -220,6 +258,7 @@ pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
                 key: Key::of(&essence),
                 question,
                 place: None,
+                columns: columns.clone(),
             });
         }
     }

@@ -1,5 +1,6 @@
 //! A problem: what is asked, and what the answer should be.
 
+use allot_allocation::Cell;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -36,7 +37,7 @@ impl Ask {
 }
 
 /// A problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// What is asked.
     pub ask: Ask,
@@ -50,6 +51,8 @@ pub struct Problem {
     pub key: Key,
     /// Where it was read, if it is from a file.
     pub place: Option<Place>,
+    /// What it has in the columns that were asked for, in their order; nothing if it is held out.
+    pub columns: Vec<Cell>,
 }
 
 impl Problem {

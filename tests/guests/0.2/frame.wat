@@ -2,7 +2,7 @@
 ;; `decide`: it finds the call's arguments at $args, as the canonical ABI lays them out, and leaves the address of a
 ;; `result<plan, error>` on the stack.
 ;;
-;;   $args +   8  run: prompts, steps, groups, rollouts, pool, max-age, lag
+;;   $args +   8  run: prompts, steps, groups, rollouts, pool, max-age, lag; + 36 columns, + 44 parts: address, length
 ;;         +  52  temperature and max-tokens by default, at least, at most; + 76 mini-batch, passes
 ;;         +  96  view: step, round, seed; + 112 budget: rounds, step-rollouts, run-rollouts; + 128 run-tokens,
 ;;                + 136 run-flops
@@ -32,7 +32,7 @@
   (data (i32.const 24) "0.0.1")
   (data (i32.const 32) "does wrong")
   (data (i32.const 48) "level")
-  (data (i32.const 64) "epoch length temperature max-tokens run-flops unscored visits std reading short")
+  (data (i32.const 64) "epoch length temperature max-tokens run-flops unscored visits std reading short width categories")
 
   (func $alloc (param $size i32) (result i32)
     (local $at i32)

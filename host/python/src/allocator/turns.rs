@@ -54,11 +54,11 @@ impl Allocator {
                 }
             }
         }
-        Ok(self.record.write(&Line::Head(head))?)
+        Ok(self.record.begin(head)?)
     }
 
     fn decide(&mut self, view: &View, log: &mut Vec<LogLine>) -> Result<()> {
-        let plan = self.policy.ask(&self.of.run, &self.run.state.policy, view, log)?;
+        let plan = self.policy.ask(&self.run.of.run, &self.run.state.policy, view, log)?;
         let decided = self.run.decided(self.policy.name(), &plan, &free)?;
         self.asked = decided.call.asked;
         Ok(self.record.write(&Line::Call(decided.call))?)

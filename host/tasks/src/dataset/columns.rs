@@ -1,8 +1,12 @@
-//! Columns: which one is the question and which the answer, and how a path finds its value.
+//! Columns: which one is the question and which the answer, which ones policies ask for, and how a path finds its
+//! value.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use allot_allocation::Cell;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::row::Row;
@@ -86,6 +90,54 @@ impl Mapping {
         }
         let found = at(row, &self.answer).map(Cow::Borrowed);
         found.ok_or_else(|| missing(row, place, "answer", &self.answer))
+    }
+}
+
+/// The columns of a file that a policy asks for.
+pub(super) struct Fields(Vec<Field>);
+
+struct Field {
+    /// What the policy calls it.
+    name: String,
+    /// The file's column.
+    column: String,
+}
+
+impl Fields {
+    /// Those with the names `wanted`: the columns that the config gives for them, or else ones of the same name. A
+    /// policy's name has dashes where many files have lines below.
+    pub(super) fn find(wanted: &[String], given: &BTreeMap<String, String>, columns: &[String]) -> Self {
+        let column = |name: &String| {
+            let below = name.replace('-', "_");
+            let same = if has(columns, &below) && !has(columns, name) { below } else { name.clone() };
+            given.get(name).cloned().unwrap_or(same)
+        };
+        Self(wanted.iter().map(|name| Field { name: name.clone(), column: column(name) }).collect())
+    }
+
+    /// The file's columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().map(|field| &field.column)
+    }
+
+    /// What a row has in each.
+    pub(super) fn cells_in(&self, row: &Row, place: &Place) -> Result<Vec<Cell>, DataError> {
+        let cell = |field: &Field| {
+            let Field { name, column } = field;
+            let value = at(row, column).ok_or_else(|| DataError::NoFact {
+                place: place.clone(),
+                name: name.clone(),
+                column: column.clone(),
+                columns: row.keys().cloned().collect(),
+            })?;
+            Cell::deserialize(value).map_err(|error| DataError::Fact {
+                place: place.clone(),
+                name: name.clone(),
+                column: column.clone(),
+                found: if value.is_null() { "null".to_owned() } else { error.to_string() },
+            })
+        };
+        self.0.iter().map(cell).collect()
     }
 }
 

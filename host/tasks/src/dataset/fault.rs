@@ -42,6 +42,10 @@ pub enum DataError {
         longest: usize,
     },
 
+    /// A column that is the host's own.
+    #[error("`columns` has `length`, which is the prompts' lengths in tokens, whatever the files say")]
+    OwnColumn,
+
     // === A file ===
     /// It can't be read.
     #[error("could not read `{path}`: {reason}")]
@@ -162,6 +166,30 @@ pub enum DataError {
         /// The columns it has.
         columns: Vec<String>,
     },
+    /// A row without a column that a policy asks for.
+    #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
+    NoFact {
+        /// Where.
+        place: Place,
+        /// What the policy calls it.
+        name: String,
+        /// Its name.
+        column: String,
+        /// The columns it has.
+        columns: Vec<String>,
+    },
+    /// What no column of a policy can have.
+    #[error("{place}: `{column}`, which is the policy's column `{name}`, is {found}")]
+    Fact {
+        /// Where.
+        place: Place,
+        /// What the policy calls it.
+        name: String,
+        /// The column.
+        column: String,
+        /// What it has.
+        found: String,
+    },
     /// A question of no kind that can be asked.
     #[error("{place}: `{column}` is neither text nor a list of messages with `role` and `content`")]
     Question {
@@ -240,6 +268,19 @@ impl DataError {
                     "its columns are {}; say which to take with `question = \"…\"` and `answer = \"…\"`",
                     listed(columns)
                 ));
+            }
+            Self::NoFact { name, columns, .. } => {
+                return Some(format!(
+                    "its columns are {}; say which to take with `columns = {{ {name} = \"…\" }}`",
+                    listed(columns)
+                ));
+            }
+            Self::Fact { .. } => {
+                "each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them \
+                 out"
+            }
+            Self::OwnColumn => {
+                "policies get it without a column of the files; call the other one by another name"
             }
             Self::Answer { hint, .. } => hint,
             Self::UnknownFormat(_) => "set `format` to \"jsonl\", \"json\" or \"parquet\"",
