@@ -483,15 +483,15 @@ fn a_request_says_how_it_is_sampled() {
     let said = |describe: &str, numbers: &[(&str, u32)], more: &str| {
         let guest = scratch::guest_0_2_but("varies", describe, numbers);
         let said = small_with(&guest, more).1;
-        said[said.find("error: ").unwrap()..].lines().take(3).collect::<Vec<_>>().join("\n")
+        said.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
     };
-    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[], ""), @"");
-    insta::assert_snapshot!(said("", &[], REQUESTS), @"");
-    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TEMPERATURE", 9)], REQUESTS), @"");
-    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 19)], REQUESTS), @"");
-    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 4_000_000_000)], REQUESTS), @"");
-    insta::assert_snapshot!(said("", &[], "[requests]\ntemperature = [0.0, 1.0]\n"), @"");
-    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[], ""), @"error: policy `guest` needs `sampling`, which this run does not give");
+    insta::assert_snapshot!(said("", &[], REQUESTS), @"error: in step 0, round 0 policy `guest` used `sampling` in a request, and its description has no `sampling` among its needs");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TEMPERATURE", 9)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` at temperature 9; the run takes 0.5 to 1.5 (step 0, round 0)");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 19)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 19 tokens; the run takes 20 to 300 (step 0, round 0)");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 4_000_000_000)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 4000000000 tokens; the run takes 20 to 300 (step 0, round 0)");
+    insta::assert_snapshot!(said("", &[], "[requests]\ntemperature = [0.0, 1.0]\n"), @"error: `run.toml`: `requests.temperature` is [0, 1]");
+    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"error: `run.toml`: `requests.least_tokens` is 301; it is from 1 to 300");
 }
 
 /// Policies of both contracts look at one run.
