@@ -25,7 +25,7 @@ fn in_python() {
         python.args(["-B", "-W", "error", "-m", "unittest"]).current_dir(folder);
         runs(python.env("PYTHONPATH", at("policies/sdk/python")))
     };
-    for twin in ["policies/pilot-commit/python", "policies/pods/python"] {
+    for twin in ["policies/pilot-commit/python", "policies/pods/python", "tests/languages/sdk"] {
         let said = unittest(&at(twin));
         assert!(said.contains("\nOK") && !said.contains("Ran 0 tests"), "{twin}: {said}");
     }
@@ -36,7 +36,7 @@ fn in_javascript() {
     if tools::missing(Language::Js) {
         return;
     }
-    for twin in ["policies/pilot-commit/js", "policies/pods/js"] {
+    for twin in ["policies/pilot-commit/js", "policies/pods/js", "tests/languages/sdk"] {
         let said = runs(Command::new("node").arg("--test").current_dir(at(twin)));
         assert!(said.contains("fail 0") && !said.contains("pass 0"), "{twin}: {said}");
     }

@@ -7,7 +7,7 @@
 // Each call has a memory of its own, which goes when the call ends. So nothing is ever freed.
 //
 // Compiled for the machine at hand the three are plain functions that a test calls (see `made.h`);
-// compiled for Wasm they are a component of the contract `rollout:allocation@0.1.0`.
+// compiled for Wasm they are a component of the contract `rollout:allocation@0.2.0`.
 #ifndef ALLOT_H
 #define ALLOT_H
 
@@ -26,8 +26,10 @@ typedef rollout_allocation_types_action_t allot_action;
 typedef rollout_allocation_types_advantage_t allot_advantage;
 typedef rollout_allocation_types_budget_t allot_budget;
 typedef rollout_allocation_types_description_t allot_description;
+typedef rollout_allocation_types_enough_t allot_enough;
 typedef rollout_allocation_types_error_t allot_error;
 typedef rollout_allocation_types_group_t allot_group;
+typedef rollout_allocation_types_hold_t allot_hold_of;
 typedef rollout_allocation_types_past_t allot_past;
 typedef rollout_allocation_types_pick_t allot_pick;
 typedef rollout_allocation_types_plan_t allot_plan;
@@ -35,10 +37,15 @@ typedef rollout_allocation_types_prompt_t allot_prompt;
 typedef rollout_allocation_types_prompt_id_t allot_prompt_id;
 typedef rollout_allocation_types_request_t allot_request;
 typedef rollout_allocation_types_run_t allot_run;
+typedef rollout_allocation_types_sampling_t allot_sampling_of;
 typedef rollout_allocation_types_setting_t allot_setting;
+typedef rollout_allocation_types_tally_t allot_tally;
+typedef rollout_allocation_types_update_t allot_update_of;
 typedef rollout_allocation_types_value_t allot_value;
 typedef rollout_allocation_types_view_t allot_view;
 typedef policy_list_u8_t allot_bytes;
+typedef policy_list_u32_t allot_counts;
+typedef policy_list_f32_t allot_numbers;
 typedef policy_string_t allot_text;
 
 // ── What a policy's file defines ───────────────────────────────────────────────────────────
@@ -197,6 +204,24 @@ static inline void allot_signal(allot_description *self, const char *name) {
   allot_push(&self->signals, allot_words(name, NULL));
 }
 
+// A column of the data set to ask `allot_fact_column` for.
+static inline void allot_column(allot_description *self, const char *name) {
+  allot_push(&self->columns, allot_words(name, NULL));
+}
+
+// What not every run can give.
+enum {
+  ALLOT_ANY_PROMPT = ROLLOUT_ALLOCATION_TYPES_NEEDS_ANY_PROMPT,
+  ALLOT_REPLAY = ROLLOUT_ALLOCATION_TYPES_NEEDS_REPLAY,
+  ALLOT_SAMPLING = ROLLOUT_ALLOCATION_TYPES_NEEDS_SAMPLING,
+  ALLOT_STOPPING = ROLLOUT_ALLOCATION_TYPES_NEEDS_STOPPING,
+  ALLOT_UPDATING = ROLLOUT_ALLOCATION_TYPES_NEEDS_UPDATING,
+  ALLOT_PARTS = ROLLOUT_ALLOCATION_TYPES_NEEDS_PARTS,
+};
+
+// What else the policy makes use of: `allot_needs(self, ALLOT_REPLAY | ALLOT_STOPPING)`.
+static inline void allot_needs(allot_description *self, int needs) { self->needs |= (uint8_t)needs; }
+
 static inline allot_value allot_flag(bool flag) {
   return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_FLAG, {.flag = flag}};
 }
@@ -310,14 +335,14 @@ static inline size_t allot_offer(const allot_view *view, uint32_t n) {
   return view->pool.len < n ? view->pool.len : n;
 }
 
-// The rollouts on hand for a prompt, or NULL. Looks through all groups.
+// The buffered rollouts of a prompt, or NULL. Looks through all groups.
 static inline const allot_group *allot_group_of(const allot_view *view, allot_prompt_id prompt) {
   for (size_t i = 0; i < view->groups.len; i++)
     if (view->groups.ptr[i].prompt == prompt) return &view->groups.ptr[i];
   return NULL;
 }
 
-// Rollouts on hand.
+// Buffered rollouts.
 static inline size_t allot_len(const allot_group *group) { return group->rewards.len; }
 
 // How many of them are correct.
@@ -355,6 +380,90 @@ static inline uint32_t allot_age(const allot_group *group) {
   return oldest;
 }
 
+// Standard deviation of a visit's rewards as contract 0.1 had it: of the population, divided by n.
+static inline float allot_deviation(const allot_past *past) {
+  const double n = past->rollouts ? past->rollouts : 1;
+  return (float)((double)past->std * __builtin_sqrt((n - 1) / n));
+}
+
+// ── Facts ──────────────────────────────────────────────────────────────────────────────────
+
+// What the host knows of the data set's prompts, on offer or not: a list with an entry for each prompt
+// asked about. To be asked within `decide`. A policy that asks about a prompt that the data set does not
+// have, or for a column that it does not describe, ends the run. Natively the answers are those that a
+// test makes, see `made_facts`.
+
+typedef rollout_allocation_facts_prompts_t allot_prompts;
+typedef rollout_allocation_facts_token_costs_t allot_costs;
+
+// Counts of past visits, as in `allot_past`.
+enum {
+  ALLOT_VISITS = ROLLOUT_ALLOCATION_FACTS_COUNT_VISITS,
+  ALLOT_STEP = ROLLOUT_ALLOCATION_FACTS_COUNT_STEP,
+  ALLOT_ROLLOUTS = ROLLOUT_ALLOCATION_FACTS_COUNT_ROLLOUTS,
+  ALLOT_CORRECT = ROLLOUT_ALLOCATION_FACTS_COUNT_CORRECT,
+  ALLOT_STREAK = ROLLOUT_ALLOCATION_FACTS_COUNT_STREAK,
+  ALLOT_TOTAL_ROLLOUTS = ROLLOUT_ALLOCATION_FACTS_COUNT_TOTAL_ROLLOUTS,
+  ALLOT_TOTAL_CORRECT = ROLLOUT_ALLOCATION_FACTS_COUNT_TOTAL_CORRECT,
+};
+
+// Means of the last visit, as in `allot_past`.
+enum {
+  ALLOT_MEAN = ROLLOUT_ALLOCATION_FACTS_MEASURE_MEAN,
+  ALLOT_STD = ROLLOUT_ALLOCATION_FACTS_MEASURE_STD,
+  ALLOT_MEAN_LENGTH = ROLLOUT_ALLOCATION_FACTS_MEASURE_MEAN_LENGTH,
+};
+
+// All prompts, in the order of the data set.
+static inline allot_prompts allot_all(void) {
+  return (allot_prompts){.tag = ROLLOUT_ALLOCATION_FACTS_PROMPTS_ALL};
+}
+
+// Those from the first up to the end, without it.
+static inline allot_prompts allot_between(allot_prompt_id first, allot_prompt_id end) {
+  return (allot_prompts){ROLLOUT_ALLOCATION_FACTS_PROMPTS_BETWEEN, {.between = {first, end}}};
+}
+
+// These, in this order.
+static inline allot_prompts allot_listed(allot_prompt_id *prompts, size_t n) {
+  return (allot_prompts){ROLLOUT_ALLOCATION_FACTS_PROMPTS_LISTED, {.listed = {n ? prompts : allot_new(1, 4), n}}};
+}
+
+#ifdef __wasm__
+
+// Counts of past visits. 0 for a prompt without any.
+static inline allot_counts allot_fact_counts(int what, allot_prompts of) {
+  allot_counts counts;
+  rollout_allocation_facts_counts((rollout_allocation_facts_count_t)what, &of, &counts);
+  return counts;
+}
+
+// Means of the last visit. 0 for a prompt without any.
+static inline allot_numbers allot_fact_measures(int what, allot_prompts of) {
+  allot_numbers numbers;
+  rollout_allocation_facts_measures((rollout_allocation_facts_measure_t)what, &of, &numbers);
+  return numbers;
+}
+
+// A column that the policy describes, as many numbers for each prompt as `run->columns` says.
+static inline allot_numbers allot_fact_column(const char *name, allot_prompts of) {
+  allot_text text = allot_words(name, NULL);
+  allot_numbers numbers;
+  rollout_allocation_facts_column(&text, &of, &numbers);
+  return numbers;
+}
+
+// What a token takes.
+static inline allot_costs allot_fact_costs(void) {
+  allot_costs costs;
+  rollout_allocation_facts_costs(&costs);
+  return costs;
+}
+
+#else
+#include "told.h"
+#endif
+
 // ── Plans ──────────────────────────────────────────────────────────────────────────────────
 
 // A plan that samples, and asks again. Goes on with `allot_ask`.
@@ -372,10 +481,28 @@ static inline allot_plan allot_train(void) {
   return plan;
 }
 
-// `count` more rollouts of a prompt.
-static inline void allot_ask(allot_plan *plan, allot_prompt_id prompt, uint32_t count) {
+// `count` more rollouts of a prompt. The request may be changed until the next one is made.
+static inline allot_request *allot_ask(allot_plan *plan, allot_prompt_id prompt, uint32_t count) {
   allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_SAMPLE);
-  allot_push(&plan->action.val.sample, ((allot_request){prompt, count}));
+  allot_request request;
+  memset(&request, 0, sizeof request);
+  request.prompt = prompt;
+  request.count = count;
+  allot_push(&plan->action.val.sample, request);
+  return &plan->action.val.sample.ptr[plan->action.val.sample.len - 1];
+}
+
+// Ends a request early: after the `portion` by which so many of its rollouts are correct and so many wrong.
+// The policy needs ALLOT_STOPPING.
+static inline void allot_until(allot_request *request, uint32_t correct, uint32_t wrong, uint32_t portion) {
+  request->until.is_some = true;
+  request->until.val = (allot_enough){correct, wrong, portion};
+}
+
+// Samples a request in another way, within `run->sampling`. The policy needs ALLOT_SAMPLING.
+static inline void allot_sampling(allot_request *request, float temperature, uint32_t max_tokens) {
+  request->sampling.is_some = true;
+  request->sampling.val = (allot_sampling_of){temperature, max_tokens};
 }
 
 // Train on all rollouts of a prompt, measured against each other. The pick may be changed until
@@ -400,9 +527,16 @@ static inline allot_pick *allot_pick_some(allot_plan *plan, allot_prompt_id prom
   return pick;
 }
 
-// Measures a pick against all of the prompt's rollouts on hand.
+// Measures a pick against all of the prompt's buffered rollouts.
 static inline void allot_against_group(allot_pick *pick) {
   pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GROUP;
+}
+
+// Measures a pick against the rollouts at `n` positions, picked or not.
+static inline void allot_among(allot_pick *pick, const uint32_t *positions, size_t n) {
+  memset(&pick->advantage, 0, sizeof pick->advantage);
+  pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_AMONG;
+  for (size_t i = 0; i < n; i++) allot_push(&pick->advantage.val.among, positions[i]);
 }
 
 // Gives a pick the policy's own advantages, one for each of the `n` rollouts picked.
@@ -412,14 +546,39 @@ static inline void allot_given(allot_pick *pick, const float *advantages, size_t
   for (size_t i = 0; i < n; i++) allot_push(&pick->advantage.val.given, advantages[i]);
 }
 
-// Keeps the rollouts of a prompt on hand for the next step. Only a plan that trains lets any go.
+// Keeps the rollouts of a prompt buffered for the next step, all that the plan does not pick. Only a plan
+// that trains discards any.
 static inline void allot_hold(allot_plan *plan, allot_prompt_id prompt) {
   allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN);
-  allot_push(&plan->action.val.train.hold, prompt);
+  allot_hold_of hold;
+  memset(&hold, 0, sizeof hold);
+  hold.prompt = prompt;
+  allot_push(&plan->action.val.train.hold, hold);
+}
+
+// Keeps `n` rollouts of a prompt buffered, by their positions in its group; for a policy that needs
+// ALLOT_REPLAY also those that the plan picks.
+static inline void allot_hold_some(allot_plan *plan, allot_prompt_id prompt, const uint32_t *positions,
+                                   size_t n) {
+  allot_hold(plan, prompt);
+  allot_hold_of *hold = &plan->action.val.train.hold.ptr[plan->action.val.train.hold.len - 1];
+  hold->rollouts.is_some = true;
+  for (size_t i = 0; i < n; i++) allot_push(&hold->rollouts.val, positions[i]);
+}
+
+// Updates the model in optimizer steps of `mini_batch` rollouts, in so many passes. The policy needs
+// ALLOT_UPDATING.
+static inline void allot_update(allot_plan *plan, uint32_t mini_batch, uint32_t passes) {
+  allot_assert(plan->action.tag == ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN);
+  plan->action.val.train.update.is_some = true;
+  plan->action.val.train.update.val = (allot_update_of){mini_batch, passes};
 }
 
 // Passes over a prompt of the pool until the next epoch.
 static inline void allot_skip(allot_plan *plan, allot_prompt_id prompt) { allot_push(&plan->skip, prompt); }
+
+// Puts a prompt of the pool back: it comes on offer again in this epoch, after all others of it.
+static inline void allot_defer(allot_plan *plan, allot_prompt_id prompt) { allot_push(&plan->defer, prompt); }
 
 // Never offers a prompt again in this run.
 static inline void allot_evict(allot_plan *plan, allot_prompt_id prompt) { allot_push(&plan->evict, prompt); }

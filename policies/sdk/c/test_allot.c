@@ -6,6 +6,8 @@ void describe(allot_description *self) {
   allot_describe(self, "tested", "0.1.0", "what the tests need");
   allot_set(self, "by", allot_string("size"), "One of two.");
   allot_set(self, "share", allot_number(0.5), "A number.");
+  allot_column(self, "level");
+  allot_needs(self, ALLOT_REPLAY | ALLOT_STOPPING);
 }
 
 // The first two outputs of SplitMix64 from seed 0.
@@ -68,8 +70,56 @@ static void plans_are_put_together(void) {
   const allot_pick *pick = made_picks(plan).ptr;
   expect(pick->rollouts.is_some && pick->rollouts.val.ptr[1] == 0 && pick->advantage.val.given.ptr[1] == -1);
   expect(pick[1].advantage.tag == ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GROUP && !pick[1].rollouts.is_some);
-  expect(plan.action.val.train.hold.len == 100 && plan.action.val.train.hold.ptr[99] == 99);
+  expect(plan.action.val.train.hold.len == 100 && plan.action.val.train.hold.ptr[99].prompt == 99);
+  expect(!plan.action.val.train.hold.ptr[99].rollouts.is_some && !plan.action.val.train.update.is_some);
   expect(plan.skip.ptr[0] == 6 && plan.evict.ptr[0] == 7 && allot_is(plan.metrics.ptr[0].f0, "half"));
+}
+
+static void what_only_some_need_is_put_together(void) {
+  const uint32_t positions[] = {0, 2};
+  allot_plan plan = allot_sample();
+  allot_request *request = allot_ask(&plan, 3, 8);
+  expect(!request->until.is_some && !request->sampling.is_some);
+  allot_until(request, 1, 0, 4);
+  allot_sampling(request, 0.5f, 64);
+  allot_defer(&plan, 5);
+  expect(made_requests(plan).ptr[0].until.val.portion == 4 && made_requests(plan).ptr[0].sampling.val.max_tokens == 64);
+  expect(plan.defer.len == 1 && plan.defer.ptr[0] == 5);
+
+  plan = allot_train();
+  allot_among(allot_pick_all(&plan, 4), positions, 2);
+  allot_hold_some(&plan, 4, positions, 2);
+  allot_update(&plan, 16, 2);
+  expect(made_picks(plan).ptr[0].advantage.val.among.ptr[1] == 2);
+  expect(plan.action.val.train.hold.ptr[0].rollouts.val.ptr[1] == 2);
+  expect(plan.action.val.train.update.val.mini_batch == 16 && plan.action.val.train.update.val.passes == 2);
+
+  allot_description self;
+  describe(&self);
+  expect(self.needs == (ALLOT_REPLAY | ALLOT_STOPPING) && allot_is(self.columns.ptr[0], "level"));
+  expect(made_run().columns.len == 1 && made_run().columns.ptr[0].width == 1);
+}
+
+static void facts_are_those_that_were_made(void) {
+  static const float places[] = {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5};
+  allot_prompt_id two[] = {3, 1};
+  made_facts(4);
+  made_visited(1, made_past(2, 4).val);
+  made_visited(3, made_past(4, 4).val);
+  made_column("place", places, 2);
+  made_costs(1, 2, 3);
+  const allot_counts correct = allot_fact_counts(ALLOT_CORRECT, allot_all());
+  expect(correct.len == 4 && correct.ptr[0] == 0 && correct.ptr[1] == 2 && correct.ptr[3] == 4);
+  const allot_counts streak = allot_fact_counts(ALLOT_STREAK, allot_between(1, 4));
+  expect(streak.len == 3 && streak.ptr[0] == 0 && streak.ptr[2] == 1);
+  const allot_numbers lengths = allot_fact_measures(ALLOT_MEAN_LENGTH, allot_listed(two, 2));
+  expect(lengths.len == 2 && lengths.ptr[0] == 10);
+  const allot_numbers place = allot_fact_column("place", allot_listed(two, 2));
+  expect(place.len == 4 && place.ptr[0] == 3 && place.ptr[3] == 1.5);
+  expect(allot_fact_costs().learning == 3 && allot_fact_counts(ALLOT_VISITS, allot_listed(NULL, 0)).len == 0);
+  // Of 1, 1, 0 and 0: the sample's, and the population's.
+  const allot_past past = made_past(2, 4).val;
+  expect(fabsf(past.std - 0.57735f) < 1e-5f && fabsf(allot_deviation(&past) - 0.5f) < 1e-5f);
 }
 
 static void state_comes_back(void) {
@@ -92,6 +142,8 @@ int main(void) {
   settings_are_read_by_name();
   groups_are_looked_at();
   plans_are_put_together();
+  what_only_some_need_is_put_together();
+  facts_are_those_that_were_made();
   state_comes_back();
-  puts("6 tests passed");
+  puts("8 tests passed");
 }

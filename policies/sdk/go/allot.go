@@ -27,7 +27,7 @@
 //
 // Compiled for the machine at hand this is a plain function that tests call by way of Describe,
 // Begin and Decide; compiled for Wasm it is a component of the contract
-// rollout:allocation@0.1.0. What each field of its types means is told where they are generated, in
+// rollout:allocation@0.2.0. What each field of its types means is told where they are generated, in
 // wit/rollout_allocation_types.
 package allot
 
@@ -39,8 +39,12 @@ type (
 	Advantage   = types.Advantage
 	Batch       = types.Batch
 	Budget      = types.Budget
+	Column      = types.Column
 	Description = types.Description
+	Enough      = types.Enough
 	Group       = types.Group
+	Hold        = types.Hold
+	Needs       = types.Needs
 	Past        = types.Past
 	Pick        = types.Pick
 	Plan        = types.Plan
@@ -48,9 +52,22 @@ type (
 	PromptId    = types.PromptId
 	Request     = types.Request
 	Run         = types.Run
+	Sampling    = types.Sampling
 	Setting     = types.Setting
+	Tally       = types.Tally
+	Update      = types.Update
 	Value       = types.Value
 	View        = types.View
+)
+
+// What not every run can give.
+const (
+	NeedAnyPrompt Needs = types.NeedsAnyPrompt
+	NeedReplay    Needs = types.NeedsReplay
+	NeedSampling  Needs = types.NeedsSampling
+	NeedStopping  Needs = types.NeedsStopping
+	NeedUpdating  Needs = types.NeedsUpdating
+	NeedParts     Needs = types.NeedsParts
 )
 
 // None is the settings or the state of a policy that has none.
@@ -69,6 +86,10 @@ type Policy[Settings, State any] struct {
 	Summary string
 	// Signals to show beside each rollout, by name.
 	Signals []string
+	// Columns of the data set to ask facts for, by name.
+	Columns []string
+	// What else the policy makes use of: allot.NeedReplay | allot.NeedStopping.
+	Needs Needs
 
 	// Begin checks settings against each other and the run, and gives the first state. A setting's
 	// own type is checked before this is called. Nil for a first state of zeros.
@@ -87,6 +108,8 @@ func Describe[Settings, State any](policy Policy[Settings, State]) Description {
 		Summary:  policy.Summary,
 		Settings: describe[Settings](),
 		Signals:  policy.Signals,
+		Columns:  policy.Columns,
+		Needs:    policy.Needs,
 	}
 }
 

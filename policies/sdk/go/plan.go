@@ -24,11 +24,29 @@ func PickSome(prompt PromptId, positions ...uint32) Pick {
 	return pick
 }
 
-// AgainstGroup is the Advantage of a pick measured against all of the prompt's rollouts on hand.
+// AgainstGroup is the Advantage of a pick measured against all of the prompt's buffered rollouts.
 func AgainstGroup() Advantage { return types.MakeAdvantageGroup() }
+
+// Among is the Advantage of a pick measured against the rollouts at these positions, picked or not.
+func Among(positions ...uint32) Advantage { return types.MakeAdvantageAmong(positions) }
 
 // Given is the Advantage of a pick with the policy's own, one for each rollout picked.
 func Given(advantages ...float32) Advantage { return types.MakeAdvantageGiven(advantages) }
+
+// Until ends a request early, after the portion by which so many of its rollouts are correct and so many wrong. The
+// policy has NeedStopping.
+//
+//	allot.Request{Prompt: 3, Count: 8, Until: allot.Until(1, 0, 4)}
+func Until(correct, wrong, portion uint32) wit.Option[Enough] {
+	return wit.Some(Enough{Correct: correct, Wrong: wrong, Portion: portion})
+}
+
+// Sampled samples a request in another way, within the run's range. The policy has NeedSampling.
+//
+//	allot.Request{Prompt: 3, Count: 8, Sampling: allot.Sampled(0.6, run.Sampling.Default.MaxTokens)}
+func Sampled(temperature float32, maxTokens uint32) wit.Option[Sampling] {
+	return wit.Some(Sampling{Temperature: temperature, MaxTokens: maxTokens})
+}
 
 // OrElse is a count that a run may leave to something else by setting it to 0.
 func OrElse(count, otherwise uint32) uint32 {

@@ -12,16 +12,32 @@ import { described, read } from "./settings.js";
 import { load, save } from "./state.js";
 /** @import { Description, PlanRecord, Policy, Run, View } from "./types.js" */
 
+/** What not every run can give. */
+const NEEDS = ["any-prompt", "replay", "sampling", "stopping", "updating", "parts"];
+
 /**
  * The contract's `describe` of a policy.
  * @param {Policy} policy
  * @returns {Description}
  */
-export function describe({ name, version, summary, settings = {}, signals = [] }) {
+export function describe(policy) {
+  const { name, version, summary, settings = {}, signals = [], columns = [], needs = [] } = policy;
   for (const [key, value] of Object.entries({ name, version, summary })) {
     if (typeof value !== "string") throw new TypeError(`policy.js exports \`${key}\` as ${value}, not as text`);
   }
-  return { name, version, summary, settings: described(settings), signals: [...signals] };
+  const unknown = needs.find((need) => !NEEDS.includes(need));
+  if (unknown !== undefined) {
+    throw new TypeError(`policy.js has \`${unknown}\` among its needs, which is none of ${NEEDS.join(", ")}`);
+  }
+  return {
+    name,
+    version,
+    summary,
+    settings: described(settings),
+    signals: [...signals],
+    columns: [...columns],
+    needs: [...needs],
+  };
 }
 
 /**
@@ -53,7 +69,8 @@ export function decide(policy, run, bytes, view) {
 }
 
 /**
- * A run for tests: the policy's default settings, some of them replaced by name.
+ * A run for tests: the policy's default settings, some of them replaced by name, and its columns with one
+ * number for each prompt.
  * @param {Policy} policy
  * @param {Record<string, unknown>} changes As in `decide`: `{ solvedAtLeast: 0.5 }`.
  * @returns {Run}
@@ -74,6 +91,15 @@ export function runWith(policy, changes = {}) {
     rollouts: 8,
     pool: 64,
     maxAge: 8,
+    lag: 0,
+    columns: (policy.columns ?? []).map((name) => ({ name, width: 1, categories: [] })),
+    parts: [],
+    sampling: {
+      default: { temperature: 1, maxTokens: 1024 },
+      least: { temperature: 0, maxTokens: 1 },
+      most: { temperature: 2, maxTokens: 1024 },
+    },
+    update: { miniBatch: 2 ** 32 - 1, passes: 4 },
   };
 }
 

@@ -1,11 +1,14 @@
 // The step from an author's module to a component's exports, as componentize-js wants them.
 
-import { write } from "rollout:allocation/log@0.1.0";
+import { column, costs, counts, measures } from "rollout:allocation/facts@0.2.0";
+import { write } from "rollout:allocation/log@0.2.0";
 import * as calls from "./calls.js";
+import { answer } from "./facts.js";
 import { listen } from "./log.js";
-import { Refusal } from "./refusal.js";
+import { Refusal, camel } from "./refusal.js";
 
 listen(write);
+answer({ counts, measures, column, costs });
 
 // A component is built without clocks: `Date.now()` is the time of the build. What else asks for one
 // would end in an `unreachable` with no words.
@@ -20,27 +23,44 @@ for (const timer of ["setTimeout", "setInterval"]) {
 /** The component's `allocator` for a policy: `export const allocator = allocatorOf(policy)`. */
 export function allocatorOf(policy) {
   return {
-    describe: () => aloud(() => calls.describe(policy)),
+    describe: () => aloud(() => described(calls.describe(policy))),
     begin: (run) => aloud(() => calls.begin(policy, run)),
     decide: (run, state, view) => aloud(() => packed(calls.decide(policy, run, state, view))),
   };
 }
 
+/** A description with its needs as the bindings have flags. */
+function described(description) {
+  const needs = Object.fromEntries(description.needs.map((need) => [camel(need), true]));
+  return { ...description, needs };
+}
+
 /** A plan with its lists as typed arrays, which cross over in one go and not number by number. */
 function packed(plan) {
   const { tag, val } = plan.action;
-  const trained = () => ({ picks: val.picks.map(packedPick), hold: whole(val.hold) });
+  const trained = () => ({ ...val, picks: val.picks.map(packedPick), hold: val.hold.map(packedHold) });
   const action = tag === "train" ? { tag, val: trained() } : plan.action;
-  return { ...plan, action, skip: whole(plan.skip), evict: whole(plan.evict) };
+  const { skip, defer, evict } = plan;
+  return { ...plan, action, skip: whole(skip), defer: whole(defer), evict: whole(evict) };
+}
+
+function packedHold(hold) {
+  if (typeof hold === "number") return { prompt: hold, rollouts: undefined };
+  return { prompt: hold.prompt, rollouts: whole(hold.rollouts) };
 }
 
 function packedPick({ prompt, rollouts, advantage, weight }) {
   return {
     prompt,
     rollouts: rollouts === undefined ? undefined : whole(rollouts),
-    advantage: advantage.tag === "given" ? { tag: "given", val: new Float32Array(advantage.val) } : advantage,
+    advantage: packedAdvantage(advantage),
     weight,
   };
+}
+
+function packedAdvantage({ tag, val }) {
+  if (tag === "given") return { tag, val: new Float32Array(val) };
+  return tag === "among" ? { tag, val: whole(val) } : { tag };
 }
 
 const whole = (numbers) => new Uint32Array(numbers);

@@ -4,12 +4,13 @@
 // Numbers are checked here, with the author's line in the stack: the step to the contract would turn
 // a count of -1 or 1.5 into some other number and say nothing.
 
-/** @import { Action, Pick, PickOptions, PlanRecord, PromptId, Request } from "./types.js" */
+/** @import { Action, Hold, Pick, PickOptions, PlanRecord, PromptId, Request, RequestOptions, Sampling, Update } from "./types.js" */
 
 /** What to do next. `sample` and `train` make one. */
 export class Plan {
   #action;
   #skip = /** @type {PromptId[]} */ ([]);
+  #defer = /** @type {PromptId[]} */ ([]);
   #evict = /** @type {PromptId[]} */ ([]);
   #metrics = /** @type {[string, number][]} */ ([]);
 
@@ -19,15 +20,30 @@ export class Plan {
   }
 
   /**
-   * Keep the rollouts of these prompts on hand for the next step. Only a plan that trains lets go of any.
-   * @param {Iterable<PromptId>} prompts
+   * Keep rollouts of these prompts buffered for the next step: all that the plan does not pick, or those at
+   * the positions of `{ prompt, rollouts }`. Only a plan that trains discards any.
+   * @param {Iterable<PromptId | Hold>} prompts
    */
   hold(prompts) {
-    if (this.#action.tag !== "train") {
-      throw new Error("`hold` on a plan that samples; such a plan lets nothing go");
-    }
-    append(this.#action.val.hold, prompts);
+    const { hold } = this.#batch("hold");
+    for (const held of prompts) hold.push(typeof held === "object" ? heldSome(held) : whole(held, "prompt"));
     return this;
+  }
+
+  /**
+   * Update the model in this way. The policy has "updating" among its `needs`.
+   * @param {Update} update
+   */
+  update({ miniBatch, passes }) {
+    const update = { miniBatch: whole(miniBatch, "mini-batch"), passes: whole(passes, "number of passes") };
+    this.#batch("update").update = update;
+    return this;
+  }
+
+  /** @param {string} what */
+  #batch(what) {
+    if (this.#action.tag === "train") return this.#action.val;
+    throw new Error(`\`${what}\` on a plan that samples; only one that trains has a batch`);
   }
 
   /**
@@ -36,6 +52,15 @@ export class Plan {
    */
   skip(prompts) {
     append(this.#skip, prompts);
+    return this;
+  }
+
+  /**
+   * Put these prompts of the pool back: they come on offer again in this epoch, after all others of it.
+   * @param {Iterable<PromptId>} prompts
+   */
+  defer(prompts) {
+    append(this.#defer, prompts);
     return this;
   }
 
@@ -65,7 +90,14 @@ export class Plan {
    * @returns {PlanRecord}
    */
   record(state) {
-    return { action: this.#action, skip: this.#skip, evict: this.#evict, state, metrics: this.#metrics };
+    return {
+      action: this.#action,
+      skip: this.#skip,
+      defer: this.#defer,
+      evict: this.#evict,
+      state,
+      metrics: this.#metrics,
+    };
   }
 }
 
@@ -74,9 +106,14 @@ export class Plan {
  * @param {Iterable<Request>} requests
  */
 export function sample(requests) {
+  /** @type {Request[]} */
   const val = [];
-  for (const { prompt, count } of requests) {
-    val.push({ prompt: whole(prompt, "prompt"), count: whole(count, "count") });
+  for (const { prompt, count, until, sampling } of requests) {
+    /** @type {Request} */
+    const request = { prompt: whole(prompt, "prompt"), count: whole(count, "count") };
+    if (until) request.until = enough(until);
+    if (sampling) request.sampling = settings(sampling);
+    val.push(request);
   }
   return new Plan({ tag: "sample", val });
 }
@@ -97,10 +134,11 @@ export function train(picks) {
  * `count` more rollouts of a prompt.
  * @param {PromptId} prompt
  * @param {number} count
+ * @param {RequestOptions} [options] When fewer are enough, and how to sample them.
  * @returns {Request}
  */
-export function request(prompt, count) {
-  return { prompt, count };
+export function request(prompt, count, options) {
+  return { prompt, count, ...options };
 }
 
 /**
@@ -134,6 +172,11 @@ export function some(prompt, positions, options) {
 function pick(prompt, rollouts, { advantage = "picked", weight = 1 } = {}) {
   whole(prompt, "prompt");
   if (typeof weight !== "number") throw new TypeError(`the weight of prompt ${prompt} is ${weight}`);
+  if (typeof advantage === "object" && "among" in advantage) {
+    const val = advantage.among;
+    for (let i = 0; i < val.length; i++) whole(val[i], "position to measure against");
+    return { prompt, rollouts, advantage: { tag: "among", val }, weight };
+  }
   if (typeof advantage !== "string") {
     return { prompt, rollouts, advantage: { tag: "given", val: advantage }, weight };
   }
@@ -141,6 +184,27 @@ function pick(prompt, rollouts, { advantage = "picked", weight = 1 } = {}) {
     throw new TypeError(`the advantage of prompt ${prompt} is "${advantage}", not "picked" or "group"`);
   }
   return { prompt, rollouts, advantage: { tag: advantage }, weight };
+}
+
+/** @param {{ correct: number, wrong: number, portion: number }} until */
+function enough({ correct, wrong, portion }) {
+  return {
+    correct: whole(correct, "number of correct rollouts"),
+    wrong: whole(wrong, "number of wrong rollouts"),
+    portion: whole(portion, "portion"),
+  };
+}
+
+/** @param {Sampling} sampling */
+function settings({ temperature, maxTokens }) {
+  if (typeof temperature !== "number") throw new TypeError(`the temperature ${temperature} is not a number`);
+  return { temperature, maxTokens: whole(maxTokens, "length limit") };
+}
+
+/** @param {Hold} hold */
+function heldSome({ prompt, rollouts }) {
+  for (let i = 0; i < rollouts.length; i++) whole(rollouts[i], "position");
+  return { prompt: whole(prompt, "prompt"), rollouts };
 }
 
 /**

@@ -51,3 +51,11 @@ export class GiveUp extends Refusal {
 export function kebab(name) {
   return name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
+
+/**
+ * The other way round: `solved-at-least` is `solvedAtLeast`.
+ * @param {string} name
+ */
+export function camel(name) {
+  return name.replace(/-[a-z]/g, (letter) => letter[1].toUpperCase());
+}

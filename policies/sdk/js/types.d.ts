@@ -1,4 +1,4 @@
-// The contract's types, wit/0.1/allocation.wit, as JavaScript sees them: names in camelCase, lists of
+// The contract's types, wit/0.2/allocation.wit, as JavaScript sees them: names in camelCase, lists of
 // numbers as typed arrays, an absent value as undefined.
 
 import type { Plan } from "./plan.js";
@@ -23,6 +23,50 @@ export interface Run {
   pool: number;
   /** The oldest age at which the host still keeps a rollout, in model updates. */
   maxAge: number;
+  /** Model updates that may be under way while rollouts are sampled. 0 where they take turns. */
+  lag: number;
+  /** The policy's `columns`, in that order. */
+  columns: Column[];
+  /** Names of the parts that rewards are made of. With "parts" among `needs`. */
+  parts: string[];
+  /** How rollouts are sampled. */
+  sampling: SamplingRange;
+  /** How updates are made where a plan says nothing else. Its passes are also the most that one may ask for. */
+  update: Update;
+}
+
+/** A column of the data set: some numbers for each prompt. All are finite. */
+export interface Column {
+  name: string;
+  /** Numbers for each prompt: 1, or the size of a vector. */
+  width: number;
+  /** Where the column has words instead of numbers: its numbers are positions in this list. */
+  categories: string[];
+}
+
+/** How rollouts are sampled, and what a request may change of it. */
+export interface SamplingRange {
+  /** Where a request says nothing else. */
+  default: Sampling;
+  /** What a request may go down to. */
+  least: Sampling;
+  /** What a request may go up to. */
+  most: Sampling;
+}
+
+/** Settings of the sampler. */
+export interface Sampling {
+  temperature: number;
+  /** The length limit, in generated tokens. At least 1. */
+  maxTokens: number;
+}
+
+/** The geometry of an update. */
+export interface Update {
+  /** Rollouts in each optimizer step. At least 1; the last step takes what remains. */
+  miniBatch: number;
+  /** Passes over the batch. At least 1. */
+  passes: number;
 }
 
 /** The step so far: all that a decision may rest on. */
@@ -37,8 +81,18 @@ export interface View {
   budget: Budget;
   /** Prompts on offer, in the run's order. */
   pool: Prompt[];
-  /** Rollouts on hand, by prompt: those sampled in this step, after those held. */
+  /** Buffered rollouts, by prompt: those sampled in this step, after those held. */
   groups: Group[];
+  /** Rollouts of this step that could not be scored. They are paid for and in no group. */
+  unscored: Tally[];
+  /** Rollouts granted that are not there yet. Empty where `run.lag` is 0. */
+  underWay: Tally[];
+}
+
+/** Some rollouts of one prompt, by number alone. */
+export interface Tally {
+  prompt: PromptId;
+  rollouts: number;
 }
 
 /** What is left to spend. The largest value of its type stands for "no limit". */
@@ -47,19 +101,21 @@ export interface Budget {
   rounds: number;
   /** Rollouts in this step. At 0 only `train` is taken. */
   stepRollouts: number;
-  /** Rollouts in the run. At 0 a `sample` ends the run: train first. */
+  /** Rollouts that the run still grants. At 0 a `sample` ends the run: train first. */
   runRollouts: number;
   /** Generated tokens in the run. */
   runTokens: bigint;
+  /** Floating-point operations in the run, less those of learning from all that is buffered. */
+  runFlops: number;
 }
 
-/** A prompt on offer. It has no rollouts on hand. */
+/** A prompt on offer. */
 export interface Prompt {
   id: PromptId;
   /** Passes over the data set finished before this one. */
   epoch: number;
   /** The prompt's own length, in tokens. */
-  tokens: number;
+  length: number;
   /** The last visit, a step in which the prompt was sampled; undefined before the first. */
   past: Past | undefined;
 }
@@ -76,10 +132,10 @@ export interface Past {
   correct: number;
   /** Mean reward. */
   mean: number;
-  /** Standard deviation of the rewards (of the population: divided by n). */
-  deviation: number;
-  /** Mean length, in generated tokens. */
-  tokens: number;
+  /** Standard deviation of the rewards: of the sample, divided by n - 1, as in advantages. */
+  std: number;
+  /** Mean length of the answers, in tokens. */
+  meanLength: number;
   /** Visits in a row, ending with this one, that taught nothing in the same way. */
   streak: number;
   /** Rollouts in all visits together. */
@@ -88,27 +144,49 @@ export interface Past {
   totalCorrect: number;
 }
 
-/** The rollouts on hand for one prompt. Position `i` of each list tells of rollout `i`. */
+/**
+ * The buffered rollouts of one prompt. Position `i` of each list tells of rollout `i`. A list that is
+ * filled only for policies that need it is empty for all others.
+ */
 export interface Group {
   prompt: PromptId;
+  /** The epoch in which the prompt was on offer. */
+  epoch: number;
   rewards: Float32Array;
   /** Whether the answer was right, whatever else the reward counts. */
   correct: boolean[];
-  /** Length, in generated tokens. */
-  tokens: Uint32Array;
+  /** Length of the answer, in tokens. */
+  lengths: Uint32Array;
   /** Model updates made since the rollout was sampled. 0 is on-policy. */
   ages: Uint32Array;
-  /** Whether the rollout met the length limit before it came to an end. */
+  /** Whether the answer met its length limit before it came to an end. */
   truncated: boolean[];
   /** A list for each of the policy's `signals`, in that order. */
   signals: Float32Array[];
+  /** A list for each of `run.parts`, in that order. With "parts" among `needs`. */
+  parts: Float32Array[];
+  /** Updates that were made on the rollout. With "replay" among `needs`. */
+  trained: Uint32Array;
+  /** How the rollout was sampled. With "sampling" among `needs`. */
+  sampling: Sampling[];
 }
 
-/** Some rollouts of one prompt, to add to those on hand. */
-export interface Request {
+/** Some rollouts of one prompt, to add to those buffered. */
+export interface Request extends RequestOptions {
   prompt: PromptId;
   /** At least 1. */
   count: number;
+}
+
+/** What else a request may say. */
+export interface RequestOptions {
+  /**
+   * When fewer are enough: after the portion by which so many are correct and so many wrong. With
+   * "stopping" among `needs`.
+   */
+  until?: { correct: number; wrong: number; portion: number };
+  /** How to sample them, within `run.sampling`. With "sampling" among `needs`. */
+  sampling?: Sampling;
 }
 
 /** The rollouts of one group to train on. */
@@ -116,15 +194,27 @@ export interface Pick {
   prompt: PromptId;
   /** Their positions in the group's lists, or undefined for all. */
   rollouts: number[] | Uint32Array | undefined;
-  advantage: { tag: "picked" } | { tag: "group" } | { tag: "given"; val: number[] | Float32Array };
+  advantage:
+    | { tag: "picked" }
+    | { tag: "group" }
+    | { tag: "among"; val: number[] | Uint32Array }
+    | { tag: "given"; val: number[] | Float32Array };
   weight: number;
 }
 
 /** What to train on. */
 export interface Batch {
   picks: Pick[];
-  /** Prompts whose rollouts, but for those picked, stay on hand for the next step. */
-  hold: PromptId[];
+  /** What stays buffered for the next step: of a prompt all that is not picked, or some. */
+  hold: (PromptId | Hold)[];
+  /** How the update is made; the run's own way if not given. */
+  update?: Update;
+}
+
+/** Rollouts of one prompt that stay buffered, by their positions in its group. */
+export interface Hold {
+  prompt: PromptId;
+  rollouts: number[] | Uint32Array;
 }
 
 /** What to do next. */
@@ -134,6 +224,7 @@ export type Action = { tag: "sample"; val: Request[] } | { tag: "train"; val: Ba
 export interface PlanRecord {
   action: Action;
   skip: PromptId[];
+  defer: PromptId[];
   evict: PromptId[];
   state: Uint8Array;
   metrics: [string, number][];
@@ -142,10 +233,10 @@ export interface PlanRecord {
 /** How a pick's rewards become advantages, and what they count. */
 export interface PickOptions {
   /**
-   * Measured against the rollouts picked, against all of the prompt's on hand, or the policy's own,
-   * one for each rollout picked. `"picked"` if not given.
+   * Measured against the rollouts picked, against all of the prompt's buffered ones, against those at some
+   * positions, or the policy's own, one for each rollout picked. `"picked"` if not given.
    */
-  advantage?: "picked" | "group" | number[] | Float32Array;
+  advantage?: "picked" | "group" | { among: number[] | Uint32Array } | number[] | Float32Array;
   /** Scales the advantages: 0 to 1,000,000. 1 if not given. */
   weight?: number;
 }
@@ -164,7 +255,12 @@ export interface Description {
   summary: string;
   settings: { name: string; default: Value; summary: string }[];
   signals: string[];
+  columns: string[];
+  needs: Need[];
 }
+
+/** What not every run can give. */
+export type Need = "any-prompt" | "replay" | "sampling" | "stopping" | "updating" | "parts";
 
 /** Why a policy can't go on, as the contract carries it. */
 export type Refused =
@@ -181,6 +277,10 @@ export interface Policy {
   summary: string;
   /** Signals to show beside each rollout, by name. */
   signals?: readonly string[];
+  /** Columns of the data set to ask `facts` for, by name. */
+  columns?: readonly string[];
+  /** What else the policy makes use of. */
+  needs?: readonly Need[];
   settings?: Record<string, Setting<any>>;
   begin?(settings: any, run: Run): unknown;
   decide(settings: any, run: Run, state: any, view: View): Plan;

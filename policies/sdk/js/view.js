@@ -2,10 +2,10 @@
 // What policies ask of views, groups and budgets. Plain loops: a component has no compiler for its
 // JavaScript, and calls cost more than what they do.
 
-/** @import { Budget, Group, Prompt, PromptId, View } from "./types.js" */
+/** @import { Budget, Group, Past, Prompt, PromptId, View } from "./types.js" */
 
 /**
- * Rollouts on hand.
+ * Buffered rollouts.
  * @param {Group} group
  */
 export function size(group) {
@@ -32,7 +32,7 @@ export function passRate(group) {
 }
 
 /**
- * Whether all rewards are one and the same: nothing to learn here. Not `deviation > 0`, whose
+ * Whether all rewards are one and the same: nothing to learn here. Not `std > 0`, whose
  * rounding error keeps groups of a constant such as 0.1.
  * @param {Group} group
  */
@@ -66,7 +66,15 @@ export function age(group) {
 }
 
 /**
- * The rollouts on hand for a prompt. Looks through all groups.
+ * Standard deviation of a visit's rewards as contract 0.1 had it: of the population, divided by n.
+ * @param {Past} past
+ */
+export function deviation({ std, rollouts }) {
+  return std * Math.sqrt((rollouts - 1) / rollouts);
+}
+
+/**
+ * The buffered rollouts of a prompt. Looks through all groups.
  * @param {View} view
  * @param {PromptId} prompt
  * @returns {Group | undefined}

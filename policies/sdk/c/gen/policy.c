@@ -3,14 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `rollout:allocation/log@0.1.0`
+// Imported Functions from `rollout:allocation/facts@0.2.0`
 
-__attribute__((__import_module__("rollout:allocation/log@0.1.0"), __import_name__("write")))
+__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("counts")))
+extern void __wasm_import_rollout_allocation_facts_counts(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("measures")))
+extern void __wasm_import_rollout_allocation_facts_measures(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("column")))
+extern void __wasm_import_rollout_allocation_facts_column(uint8_t *, size_t, int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("costs")))
+extern void __wasm_import_rollout_allocation_facts_costs(uint8_t *);
+
+// Imported Functions from `rollout:allocation/log@0.2.0`
+
+__attribute__((__import_module__("rollout:allocation/log@0.2.0"), __import_name__("write")))
 extern void __wasm_import_rollout_allocation_log_write(int32_t, uint8_t *, size_t);
 
-// Exported Functions from `rollout:allocation/allocator@0.1.0`
+// Exported Functions from `rollout:allocation/allocator@0.2.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.1.0#describe")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#describe")))
 void __wasm_export_exports_rollout_allocation_allocator_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -65,9 +79,21 @@ void __wasm_export_exports_rollout_allocation_allocator_describe_post_return(uin
     }
     free(ptr1);
   }
+  size_t len3 = *((size_t*) (arg0 + (11*sizeof(void*))));
+  if (len3 > 0) {
+    uint8_t *ptr4 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
+    for (size_t i5 = 0; i5 < len3; i5++) {
+      uint8_t *base = ptr4 + i5 * (2*sizeof(void*));
+      (void) base;
+      if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+        free(*((uint8_t **) (base + 0)));
+      }
+    }
+    free(ptr4);
+  }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.1.0#begin")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#begin")))
 void __wasm_export_exports_rollout_allocation_allocator_begin_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -111,7 +137,7 @@ void __wasm_export_exports_rollout_allocation_allocator_begin_post_return(uint8_
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.1.0#decide")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#decide")))
 void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -121,7 +147,7 @@ void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8
           if (len > 0) {
             uint8_t *ptr = *((uint8_t **) (arg0 + (2*sizeof(void*))));
             for (size_t i = 0; i < len; i++) {
-              uint8_t *base = ptr + i * 8;
+              uint8_t *base = ptr + i * 36;
               (void) base;
             }
             free(ptr);
@@ -129,11 +155,11 @@ void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8
           break;
         }
         case 1: {
-          size_t len6 = *((size_t*) (arg0 + (3*sizeof(void*))));
-          if (len6 > 0) {
-            uint8_t *ptr7 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
-            for (size_t i8 = 0; i8 < len6; i8++) {
-              uint8_t *base = ptr7 + i8 * (8*sizeof(void*));
+          size_t len9 = *((size_t*) (arg0 + (3*sizeof(void*))));
+          if (len9 > 0) {
+            uint8_t *ptr10 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
+            for (size_t i11 = 0; i11 < len9; i11++) {
+              uint8_t *base = ptr10 + i11 * (8*sizeof(void*));
               (void) base;
               switch ((int32_t) (int32_t) *((uint8_t*) (base + sizeof(void*)))) {
                 case 0: {
@@ -171,60 +197,98 @@ void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8
                   }
                   break;
                 }
+                case 3: {
+                  size_t len6 = *((size_t*) (base + (6*sizeof(void*))));
+                  if (len6 > 0) {
+                    uint8_t *ptr7 = *((uint8_t **) (base + (5*sizeof(void*))));
+                    for (size_t i8 = 0; i8 < len6; i8++) {
+                      uint8_t *base = ptr7 + i8 * 4;
+                      (void) base;
+                    }
+                    free(ptr7);
+                  }
+                  break;
+                }
               }
             }
-            free(ptr7);
-          }
-          size_t len9 = *((size_t*) (arg0 + (5*sizeof(void*))));
-          if (len9 > 0) {
-            uint8_t *ptr10 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
-            for (size_t i11 = 0; i11 < len9; i11++) {
-              uint8_t *base = ptr10 + i11 * 4;
-              (void) base;
-            }
             free(ptr10);
+          }
+          size_t len15 = *((size_t*) (arg0 + (5*sizeof(void*))));
+          if (len15 > 0) {
+            uint8_t *ptr16 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
+            for (size_t i17 = 0; i17 < len15; i17++) {
+              uint8_t *base = ptr16 + i17 * (4*sizeof(void*));
+              (void) base;
+              switch ((int32_t) (int32_t) *((uint8_t*) (base + sizeof(void*)))) {
+                case 0: {
+                  break;
+                }
+                case 1: {
+                  size_t len12 = *((size_t*) (base + (3*sizeof(void*))));
+                  if (len12 > 0) {
+                    uint8_t *ptr13 = *((uint8_t **) (base + (2*sizeof(void*))));
+                    for (size_t i14 = 0; i14 < len12; i14++) {
+                      uint8_t *base = ptr13 + i14 * 4;
+                      (void) base;
+                    }
+                    free(ptr13);
+                  }
+                  break;
+                }
+              }
+            }
+            free(ptr16);
           }
           break;
         }
       }
-      size_t len12 = *((size_t*) (arg0 + (7*sizeof(void*))));
-      if (len12 > 0) {
-        uint8_t *ptr13 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
-        for (size_t i14 = 0; i14 < len12; i14++) {
-          uint8_t *base = ptr13 + i14 * 4;
-          (void) base;
-        }
-        free(ptr13);
-      }
-      size_t len15 = *((size_t*) (arg0 + (9*sizeof(void*))));
-      if (len15 > 0) {
-        uint8_t *ptr16 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
-        for (size_t i17 = 0; i17 < len15; i17++) {
-          uint8_t *base = ptr16 + i17 * 4;
-          (void) base;
-        }
-        free(ptr16);
-      }
-      size_t len18 = *((size_t*) (arg0 + (11*sizeof(void*))));
+      size_t len18 = *((size_t*) (arg0 + (8+8*sizeof(void*))));
       if (len18 > 0) {
-        uint8_t *ptr19 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
+        uint8_t *ptr19 = *((uint8_t **) (arg0 + (8+7*sizeof(void*))));
         for (size_t i20 = 0; i20 < len18; i20++) {
-          uint8_t *base = ptr19 + i20 * 1;
+          uint8_t *base = ptr19 + i20 * 4;
           (void) base;
         }
         free(ptr19);
       }
-      size_t len21 = *((size_t*) (arg0 + (13*sizeof(void*))));
+      size_t len21 = *((size_t*) (arg0 + (8+10*sizeof(void*))));
       if (len21 > 0) {
-        uint8_t *ptr22 = *((uint8_t **) (arg0 + (12*sizeof(void*))));
+        uint8_t *ptr22 = *((uint8_t **) (arg0 + (8+9*sizeof(void*))));
         for (size_t i23 = 0; i23 < len21; i23++) {
-          uint8_t *base = ptr22 + i23 * (8+2*sizeof(void*));
+          uint8_t *base = ptr22 + i23 * 4;
+          (void) base;
+        }
+        free(ptr22);
+      }
+      size_t len24 = *((size_t*) (arg0 + (8+12*sizeof(void*))));
+      if (len24 > 0) {
+        uint8_t *ptr25 = *((uint8_t **) (arg0 + (8+11*sizeof(void*))));
+        for (size_t i26 = 0; i26 < len24; i26++) {
+          uint8_t *base = ptr25 + i26 * 4;
+          (void) base;
+        }
+        free(ptr25);
+      }
+      size_t len27 = *((size_t*) (arg0 + (8+14*sizeof(void*))));
+      if (len27 > 0) {
+        uint8_t *ptr28 = *((uint8_t **) (arg0 + (8+13*sizeof(void*))));
+        for (size_t i29 = 0; i29 < len27; i29++) {
+          uint8_t *base = ptr28 + i29 * 1;
+          (void) base;
+        }
+        free(ptr28);
+      }
+      size_t len30 = *((size_t*) (arg0 + (8+16*sizeof(void*))));
+      if (len30 > 0) {
+        uint8_t *ptr31 = *((uint8_t **) (arg0 + (8+15*sizeof(void*))));
+        for (size_t i32 = 0; i32 < len30; i32++) {
+          uint8_t *base = ptr31 + i32 * (8+2*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
         }
-        free(ptr22);
+        free(ptr31);
       }
       break;
     }
@@ -269,7 +333,7 @@ void *cabi_realloc(void *ptr, size_t old_size, size_t align, size_t new_size) {
 }
 
 __attribute__((__aligned__(sizeof(void*))))
-static uint8_t RET_AREA[(14*sizeof(void*))];
+static uint8_t RET_AREA[(8+17*sizeof(void*))];
 
 // Helper Functions
 
@@ -325,6 +389,12 @@ void rollout_allocation_types_description_free(rollout_allocation_types_descript
   policy_string_free(&ptr->summary);
   rollout_allocation_types_list_setting_free(&ptr->settings);
   policy_list_string_free(&ptr->signals);
+  policy_list_string_free(&ptr->columns);
+}
+
+void rollout_allocation_types_column_free(rollout_allocation_types_column_t *ptr) {
+  policy_string_free(&ptr->name);
+  policy_list_string_free(&ptr->categories);
 }
 
 void rollout_allocation_types_tuple2_string_value_free(rollout_allocation_types_tuple2_string_value_t *ptr) {
@@ -343,8 +413,21 @@ void rollout_allocation_types_list_tuple2_string_value_free(rollout_allocation_t
   }
 }
 
+void rollout_allocation_types_list_column_free(rollout_allocation_types_list_column_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_column_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_column_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
 void rollout_allocation_types_run_free(rollout_allocation_types_run_t *ptr) {
   rollout_allocation_types_list_tuple2_string_value_free(&ptr->settings);
+  rollout_allocation_types_list_column_free(&ptr->columns);
+  policy_list_string_free(&ptr->parts);
 }
 
 void rollout_allocation_types_option_past_free(rollout_allocation_types_option_past_t *ptr) {
@@ -397,13 +480,26 @@ void policy_list_list_f32_free(policy_list_list_f32_t *ptr) {
   }
 }
 
+void rollout_allocation_types_list_sampling_free(rollout_allocation_types_list_sampling_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_sampling_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
 void rollout_allocation_types_group_free(rollout_allocation_types_group_t *ptr) {
   policy_list_f32_free(&ptr->rewards);
   policy_list_bool_free(&ptr->correct);
-  policy_list_u32_free(&ptr->tokens);
+  policy_list_u32_free(&ptr->lengths);
   policy_list_u32_free(&ptr->ages);
   policy_list_bool_free(&ptr->truncated);
   policy_list_list_f32_free(&ptr->signals);
+  policy_list_list_f32_free(&ptr->parts);
+  policy_list_u32_free(&ptr->trained);
+  rollout_allocation_types_list_sampling_free(&ptr->sampling);
 }
 
 void rollout_allocation_types_list_prompt_free(rollout_allocation_types_list_prompt_t *ptr) {
@@ -428,23 +524,58 @@ void rollout_allocation_types_list_group_free(rollout_allocation_types_list_grou
   }
 }
 
+void rollout_allocation_types_list_tally_free(rollout_allocation_types_list_tally_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_tally_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
 void rollout_allocation_types_view_free(rollout_allocation_types_view_t *ptr) {
   rollout_allocation_types_list_prompt_free(&ptr->pool);
   rollout_allocation_types_list_group_free(&ptr->groups);
+  rollout_allocation_types_list_tally_free(&ptr->unscored);
+  rollout_allocation_types_list_tally_free(&ptr->under_way);
 }
 
-void rollout_allocation_types_advantage_free(rollout_allocation_types_advantage_t *ptr) {
-  switch ((int32_t) ptr->tag) {
-    case 2: {
-      policy_list_f32_free(&ptr->val.given);
-      break;
-    }
+void rollout_allocation_types_option_enough_free(rollout_allocation_types_option_enough_t *ptr) {
+  if (ptr->is_some) {
   }
+}
+
+void rollout_allocation_types_option_sampling_free(rollout_allocation_types_option_sampling_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
+void rollout_allocation_types_request_free(rollout_allocation_types_request_t *ptr) {
+  rollout_allocation_types_option_enough_free(&ptr->until);
+  rollout_allocation_types_option_sampling_free(&ptr->sampling);
 }
 
 void policy_option_list_u32_free(policy_option_list_u32_t *ptr) {
   if (ptr->is_some) {
     policy_list_u32_free(&ptr->val);
+  }
+}
+
+void rollout_allocation_types_hold_free(rollout_allocation_types_hold_t *ptr) {
+  policy_option_list_u32_free(&ptr->rollouts);
+}
+
+void rollout_allocation_types_advantage_free(rollout_allocation_types_advantage_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 2: {
+      policy_list_u32_free(&ptr->val.among);
+      break;
+    }
+    case 3: {
+      policy_list_f32_free(&ptr->val.given);
+      break;
+    }
   }
 }
 
@@ -464,19 +595,26 @@ void rollout_allocation_types_list_pick_free(rollout_allocation_types_list_pick_
   }
 }
 
-void rollout_allocation_types_list_prompt_id_free(rollout_allocation_types_list_prompt_id_t *ptr) {
+void rollout_allocation_types_list_hold_free(rollout_allocation_types_list_hold_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    rollout_allocation_types_prompt_id_t *list_ptr = ptr->ptr;
+    rollout_allocation_types_hold_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_hold_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
 }
 
+void rollout_allocation_types_option_update_free(rollout_allocation_types_option_update_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
 void rollout_allocation_types_batch_free(rollout_allocation_types_batch_t *ptr) {
   rollout_allocation_types_list_pick_free(&ptr->picks);
-  rollout_allocation_types_list_prompt_id_free(&ptr->hold);
+  rollout_allocation_types_list_hold_free(&ptr->hold);
+  rollout_allocation_types_option_update_free(&ptr->update);
 }
 
 void rollout_allocation_types_list_request_free(rollout_allocation_types_list_request_t *ptr) {
@@ -484,6 +622,7 @@ void rollout_allocation_types_list_request_free(rollout_allocation_types_list_re
   if (list_len > 0) {
     rollout_allocation_types_request_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_request_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
@@ -499,6 +638,16 @@ void rollout_allocation_types_action_free(rollout_allocation_types_action_t *ptr
       rollout_allocation_types_batch_free(&ptr->val.train);
       break;
     }
+  }
+}
+
+void rollout_allocation_types_list_prompt_id_free(rollout_allocation_types_list_prompt_id_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_prompt_id_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
   }
 }
 
@@ -530,6 +679,7 @@ void policy_list_tuple2_string_f64_free(policy_list_tuple2_string_f64_t *ptr) {
 void rollout_allocation_types_plan_free(rollout_allocation_types_plan_t *ptr) {
   rollout_allocation_types_action_free(&ptr->action);
   rollout_allocation_types_list_prompt_id_free(&ptr->skip);
+  rollout_allocation_types_list_prompt_id_free(&ptr->defer);
   rollout_allocation_types_list_prompt_id_free(&ptr->evict);
   policy_list_u8_free(&ptr->state);
   policy_list_tuple2_string_f64_free(&ptr->metrics);
@@ -552,6 +702,28 @@ void rollout_allocation_types_error_free(rollout_allocation_types_error_t *ptr) 
     }
     case 2: {
       policy_string_free(&ptr->val.other);
+      break;
+    }
+  }
+}
+
+void rollout_allocation_facts_list_prompt_id_free(rollout_allocation_facts_list_prompt_id_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_facts_prompt_id_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void rollout_allocation_facts_prompts_free(rollout_allocation_facts_prompts_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 1: {
+      break;
+    }
+    case 2: {
+      rollout_allocation_facts_list_prompt_id_free(&ptr->val.listed);
       break;
     }
   }
@@ -620,11 +792,122 @@ void policy_string_free(policy_string_t *ret) {
 
 // Component Adapters
 
+void rollout_allocation_facts_counts(rollout_allocation_facts_count_t what, rollout_allocation_facts_prompts_t *of, policy_list_u32_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  int32_t variant;
+  uint8_t * variant2;
+  size_t variant3;
+  switch ((int32_t) (*of).tag) {
+    case 0: {
+      variant = 0;
+      variant2 = 0;
+      variant3 = 0;
+      break;
+    }
+    case 1: {
+      const rollout_allocation_facts_tuple2_prompt_id_prompt_id_t *payload0 = &(*of).val.between;
+      variant = 1;
+      variant2 = (uint8_t *) (int32_t) ((*payload0).f0);
+      variant3 = (int32_t) ((*payload0).f1);
+      break;
+    }
+    case 2: {
+      const rollout_allocation_facts_list_prompt_id_t *payload1 = &(*of).val.listed;
+      variant = 2;
+      variant2 = (uint8_t *) (*payload1).ptr;
+      variant3 = (*payload1).len;
+      break;
+    }
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_rollout_allocation_facts_counts((int32_t) what, variant, variant2, variant3, ptr);
+  *ret = (policy_list_u32_t) { (uint32_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void rollout_allocation_facts_measures(rollout_allocation_facts_measure_t what, rollout_allocation_facts_prompts_t *of, policy_list_f32_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  int32_t variant;
+  uint8_t * variant2;
+  size_t variant3;
+  switch ((int32_t) (*of).tag) {
+    case 0: {
+      variant = 0;
+      variant2 = 0;
+      variant3 = 0;
+      break;
+    }
+    case 1: {
+      const rollout_allocation_facts_tuple2_prompt_id_prompt_id_t *payload0 = &(*of).val.between;
+      variant = 1;
+      variant2 = (uint8_t *) (int32_t) ((*payload0).f0);
+      variant3 = (int32_t) ((*payload0).f1);
+      break;
+    }
+    case 2: {
+      const rollout_allocation_facts_list_prompt_id_t *payload1 = &(*of).val.listed;
+      variant = 2;
+      variant2 = (uint8_t *) (*payload1).ptr;
+      variant3 = (*payload1).len;
+      break;
+    }
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_rollout_allocation_facts_measures((int32_t) what, variant, variant2, variant3, ptr);
+  *ret = (policy_list_f32_t) { (float*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void rollout_allocation_facts_column(policy_string_t *name, rollout_allocation_facts_prompts_t *of, policy_list_f32_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  int32_t variant;
+  uint8_t * variant2;
+  size_t variant3;
+  switch ((int32_t) (*of).tag) {
+    case 0: {
+      variant = 0;
+      variant2 = 0;
+      variant3 = 0;
+      break;
+    }
+    case 1: {
+      const rollout_allocation_facts_tuple2_prompt_id_prompt_id_t *payload0 = &(*of).val.between;
+      variant = 1;
+      variant2 = (uint8_t *) (int32_t) ((*payload0).f0);
+      variant3 = (int32_t) ((*payload0).f1);
+      break;
+    }
+    case 2: {
+      const rollout_allocation_facts_list_prompt_id_t *payload1 = &(*of).val.listed;
+      variant = 2;
+      variant2 = (uint8_t *) (*payload1).ptr;
+      variant3 = (*payload1).len;
+      break;
+    }
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_rollout_allocation_facts_column((uint8_t *) (*name).ptr, (*name).len, variant, variant2, variant3, ptr);
+  *ret = (policy_list_f32_t) { (float*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void rollout_allocation_facts_costs(rollout_allocation_facts_token_costs_t *ret) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[24];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_rollout_allocation_facts_costs(ptr);
+  *ret = (rollout_allocation_facts_token_costs_t) {
+    (double) *((double*) (ptr + 0)),
+    (double) *((double*) (ptr + 8)),
+    (double) *((double*) (ptr + 16)),
+  };
+}
+
 void rollout_allocation_log_write(rollout_allocation_log_level_t level, policy_string_t *line) {
   __wasm_import_rollout_allocation_log_write((int32_t) level, (uint8_t *) (*line).ptr, (*line).len);
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.1.0#describe")))
+__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#describe")))
 uint8_t * __wasm_export_exports_rollout_allocation_allocator_describe(void) {
   exports_rollout_allocation_allocator_description_t ret;
   exports_rollout_allocation_allocator_describe(&ret);
@@ -639,55 +922,80 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_describe(void) {
   *((uint8_t **)(ptr + (6*sizeof(void*)))) = (uint8_t *) ((ret).settings).ptr;
   *((size_t*)(ptr + (9*sizeof(void*)))) = ((ret).signals).len;
   *((uint8_t **)(ptr + (8*sizeof(void*)))) = (uint8_t *) ((ret).signals).ptr;
+  *((size_t*)(ptr + (11*sizeof(void*)))) = ((ret).columns).len;
+  *((uint8_t **)(ptr + (10*sizeof(void*)))) = (uint8_t *) ((ret).columns).ptr;
+  *((int8_t*)(ptr + (12*sizeof(void*)))) = (ret).needs;
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.1.0#begin")))
-uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg, size_t arg0, int32_t arg1, int32_t arg2, int32_t arg3, int32_t arg4, int32_t arg5, int32_t arg6) {
-  exports_rollout_allocation_allocator_run_t arg7 = (rollout_allocation_types_run_t) {
-    (rollout_allocation_types_list_tuple2_string_value_t) (rollout_allocation_types_list_tuple2_string_value_t) { (rollout_allocation_types_tuple2_string_value_t*)(arg), (arg0) },
-    (uint32_t) (uint32_t) (arg1),
-    (uint32_t) (uint32_t) (arg2),
-    (uint32_t) (uint32_t) (arg3),
-    (uint32_t) (uint32_t) (arg4),
-    (uint32_t) (uint32_t) (arg5),
-    (uint32_t) (uint32_t) (arg6),
+__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#begin")))
+uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg) {
+  exports_rollout_allocation_allocator_run_t arg0 = (rollout_allocation_types_run_t) {
+    (rollout_allocation_types_list_tuple2_string_value_t) (rollout_allocation_types_list_tuple2_string_value_t) { (rollout_allocation_types_tuple2_string_value_t*)(*((uint8_t **) (arg + 0))), (*((size_t*) (arg + sizeof(void*)))) },
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (4+2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (8+2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (12+2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (20+2*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (24+2*sizeof(void*))))),
+    (rollout_allocation_types_list_column_t) (rollout_allocation_types_list_column_t) { (rollout_allocation_types_column_t*)(*((uint8_t **) (arg + (24+3*sizeof(void*))))), (*((size_t*) (arg + (24+4*sizeof(void*))))) },
+    (policy_list_string_t) (policy_list_string_t) { (policy_string_t*)(*((uint8_t **) (arg + (24+5*sizeof(void*))))), (*((size_t*) (arg + (24+6*sizeof(void*))))) },
+    (rollout_allocation_types_sampling_range_t) (rollout_allocation_types_sampling_range_t) {
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (24+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (28+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (32+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (36+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (40+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (44+7*sizeof(void*))))),
+      },
+    },
+    (rollout_allocation_types_update_t) (rollout_allocation_types_update_t) {
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (48+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+    },
   };
   exports_rollout_allocation_allocator_result_list_u8_error_t ret;
   policy_list_u8_t ok;
   exports_rollout_allocation_allocator_error_t err;
-  ret.is_err = !exports_rollout_allocation_allocator_begin(&arg7, &ok, &err);
+  ret.is_err = !exports_rollout_allocation_allocator_begin(&arg0, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
   if (!ret.is_err) {
     ret.val.ok = ok;
   }
+  free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_rollout_allocation_allocator_error_t *payload8 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload8).tag) {
+    const exports_rollout_allocation_allocator_error_t *payload1 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload1).tag) {
       case 0: {
-        const rollout_allocation_types_bad_setting_t *payload9 = &(*payload8).val.setting;
+        const rollout_allocation_types_bad_setting_t *payload2 = &(*payload1).val.setting;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload9).name).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload9).name).ptr;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload9).reason).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload9).reason).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload2).name).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload2).name).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload2).reason).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload2).reason).ptr;
         break;
       }
       case 1: {
-        const policy_string_t *payload10 = &(*payload8).val.state;
+        const policy_string_t *payload3 = &(*payload1).val.state;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload10).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload10).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
         break;
       }
       case 2: {
-        const policy_string_t *payload11 = &(*payload8).val.other;
+        const policy_string_t *payload4 = &(*payload1).val.other;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload4).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload4).ptr;
         break;
       }
     }
@@ -699,7 +1007,7 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.1.0#decide")))
+__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#decide")))
 uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * arg) {
   exports_rollout_allocation_allocator_run_t arg0 = (rollout_allocation_types_run_t) {
     (rollout_allocation_types_list_tuple2_string_value_t) (rollout_allocation_types_list_tuple2_string_value_t) { (rollout_allocation_types_tuple2_string_value_t*)(*((uint8_t **) (arg + 0))), (*((size_t*) (arg + sizeof(void*)))) },
@@ -709,20 +1017,44 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
     (uint32_t) (uint32_t) (*((int32_t*) (arg + (12+2*sizeof(void*))))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + (16+2*sizeof(void*))))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + (20+2*sizeof(void*))))),
-  };
-  policy_list_u8_t arg1 = (policy_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (24+2*sizeof(void*))))), (*((size_t*) (arg + (24+3*sizeof(void*))))) };
-  exports_rollout_allocation_allocator_view_t arg2 = (rollout_allocation_types_view_t) {
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (24+4*sizeof(void*))))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (28+4*sizeof(void*))))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+4*sizeof(void*))))),
-    (rollout_allocation_types_budget_t) (rollout_allocation_types_budget_t) {
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (40+4*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (44+4*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (48+4*sizeof(void*))))),
-      (uint64_t) (uint64_t) (*((int64_t*) (arg + (56+4*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (24+2*sizeof(void*))))),
+    (rollout_allocation_types_list_column_t) (rollout_allocation_types_list_column_t) { (rollout_allocation_types_column_t*)(*((uint8_t **) (arg + (24+3*sizeof(void*))))), (*((size_t*) (arg + (24+4*sizeof(void*))))) },
+    (policy_list_string_t) (policy_list_string_t) { (policy_string_t*)(*((uint8_t **) (arg + (24+5*sizeof(void*))))), (*((size_t*) (arg + (24+6*sizeof(void*))))) },
+    (rollout_allocation_types_sampling_range_t) (rollout_allocation_types_sampling_range_t) {
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (24+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (28+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (32+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (36+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (40+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (44+7*sizeof(void*))))),
+      },
     },
-    (rollout_allocation_types_list_prompt_t) (rollout_allocation_types_list_prompt_t) { (rollout_allocation_types_prompt_t*)(*((uint8_t **) (arg + (64+4*sizeof(void*))))), (*((size_t*) (arg + (64+5*sizeof(void*))))) },
-    (rollout_allocation_types_list_group_t) (rollout_allocation_types_list_group_t) { (rollout_allocation_types_group_t*)(*((uint8_t **) (arg + (64+6*sizeof(void*))))), (*((size_t*) (arg + (64+7*sizeof(void*))))) },
+    (rollout_allocation_types_update_t) (rollout_allocation_types_update_t) {
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (48+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+    },
+  };
+  policy_list_u8_t arg1 = (policy_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (56+7*sizeof(void*))))), (*((size_t*) (arg + (56+8*sizeof(void*))))) };
+  exports_rollout_allocation_allocator_view_t arg2 = (rollout_allocation_types_view_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (64+8*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (68+8*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (72+8*sizeof(void*))))),
+    (rollout_allocation_types_budget_t) (rollout_allocation_types_budget_t) {
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (80+8*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (84+8*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (88+8*sizeof(void*))))),
+      (uint64_t) (uint64_t) (*((int64_t*) (arg + (96+8*sizeof(void*))))),
+      (double) *((double*) (arg + (104+8*sizeof(void*)))),
+    },
+    (rollout_allocation_types_list_prompt_t) (rollout_allocation_types_list_prompt_t) { (rollout_allocation_types_prompt_t*)(*((uint8_t **) (arg + (112+8*sizeof(void*))))), (*((size_t*) (arg + (112+9*sizeof(void*))))) },
+    (rollout_allocation_types_list_group_t) (rollout_allocation_types_list_group_t) { (rollout_allocation_types_group_t*)(*((uint8_t **) (arg + (112+10*sizeof(void*))))), (*((size_t*) (arg + (112+11*sizeof(void*))))) },
+    (rollout_allocation_types_list_tally_t) (rollout_allocation_types_list_tally_t) { (rollout_allocation_types_tally_t*)(*((uint8_t **) (arg + (112+12*sizeof(void*))))), (*((size_t*) (arg + (112+13*sizeof(void*))))) },
+    (rollout_allocation_types_list_tally_t) (rollout_allocation_types_list_tally_t) { (rollout_allocation_types_tally_t*)(*((uint8_t **) (arg + (112+14*sizeof(void*))))), (*((size_t*) (arg + (112+15*sizeof(void*))))) },
   };
   exports_rollout_allocation_allocator_result_plan_error_t ret;
   exports_rollout_allocation_allocator_plan_t ok;
@@ -737,29 +1069,29 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_rollout_allocation_allocator_error_t *payload10 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload10).tag) {
+    const exports_rollout_allocation_allocator_error_t *payload19 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload19).tag) {
       case 0: {
-        const rollout_allocation_types_bad_setting_t *payload11 = &(*payload10).val.setting;
+        const rollout_allocation_types_bad_setting_t *payload20 = &(*payload19).val.setting;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload11).name).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload11).name).ptr;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload11).reason).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload11).reason).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload20).name).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload20).name).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload20).reason).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload20).reason).ptr;
         break;
       }
       case 1: {
-        const policy_string_t *payload12 = &(*payload10).val.state;
+        const policy_string_t *payload21 = &(*payload19).val.state;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload21).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload21).ptr;
         break;
       }
       case 2: {
-        const policy_string_t *payload13 = &(*payload10).val.other;
+        const policy_string_t *payload22 = &(*payload19).val.other;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload13).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload13).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload22).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload22).ptr;
         break;
       }
     }
@@ -774,23 +1106,33 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
         break;
       }
       case 1: {
-        const rollout_allocation_types_batch_t *payload4 = &((*payload).action).val.train;
+        const rollout_allocation_types_batch_t *payload8 = &((*payload).action).val.train;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload4).picks).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload4).picks).ptr;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload4).hold).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload4).hold).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload8).picks).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload8).picks).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload8).hold).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload8).hold).ptr;
+        if (((*payload8).update).is_some) {
+          const rollout_allocation_types_update_t *payload18 = &((*payload8).update).val;
+          *((int8_t*)(ptr + (6*sizeof(void*)))) = 1;
+          *((int32_t*)(ptr + (4+6*sizeof(void*)))) = (int32_t) ((*payload18).mini_batch);
+          *((int32_t*)(ptr + (8+6*sizeof(void*)))) = (int32_t) ((*payload18).passes);
+        } else {
+          *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
+        }
         break;
       }
     }
-    *((size_t*)(ptr + (7*sizeof(void*)))) = ((*payload).skip).len;
-    *((uint8_t **)(ptr + (6*sizeof(void*)))) = (uint8_t *) ((*payload).skip).ptr;
-    *((size_t*)(ptr + (9*sizeof(void*)))) = ((*payload).evict).len;
-    *((uint8_t **)(ptr + (8*sizeof(void*)))) = (uint8_t *) ((*payload).evict).ptr;
-    *((size_t*)(ptr + (11*sizeof(void*)))) = ((*payload).state).len;
-    *((uint8_t **)(ptr + (10*sizeof(void*)))) = (uint8_t *) ((*payload).state).ptr;
-    *((size_t*)(ptr + (13*sizeof(void*)))) = ((*payload).metrics).len;
-    *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) ((*payload).metrics).ptr;
+    *((size_t*)(ptr + (8+8*sizeof(void*)))) = ((*payload).skip).len;
+    *((uint8_t **)(ptr + (8+7*sizeof(void*)))) = (uint8_t *) ((*payload).skip).ptr;
+    *((size_t*)(ptr + (8+10*sizeof(void*)))) = ((*payload).defer).len;
+    *((uint8_t **)(ptr + (8+9*sizeof(void*)))) = (uint8_t *) ((*payload).defer).ptr;
+    *((size_t*)(ptr + (8+12*sizeof(void*)))) = ((*payload).evict).len;
+    *((uint8_t **)(ptr + (8+11*sizeof(void*)))) = (uint8_t *) ((*payload).evict).ptr;
+    *((size_t*)(ptr + (8+14*sizeof(void*)))) = ((*payload).state).len;
+    *((uint8_t **)(ptr + (8+13*sizeof(void*)))) = (uint8_t *) ((*payload).state).ptr;
+    *((size_t*)(ptr + (8+16*sizeof(void*)))) = ((*payload).metrics).len;
+    *((uint8_t **)(ptr + (8+15*sizeof(void*)))) = (uint8_t *) ((*payload).metrics).ptr;
   }
   return ptr;
 }

@@ -14,15 +14,26 @@ typedef struct policy_string_t {
   size_t len;
 } policy_string_t;
 
-typedef uint8_t rollout_allocation_log_level_t;
-
-#define ROLLOUT_ALLOCATION_LOG_LEVEL_DEBUG 0
-#define ROLLOUT_ALLOCATION_LOG_LEVEL_INFO 1
-#define ROLLOUT_ALLOCATION_LOG_LEVEL_WARN 2
-#define ROLLOUT_ALLOCATION_LOG_LEVEL_ERROR 3
-
 // A prompt's position in the data set: the same in every run over it.
 typedef uint32_t rollout_allocation_types_prompt_id_t;
+
+// What not every run can give. A plan that uses what its policy did not name here
+// breaks a rule.
+typedef uint8_t rollout_allocation_types_needs_t;
+
+// Requests for prompts that are neither on offer nor buffered.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_ANY_PROMPT (1 << 0)
+// Rollouts that stay buffered after an update was made on them, to be picked
+// again; `group.trained` is filled.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_REPLAY (1 << 1)
+// `request.sampling`; `group.sampling` is filled.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_SAMPLING (1 << 2)
+// `request.until`.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_STOPPING (1 << 3)
+// `batch.update`.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_UPDATING (1 << 4)
+// The parts that rewards are made of; `group.parts` is filled.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_PARTS (1 << 5)
 
 // The value of a setting.
 typedef struct rollout_allocation_types_value_t {
@@ -58,6 +69,7 @@ typedef struct {
   size_t len;
 } policy_list_string_t;
 
+// === What a policy is ===
 // What a policy says of itself, once, before anything is loaded.
 typedef struct rollout_allocation_types_description_t {
   // Short and lower-case, as in a config: `pilot-commit`.
@@ -68,10 +80,51 @@ typedef struct rollout_allocation_types_description_t {
   policy_string_t   summary;
   // Every setting a run may give, in the order to show them.
   rollout_allocation_types_list_setting_t   settings;
-  // Signals to show beside each rollout, by name: `entropy`. The host
-  // refuses the run if it can't measure one. Mostly empty.
+  // Signals to show beside each rollout, by name: `mean-entropy`. Mostly empty.
   policy_list_string_t   signals;
+  // Columns of the data set that `facts` is to answer from, by name: `level`. The
+  // host has one of its own, `length`: the prompts' lengths, in tokens. Mostly
+  // empty.
+  policy_list_string_t   columns;
+  // What else the policy makes use of. Mostly nothing.
+  rollout_allocation_types_needs_t   needs;
 } rollout_allocation_types_description_t;
+
+// A column of the data set: some numbers for each prompt. All are finite.
+typedef struct rollout_allocation_types_column_t {
+  policy_string_t   name;
+  // Numbers for each prompt: 1, or the size of a vector.
+  uint32_t   width;
+  // Names of the categories where the column has words instead of numbers: its
+  // numbers are then positions in this list.
+  policy_list_string_t   categories;
+} rollout_allocation_types_column_t;
+
+// Settings of the sampler.
+typedef struct rollout_allocation_types_sampling_t {
+  float   temperature;
+  // The length limit, in generated tokens. At least 1.
+  uint32_t   max_tokens;
+} rollout_allocation_types_sampling_t;
+
+// How rollouts are sampled, and what a request may change of it.
+typedef struct rollout_allocation_types_sampling_range_t {
+  // Where a request says nothing else.
+  rollout_allocation_types_sampling_t   default_;
+  // What a request may go down to.
+  rollout_allocation_types_sampling_t   least;
+  // What a request may go up to.
+  rollout_allocation_types_sampling_t   most;
+} rollout_allocation_types_sampling_range_t;
+
+// The geometry of an update.
+typedef struct rollout_allocation_types_update_t {
+  // Rollouts in each optimizer step. At least 1; the last step takes what remains, and
+  // the largest value makes one step of any batch.
+  uint32_t   mini_batch;
+  // Passes over the batch. At least 1.
+  uint32_t   passes;
+} rollout_allocation_types_update_t;
 
 typedef struct {
   policy_string_t f0;
@@ -83,6 +136,12 @@ typedef struct {
   size_t len;
 } rollout_allocation_types_list_tuple2_string_value_t;
 
+typedef struct {
+  rollout_allocation_types_column_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_column_t;
+
+// === What a run is ===
 // The run's constants.
 typedef struct rollout_allocation_types_run_t {
   // Every setting the policy described, in that order, with the value in
@@ -100,38 +159,60 @@ typedef struct rollout_allocation_types_run_t {
   uint32_t   pool;
   // The oldest age at which the host still keeps a rollout, in model updates.
   uint32_t   max_age;
+  // Model updates that may be under way while rollouts are sampled. 0 where
+  // sampling and learning take turns.
+  uint32_t   lag;
+  // The columns described, in that order.
+  rollout_allocation_types_list_column_t   columns;
+  // Names of the parts that rewards are made of, if the policy needs them.
+  policy_list_string_t   parts;
+  // How rollouts are sampled.
+  rollout_allocation_types_sampling_range_t   sampling;
+  // How updates are made where a batch says nothing else. Its passes are also the
+  // most that a batch may ask for.
+  rollout_allocation_types_update_t   update;
 } rollout_allocation_types_run_t;
 
-// What is left to spend. The host keeps these books. The largest value of its
-// type stands for "no limit".
+// Some rollouts of one prompt, by number alone. At least 1.
+typedef struct rollout_allocation_types_tally_t {
+  rollout_allocation_types_prompt_id_t   prompt;
+  uint32_t   rollouts;
+} rollout_allocation_types_tally_t;
+
+// What is left to spend, by each limit. The largest value of its type stands for "no
+// limit".
 typedef struct rollout_allocation_types_budget_t {
   // Rounds of sampling in this step. At 0 only `train` is taken.
   uint32_t   rounds;
   // Rollouts in this step. At 0 only `train` is taken.
   uint32_t   step_rollouts;
-  // Rollouts in the run, by their number or by the tokens that their longest
-  // answers would take. At 0 a `sample` ends the run: train first.
+  // Rollouts that the run still grants, whichever prompts they are of: the least that
+  // any of the run's budgets leaves. At 0 a `sample` ends the run: train first.
   uint32_t   run_rollouts;
   // Generated tokens in the run.
   uint64_t   run_tokens;
+  // Floating-point operations in the run, less those of learning from all that is
+  // buffered.
+  double   run_flops;
 } rollout_allocation_types_budget_t;
 
-// The outcome of a prompt's last visit.
+// The outcome of a prompt's last visit. Only rollouts that were scored count.
 typedef struct rollout_allocation_types_past_t {
   // The step it was in.
   uint32_t   step;
   // Visits so far, this one included.
   uint32_t   visits;
-  // Rollouts sampled in it and scored.
+  // Rollouts sampled in it.
   uint32_t   rollouts;
   // How many of them were correct.
   uint32_t   correct;
   // Mean reward.
   float   mean;
-  // Standard deviation of the rewards (of the population: divided by n).
-  float   deviation;
-  // Mean length, in generated tokens.
-  float   tokens;
+  // Standard deviation of the rewards: of the sample, divided by n - 1, as in
+  // advantages. 0 for one rollout alone.
+  float   std;
+  // Mean length of the answers, in tokens.
+  float   mean_length;
   // Visits in a row, ending with this one, that taught nothing in the same
   // way: all rewards of the visit equal, and all rollouts correct as in this
   // visit, or none. 0 if this visit's rewards differ.
@@ -147,13 +228,13 @@ typedef struct {
   rollout_allocation_types_past_t val;
 } rollout_allocation_types_option_past_t;
 
-// A prompt on offer. It has no rollouts on hand.
+// A prompt on offer.
 typedef struct rollout_allocation_types_prompt_t {
   rollout_allocation_types_prompt_id_t   id;
   // Passes over the data set finished before this one.
   uint32_t   epoch;
   // The prompt's own length, in tokens.
-  uint32_t   tokens;
+  uint32_t   length;
   // The last visit, or none before the first. A visit is a step in which the
   // prompt was sampled.
   rollout_allocation_types_option_past_t   past;
@@ -179,24 +260,39 @@ typedef struct {
   size_t len;
 } policy_list_list_f32_t;
 
-// The rollouts on hand for one prompt, in the order they were sampled.
+typedef struct {
+  rollout_allocation_types_sampling_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_sampling_t;
+
+// The buffered rollouts of one prompt, in the order they were sampled.
 // 
-// The lists run in parallel: position `i` of each tells of rollout `i`. All
-// numbers are finite.
+// The lists run in parallel: position `i` of each tells of rollout `i`. A list that
+// is filled only for policies that need it is empty for all others. All numbers are
+// finite.
 typedef struct rollout_allocation_types_group_t {
   rollout_allocation_types_prompt_id_t   prompt;
+  // The epoch in which the prompt was on offer; where it was not, the newest epoch
+  // that any prompt has been on offer in.
+  uint32_t   epoch;
   policy_list_f32_t   rewards;
   // Whether the answer was right, whatever else the reward counts: a length
   // penalty moves the reward, never this.
   policy_list_bool_t   correct;
-  // Length, in generated tokens.
-  policy_list_u32_t   tokens;
+  // Length of the answer, in tokens.
+  policy_list_u32_t   lengths;
   // Model updates made since the rollout was sampled. 0 is on-policy.
   policy_list_u32_t   ages;
-  // Whether the rollout met the length limit before it came to an end.
+  // Whether the answer met its length limit before it came to an end.
   policy_list_bool_t   truncated;
   // A list for each of `description.signals`, in that order.
   policy_list_list_f32_t   signals;
+  // With `needs.parts` a list for each of `run.parts`, in that order.
+  policy_list_list_f32_t   parts;
+  // With `needs.replay`, updates that were made on the rollout.
+  policy_list_u32_t   trained;
+  // With `needs.sampling`, how the rollout was sampled.
+  rollout_allocation_types_list_sampling_t   sampling;
 } rollout_allocation_types_group_t;
 
 typedef struct {
@@ -209,53 +305,104 @@ typedef struct {
   size_t len;
 } rollout_allocation_types_list_group_t;
 
-// The step so far: all that a decision may rest on.
+typedef struct {
+  rollout_allocation_types_tally_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_tally_t;
+
+// === What a policy is shown ===
+// The step so far.
 typedef struct rollout_allocation_types_view_t {
   // Steps finished so far in the run. A step ends when a plan says `train`.
   uint32_t   step;
   // Rounds of sampling done so far in this step. 0 opens a step.
   uint32_t   round;
-  // Random bits, fresh for each call: a policy's only source of chance.
+  // Random bits, fresh for each call: a policy's only source of randomness.
   uint32_t   seed;
   // What is left to spend.
   rollout_allocation_types_budget_t   budget;
-  // Prompts on offer, in the run's order. The host tops the pool up before
-  // each call with the next prompts that have no rollouts on hand, as far as the
-  // data set goes: no prompt is on offer twice.
+  // Prompts on offer, in the run's order. The host tops the pool up before each
+  // call with the next prompts that have no rollouts in the buffer but those trained
+  // on, as far as the data set goes: no prompt is on offer twice.
   rollout_allocation_types_list_prompt_t   pool;
-  // Rollouts on hand, by prompt: those sampled in this step, in order, after
-  // those held from earlier steps.
+  // The rollout buffer, by prompt: groups sampled in this step, in order, after
+  // those held from earlier steps. No group is empty.
   rollout_allocation_types_list_group_t   groups;
+  // Rollouts of this step that could not be scored. They are paid for and in no
+  // group.
+  rollout_allocation_types_list_tally_t   unscored;
+  // Rollouts granted that are not there yet. Empty where `run.lag` is 0.
+  rollout_allocation_types_list_tally_t   under_way;
 } rollout_allocation_types_view_t;
 
-// Some rollouts of one prompt, of the pool or of the groups. A plan asks for a
-// prompt once at most.
+// When a request has been answered before its count is reached.
+// 
+// All requests of a plan are served portion by portion: a portion of each, first to
+// last, then another of each that still goes on. It is one round, and what is not
+// sampled is not charged. A rollout is the same in whichever portion it comes.
+typedef struct rollout_allocation_types_enough_t {
+  // The request ends after the portion by which so many of its rollouts are correct …
+  uint32_t   correct;
+  // … and so many are wrong. Rollouts that could not be scored are neither.
+  uint32_t   wrong;
+  // Rollouts in a portion. At least 1, and at least a 256th of the request's count.
+  uint32_t   portion;
+} rollout_allocation_types_enough_t;
+
+typedef struct {
+  bool is_some;
+  rollout_allocation_types_enough_t val;
+} rollout_allocation_types_option_enough_t;
+
+typedef struct {
+  bool is_some;
+  rollout_allocation_types_sampling_t val;
+} rollout_allocation_types_option_sampling_t;
+
+// Some rollouts of one prompt, of the pool or of the groups, or with `needs.any-prompt`
+// of the data set, evicted or not. A plan asks for a prompt once at most.
 typedef struct rollout_allocation_types_request_t {
   rollout_allocation_types_prompt_id_t   prompt;
-  // Rollouts to add to those on hand. At least 1.
+  // Rollouts to add to those buffered. At least 1.
   uint32_t   count;
+  // When fewer are enough.
+  rollout_allocation_types_option_enough_t   until;
+  // How to sample them, within `run.sampling`; none for the run's default.
+  rollout_allocation_types_option_sampling_t   sampling;
 } rollout_allocation_types_request_t;
-
-// How a group's rewards become advantages.
-typedef struct rollout_allocation_types_advantage_t {
-  uint8_t tag;
-  union {
-    policy_list_f32_t     given;
-  } val;
-} rollout_allocation_types_advantage_t;
-
-// Measured against the mean and deviation of the rollouts picked.
-#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_PICKED 0
-// Measured against those of all the prompt's rollouts on hand.
-#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GROUP 1
-// The policy's own, one for each rollout picked, in that order. From
-// -1,000,000 to 1,000,000.
-#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GIVEN 2
 
 typedef struct {
   bool is_some;
   policy_list_u32_t val;
 } policy_option_list_u32_t;
+
+// The rollouts of one group that stay buffered.
+typedef struct rollout_allocation_types_hold_t {
+  rollout_allocation_types_prompt_id_t   prompt;
+  // Their positions in the group's lists, each once and at least one, or none for all
+  // that the batch does not pick. With `needs.replay` those picked may be among them.
+  policy_option_list_u32_t   rollouts;
+} rollout_allocation_types_hold_t;
+
+// How a group's rewards become advantages.
+typedef struct rollout_allocation_types_advantage_t {
+  uint8_t tag;
+  union {
+    policy_list_u32_t     among;
+    policy_list_f32_t     given;
+  } val;
+} rollout_allocation_types_advantage_t;
+
+// Measured against the mean and std of the rollouts picked.
+#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_PICKED 0
+// Measured against those of all the prompt's buffered rollouts.
+#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GROUP 1
+// Measured against those of the rollouts at these positions, each once and at least
+// one, picked or not. What is measured against and not picked is not computed.
+#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_AMONG 2
+// The policy's own, one for each rollout picked, in that order. From
+// -1,000,000 to 1,000,000.
+#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GIVEN 3
 
 // The rollouts of one group to train on.
 typedef struct rollout_allocation_types_pick_t {
@@ -276,17 +423,24 @@ typedef struct {
 } rollout_allocation_types_list_pick_t;
 
 typedef struct {
-  rollout_allocation_types_prompt_id_t *ptr;
+  rollout_allocation_types_hold_t *ptr;
   size_t len;
-} rollout_allocation_types_list_prompt_id_t;
+} rollout_allocation_types_list_hold_t;
+
+typedef struct {
+  bool is_some;
+  rollout_allocation_types_update_t val;
+} rollout_allocation_types_option_update_t;
 
 // What to train on.
 typedef struct rollout_allocation_types_batch_t {
   // At most one pick a prompt. None at all means a step without an update.
   rollout_allocation_types_list_pick_t   picks;
-  // Prompts, each once, whose rollouts, but for those picked, stay on hand for the
-  // next step. All others are let go, and so is each rollout past `run.max-age`.
-  rollout_allocation_types_list_prompt_id_t   hold;
+  // What stays buffered for the next step, at most one hold a prompt. All other
+  // rollouts are discarded, and so is each that is older than `run.max-age`.
+  rollout_allocation_types_list_hold_t   hold;
+  // The update's geometry; none for the run's own.
+  rollout_allocation_types_option_update_t   update;
 } rollout_allocation_types_batch_t;
 
 typedef struct {
@@ -304,14 +458,19 @@ typedef struct rollout_allocation_types_action_t {
 } rollout_allocation_types_action_t;
 
 // Sample these and ask again. Takes a round, even with no request at all,
-// which is allowed where the plan skips or evicts: other prompts then come
-// on offer.
+// which is allowed where the plan skips, defers or evicts: other prompts then
+// come on offer.
 // 
 // The requests are served first to last. Where the budget ends, be it in
 // the middle of one, the rest go unserved and the run's record says so.
 #define ROLLOUT_ALLOCATION_TYPES_ACTION_SAMPLE 0
 // Update the model on this batch, in this order. Ends the step.
 #define ROLLOUT_ALLOCATION_TYPES_ACTION_TRAIN 1
+
+typedef struct {
+  rollout_allocation_types_prompt_id_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_prompt_id_t;
 
 typedef struct {
   uint8_t *ptr;
@@ -328,14 +487,19 @@ typedef struct {
   size_t len;
 } policy_list_tuple2_string_f64_t;
 
+// === What a policy answers ===
 // A policy's answer to a view.
 typedef struct rollout_allocation_types_plan_t {
   rollout_allocation_types_action_t   action;
   // Prompts of the pool to pass over until the next epoch, each once. None that
   // the same plan samples.
   rollout_allocation_types_list_prompt_id_t   skip;
+  // Prompts of the pool to put back, each once: they come on offer again in this epoch,
+  // after all that have not been on offer in it. None that the same plan samples
+  // or skips.
+  rollout_allocation_types_list_prompt_id_t   defer;
   // Prompts, of the pool or of the groups, never to offer in the pool again in
-  // this run, each once. Rollouts on hand are not touched.
+  // this run, each once. Buffered rollouts are not touched.
   rollout_allocation_types_list_prompt_id_t   evict;
   // What to remember: handed back, as it is, at the next call. It goes into
   // the run's record, so keep it small.
@@ -367,6 +531,70 @@ typedef struct rollout_allocation_types_error_t {
 // Anything else.
 #define ROLLOUT_ALLOCATION_TYPES_ERROR_OTHER 2
 
+typedef rollout_allocation_types_prompt_id_t rollout_allocation_facts_prompt_id_t;
+
+typedef struct {
+  rollout_allocation_facts_prompt_id_t f0;
+  rollout_allocation_facts_prompt_id_t f1;
+} rollout_allocation_facts_tuple2_prompt_id_prompt_id_t;
+
+typedef struct {
+  rollout_allocation_facts_prompt_id_t *ptr;
+  size_t len;
+} rollout_allocation_facts_list_prompt_id_t;
+
+// Which prompts are asked about.
+typedef struct rollout_allocation_facts_prompts_t {
+  uint8_t tag;
+  union {
+    rollout_allocation_facts_tuple2_prompt_id_prompt_id_t     between;
+    rollout_allocation_facts_list_prompt_id_t     listed;
+  } val;
+} rollout_allocation_facts_prompts_t;
+
+// All, in the order of the data set.
+#define ROLLOUT_ALLOCATION_FACTS_PROMPTS_ALL 0
+// Those from the first up to the second, without it.
+#define ROLLOUT_ALLOCATION_FACTS_PROMPTS_BETWEEN 1
+// These, in this order.
+#define ROLLOUT_ALLOCATION_FACTS_PROMPTS_LISTED 2
+
+// A count of past visits, as in `past`.
+typedef uint8_t rollout_allocation_facts_count_t;
+
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_VISITS 0
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_STEP 1
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_ROLLOUTS 2
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_CORRECT 3
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_STREAK 4
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_TOTAL_ROLLOUTS 5
+#define ROLLOUT_ALLOCATION_FACTS_COUNT_TOTAL_CORRECT 6
+
+// A mean of the last visit, as in `past`.
+typedef uint8_t rollout_allocation_facts_measure_t;
+
+#define ROLLOUT_ALLOCATION_FACTS_MEASURE_MEAN 0
+#define ROLLOUT_ALLOCATION_FACTS_MEASURE_STD 1
+#define ROLLOUT_ALLOCATION_FACTS_MEASURE_MEAN_LENGTH 2
+
+// What a token takes, in floating-point operations: on average over the run's prompts with
+// the longest answers. 0 where nothing is computed, as in a simulation.
+typedef struct rollout_allocation_facts_token_costs_t {
+  // Of reading a prompt, once for all of its rollouts in a plan.
+  double   reading;
+  // Of generating an answer.
+  double   generating;
+  // Of learning from an answer, in all passes of the run's own update.
+  double   learning;
+} rollout_allocation_facts_token_costs_t;
+
+typedef uint8_t rollout_allocation_log_level_t;
+
+#define ROLLOUT_ALLOCATION_LOG_LEVEL_DEBUG 0
+#define ROLLOUT_ALLOCATION_LOG_LEVEL_INFO 1
+#define ROLLOUT_ALLOCATION_LOG_LEVEL_WARN 2
+#define ROLLOUT_ALLOCATION_LOG_LEVEL_ERROR 3
+
 typedef rollout_allocation_types_description_t exports_rollout_allocation_allocator_description_t;
 
 typedef rollout_allocation_types_run_t exports_rollout_allocation_allocator_run_t;
@@ -393,11 +621,21 @@ typedef struct {
   } val;
 } exports_rollout_allocation_allocator_result_plan_error_t;
 
-// Imported Functions from `rollout:allocation/log@0.1.0`
+// Imported Functions from `rollout:allocation/facts@0.2.0`
+// Counts of past visits. 0 for a prompt without any.
+extern void rollout_allocation_facts_counts(rollout_allocation_facts_count_t what, rollout_allocation_facts_prompts_t *of, policy_list_u32_t *ret);
+// Means of the last visit. 0 for a prompt without any.
+extern void rollout_allocation_facts_measures(rollout_allocation_facts_measure_t what, rollout_allocation_facts_prompts_t *of, policy_list_f32_t *ret);
+// A column that the policy described, `column.width` numbers for each prompt.
+extern void rollout_allocation_facts_column(policy_string_t *name, rollout_allocation_facts_prompts_t *of, policy_list_f32_t *ret);
+// What a token takes.
+extern void rollout_allocation_facts_costs(rollout_allocation_facts_token_costs_t *ret);
+
+// Imported Functions from `rollout:allocation/log@0.2.0`
 // Write a line to the run's log.
 extern void rollout_allocation_log_write(rollout_allocation_log_level_t level, policy_string_t *line);
 
-// Exported Functions from `rollout:allocation/allocator@0.1.0`
+// Exported Functions from `rollout:allocation/allocator@0.2.0`
 void exports_rollout_allocation_allocator_describe(exports_rollout_allocation_allocator_description_t *ret);
 bool exports_rollout_allocation_allocator_begin(exports_rollout_allocation_allocator_run_t *run, policy_list_u8_t *ret, exports_rollout_allocation_allocator_error_t *err);
 bool exports_rollout_allocation_allocator_decide(exports_rollout_allocation_allocator_run_t *run, policy_list_u8_t *state, exports_rollout_allocation_allocator_view_t *view, exports_rollout_allocation_allocator_plan_t *ret, exports_rollout_allocation_allocator_error_t *err);
@@ -414,9 +652,13 @@ void policy_list_string_free(policy_list_string_t *ptr);
 
 void rollout_allocation_types_description_free(rollout_allocation_types_description_t *ptr);
 
+void rollout_allocation_types_column_free(rollout_allocation_types_column_t *ptr);
+
 void rollout_allocation_types_tuple2_string_value_free(rollout_allocation_types_tuple2_string_value_t *ptr);
 
 void rollout_allocation_types_list_tuple2_string_value_free(rollout_allocation_types_list_tuple2_string_value_t *ptr);
+
+void rollout_allocation_types_list_column_free(rollout_allocation_types_list_column_t *ptr);
 
 void rollout_allocation_types_run_free(rollout_allocation_types_run_t *ptr);
 
@@ -432,29 +674,45 @@ void policy_list_u32_free(policy_list_u32_t *ptr);
 
 void policy_list_list_f32_free(policy_list_list_f32_t *ptr);
 
+void rollout_allocation_types_list_sampling_free(rollout_allocation_types_list_sampling_t *ptr);
+
 void rollout_allocation_types_group_free(rollout_allocation_types_group_t *ptr);
 
 void rollout_allocation_types_list_prompt_free(rollout_allocation_types_list_prompt_t *ptr);
 
 void rollout_allocation_types_list_group_free(rollout_allocation_types_list_group_t *ptr);
 
+void rollout_allocation_types_list_tally_free(rollout_allocation_types_list_tally_t *ptr);
+
 void rollout_allocation_types_view_free(rollout_allocation_types_view_t *ptr);
 
-void rollout_allocation_types_advantage_free(rollout_allocation_types_advantage_t *ptr);
+void rollout_allocation_types_option_enough_free(rollout_allocation_types_option_enough_t *ptr);
+
+void rollout_allocation_types_option_sampling_free(rollout_allocation_types_option_sampling_t *ptr);
+
+void rollout_allocation_types_request_free(rollout_allocation_types_request_t *ptr);
 
 void policy_option_list_u32_free(policy_option_list_u32_t *ptr);
+
+void rollout_allocation_types_hold_free(rollout_allocation_types_hold_t *ptr);
+
+void rollout_allocation_types_advantage_free(rollout_allocation_types_advantage_t *ptr);
 
 void rollout_allocation_types_pick_free(rollout_allocation_types_pick_t *ptr);
 
 void rollout_allocation_types_list_pick_free(rollout_allocation_types_list_pick_t *ptr);
 
-void rollout_allocation_types_list_prompt_id_free(rollout_allocation_types_list_prompt_id_t *ptr);
+void rollout_allocation_types_list_hold_free(rollout_allocation_types_list_hold_t *ptr);
+
+void rollout_allocation_types_option_update_free(rollout_allocation_types_option_update_t *ptr);
 
 void rollout_allocation_types_batch_free(rollout_allocation_types_batch_t *ptr);
 
 void rollout_allocation_types_list_request_free(rollout_allocation_types_list_request_t *ptr);
 
 void rollout_allocation_types_action_free(rollout_allocation_types_action_t *ptr);
+
+void rollout_allocation_types_list_prompt_id_free(rollout_allocation_types_list_prompt_id_t *ptr);
 
 void policy_list_u8_free(policy_list_u8_t *ptr);
 
@@ -467,6 +725,10 @@ void rollout_allocation_types_plan_free(rollout_allocation_types_plan_t *ptr);
 void rollout_allocation_types_bad_setting_free(rollout_allocation_types_bad_setting_t *ptr);
 
 void rollout_allocation_types_error_free(rollout_allocation_types_error_t *ptr);
+
+void rollout_allocation_facts_list_prompt_id_free(rollout_allocation_facts_list_prompt_id_t *ptr);
+
+void rollout_allocation_facts_prompts_free(rollout_allocation_facts_prompts_t *ptr);
 
 void exports_rollout_allocation_allocator_description_free(exports_rollout_allocation_allocator_description_t *ptr);
 

@@ -1,4 +1,4 @@
-// Package made makes views, groups and pasts, for the tests of policies.
+// Package made makes views, groups, pasts and facts, for the tests of policies.
 package made
 
 import (
@@ -9,9 +9,17 @@ import (
 	"allot/wit/types"
 )
 
-// Run is a run with the policy's default settings, some of them replaced by name.
+// Run is a run with the policy's default settings, some of them replaced by name, and its columns with one number for
+// each prompt.
 func Run[Settings, State any](policy allot.Policy[Settings, State], changes map[string]allot.Value) *allot.Run {
 	run := allot.Run{Prompts: 1000, Steps: 100, Groups: 4, Rollouts: 8, Pool: 64, MaxAge: 8}
+	run.Sampling.Default = allot.Sampling{Temperature: 1, MaxTokens: 1024}
+	run.Sampling.Least = allot.Sampling{Temperature: 0, MaxTokens: 1}
+	run.Sampling.Most = allot.Sampling{Temperature: 2, MaxTokens: 1024}
+	run.Update = allot.Update{MiniBatch: math.MaxUint32, Passes: 4}
+	for _, name := range policy.Columns {
+		run.Columns = append(run.Columns, allot.Column{Name: name, Width: 1})
+	}
 	known := 0
 	for _, setting := range allot.Describe(policy).Settings {
 		value, changed := changes[setting.Name]
@@ -28,13 +36,14 @@ func Run[Settings, State any](policy allot.Policy[Settings, State], changes map[
 	return &run
 }
 
-// View opens the first step: prompts 0..n on offer, nothing on hand, no limit.
+// View opens the first step: prompts 0..n on offer, nothing buffered, no limit.
 func View(n uint32) *allot.View {
 	view := allot.View{Seed: 1, Budget: allot.Budget{
 		Rounds:       math.MaxUint32,
 		StepRollouts: math.MaxUint32,
 		RunRollouts:  math.MaxUint32,
 		RunTokens:    math.MaxUint64,
+		RunFlops:     math.MaxFloat64,
 	}}
 	for id := range n {
 		view.Pool = append(view.Pool, Prompt(id))
@@ -43,14 +52,15 @@ func View(n uint32) *allot.View {
 }
 
 // Prompt was never visited before, and is of the first epoch.
-func Prompt(id allot.PromptId) allot.Prompt { return allot.Prompt{Id: id, Tokens: 10} }
+func Prompt(id allot.PromptId) allot.Prompt { return allot.Prompt{Id: id, Length: 10} }
 
-// Group is fresh, and its rewards are its marks: 1 for a correct rollout, 0 for another.
+// Group is fresh, and its rewards are its marks: 1 for a correct rollout, 0 for another. What only policies that need it
+// are shown is empty: Signals, Parts, Trained and Sampling.
 func Group(prompt allot.PromptId, marks ...float32) allot.Group {
 	group := allot.Group{Prompt: prompt, Rewards: marks}
 	for _, mark := range marks {
 		group.Correct = append(group.Correct, mark >= 1)
-		group.Tokens = append(group.Tokens, 10)
+		group.Lengths = append(group.Lengths, 10)
 		group.Ages = append(group.Ages, 0)
 		group.Truncated = append(group.Truncated, false)
 	}
@@ -59,14 +69,15 @@ func Group(prompt allot.PromptId, marks ...float32) allot.Group {
 
 // Past is the only visit of a prompt: so many of `rollouts` correct, rewards as Group makes them.
 func Past(correct, rollouts uint32) types.Option[allot.Past] {
-	p := float32(correct) / float32(rollouts)
+	n := float64(rollouts)
+	p := float64(correct) / n
 	past := allot.Past{
 		Visits:        1,
 		Rollouts:      rollouts,
 		Correct:       correct,
-		Mean:          p,
-		Deviation:     float32(math.Sqrt(float64(p * (1 - p)))),
-		Tokens:        10,
+		Mean:          float32(p),
+		Std:           float32(math.Sqrt(p * (1 - p) * n / max(n-1, 1))),
+		MeanLength:    10,
 		TotalRollouts: rollouts,
 		TotalCorrect:  correct,
 	}

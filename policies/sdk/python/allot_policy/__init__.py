@@ -25,6 +25,9 @@ decision:
 It may also have:
 
 - `signals`, a list of names: signals to show beside each rollout (`group.signals`).
+- `columns`, a list of names: columns of the data set to ask `facts` for.
+- `needs`, a list of what else it makes use of, of "any-prompt", "replay", "sampling", "stopping",
+  "updating" and "parts".
 - `begin(settings, run)`: checks settings against each other and the run, and gives the first
   state. A setting's own type is checked before.
 - `State`, a dataclass: what the policy remembers. Without it a state is what `begin` returns, of
@@ -37,35 +40,43 @@ when the component is built. A set of texts is in another order in each build: s
 of one.
 
 In plain Python these are functions that tests call (`describe`, `begin`, `decide`, `run_with`,
-`made`); `allot build` makes of them a component of the contract `rollout:allocation@0.1.0`
-(`wit/0.1/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
+`made`); `allot build` makes of them a component of the contract `rollout:allocation@0.2.0`
+(`wit/0.2/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
 """
 
-from . import log, made
+from . import facts, log, made
 from .calls import begin, decide, describe, run_with
 from .chance import Chance
 from .error import BadSetting, BadState, GiveUp
-from .plan import Pick, Plan, Request, sample, train
+from .plan import Among, Enough, Hold, Pick, Plan, Request, sample, train
 from .settings import or_else, setting
-from .view import Budget, Group, Past, Prompt, Run, View
+from .view import Budget, Column, Group, Past, Prompt, Run, Sampling, Tally, Update, View
 
 __all__ = [
+    "Among",
     "BadSetting",
     "BadState",
     "Budget",
     "Chance",
+    "Column",
+    "Enough",
     "GiveUp",
     "Group",
+    "Hold",
     "Past",
     "Pick",
     "Plan",
     "Prompt",
     "Request",
     "Run",
+    "Sampling",
+    "Tally",
+    "Update",
     "View",
     "begin",
     "decide",
     "describe",
+    "facts",
     "log",
     "made",
     "or_else",

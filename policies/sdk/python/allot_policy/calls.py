@@ -9,7 +9,10 @@ from . import settings as _settings
 from . import state as _state
 from .error import BadPolicy, BadState
 from .plan import Plan
-from .view import Run, View
+from .view import Column, Run, Sampling, SamplingRange, Update, View
+
+NEEDS = ("any-prompt", "replay", "sampling", "stopping", "updating", "parts")
+"""What not every run can give, as the contract has it."""
 
 
 def describe(policy: ModuleType) -> dict[str, Any]:
@@ -22,7 +25,9 @@ def describe(policy: ModuleType) -> dict[str, Any]:
         "version": policy.version,
         "summary": policy.summary,
         "settings": _settings.described(_part(policy, "Settings")),
-        "signals": list(_part(policy, "signals") or []),
+        "signals": _names(policy, "signals"),
+        "columns": _names(policy, "columns"),
+        "needs": _needs(policy),
     }
 
 
@@ -55,14 +60,43 @@ def decide(policy: ModuleType, run: Run, state: bytes, view: View) -> Plan:
 
 
 def run_with(policy: ModuleType, **changes: Any) -> Run:
-    """A run for tests: the policy's default settings with some of them replaced."""
+    """A run for tests: the policy's default settings with some of them replaced, and its columns
+    with one number for each prompt."""
     settings = {name: default for name, default, _ in describe(policy)["settings"]}
     for name, value in changes.items():
         name = name.replace("_", "-")
         if name not in settings:
             raise TypeError(f"`{policy.name}` has no setting `{name}`")
         settings[name] = value
-    return Run(list(settings.items()), prompts=1000, steps=100, groups=4, rollouts=8, pool=64, max_age=8)
+    return Run(
+        list(settings.items()),
+        prompts=1000,
+        steps=100,
+        groups=4,
+        rollouts=8,
+        pool=64,
+        max_age=8,
+        lag=0,
+        columns=[Column(name, 1, []) for name in _names(policy, "columns")],
+        parts=[],
+        sampling=SamplingRange(Sampling(1.0, 1024), Sampling(0.0, 1), Sampling(2.0, 1024)),
+        update=Update(2**32 - 1, 4),
+    )
+
+
+def _names(policy: ModuleType, part: str) -> list[str]:
+    names = _part(policy, part) or []
+    if isinstance(names, str) or any(type(name) is not str for name in names):
+        raise BadPolicy(f"`{part}` is a list of names, not {names!r}")
+    return list(names)
+
+
+def _needs(policy: ModuleType) -> list[str]:
+    needs = _names(policy, "needs")
+    for need in needs:
+        if need not in NEEDS:
+            raise BadPolicy(f"`needs` has {need!r}, which is none of {', '.join(NEEDS)}")
+    return needs
 
 
 def _part(policy: ModuleType, part: str) -> Any:

@@ -17,13 +17,13 @@ from wit_world.imports import types
 
 from . import calls
 from .error import BadPolicy, BadSetting, BadState, GiveUp
-from .plan import Pick, Plan
+from .plan import Among, Hold, Pick, Plan
 from .settings import Value
-from .view import Budget, Group, Past, Prompt, Run, View
+from .view import Budget, Column, Group, Past, Prompt, Run, Sampling, SamplingRange, Tally, Update, View
 
 # The bindings look their classes up by name when all is imported: from here on they build the
 # SDK's own, which have its helpers, and nothing is copied.
-for ours in (Run, Budget, Past, Prompt, Group, View):
+for ours in (Column, Sampling, SamplingRange, Update, Run, Tally, Budget, Past, Prompt, Group, View):
     theirs = getattr(types, ours.__name__)
     if [f.name for f in fields(ours)] != [f.name for f in fields(theirs)]:
         raise TypeError(f"the SDK's `{ours.__name__}` is not the contract's")
@@ -36,7 +36,10 @@ class Allocator(exports.Allocator):
     def describe(self) -> types.Description:
         said = calls.describe(policy)
         settings = [types.Setting(name, _value(default), line) for name, default, line in said["settings"]]
-        return types.Description(**{**said, "settings": settings})
+        needs = types.Needs(0)
+        for need in said["needs"]:
+            needs |= types.Needs[need.replace("-", "_").upper()]
+        return types.Description(**{**said, "settings": settings, "needs": needs})
 
     def begin(self, run: Run) -> bytes:
         return _told(calls.begin, _plain(run))
@@ -80,8 +83,13 @@ def _lowered(plan: Plan) -> types.Plan:
     if plan.picks is None:
         action = types.Action_Sample(plan.requests)
     else:
-        action = types.Action_Train(types.Batch([_pick(pick) for pick in plan.picks], plan.held))
-    return types.Plan(action, plan.skipped, plan.evicted, plan.state, plan.metrics)
+        picks, hold = [_pick(pick) for pick in plan.picks], [_hold(held) for held in plan.held]
+        action = types.Action_Train(types.Batch(picks, hold, plan.updated))
+    return types.Plan(action, plan.skipped, plan.deferred, plan.evicted, plan.state, plan.metrics)
+
+
+def _hold(held: int | Hold) -> Hold:
+    return Hold(held) if isinstance(held, int) else held
 
 
 def _pick(pick: Pick) -> types.Pick:
@@ -89,6 +97,8 @@ def _pick(pick: Pick) -> types.Pick:
         advantage = types.Advantage_Picked()
     elif pick.advantage == "group":
         advantage = types.Advantage_Group()
+    elif isinstance(pick.advantage, Among):
+        advantage = types.Advantage_Among(pick.advantage.rollouts)
     else:
         advantage = types.Advantage_Given(pick.advantage)
     return types.Pick(pick.prompt, pick.rollouts, advantage, pick.weight)

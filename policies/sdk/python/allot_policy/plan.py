@@ -8,21 +8,77 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .view import Sampling, Update
+
 LARGEST = 2**32 - 1
 """Of the contract's whole numbers."""
 
 
 @dataclass
+class Enough:
+    """When a request is answered before its count is reached: after the portion by which so many of
+    its rollouts are correct and so many wrong."""
+
+    correct: int
+    wrong: int
+    portion: int
+    """Rollouts in a portion. At least 1, and at least a 256th of the request's count."""
+
+    def __post_init__(self) -> None:
+        _whole([self.correct, self.wrong, self.portion], "what is enough")
+
+
+@dataclass
 class Request:
-    """Some rollouts of one prompt, of the pool or of the groups."""
+    """Some rollouts of one prompt, of the pool or of the groups; with `needs = ["any-prompt"]` of the
+    data set."""
 
     prompt: int
     count: int
-    """Rollouts to add to those on hand. At least 1."""
+    """Rollouts to add to those buffered. At least 1."""
+    until: Enough | None = None
+    """When fewer are enough. With `needs = ["stopping"]`."""
+    sampling: Sampling | None = None
+    """How to sample them, within `run.sampling`; None for the run's default. With
+    `needs = ["sampling"]`."""
 
     def __post_init__(self) -> None:
         _whole([self.prompt], "a request's prompt")
         _whole([self.count], f"the count of the request for prompt {self.prompt}")
+        of = f"of the request for prompt {self.prompt}"
+        if self.until is not None and not isinstance(self.until, Enough):
+            raise TypeError(f"`until` {of} is an Enough or None, not {self.until!r}")
+        if self.sampling is not None:
+            if not isinstance(self.sampling, Sampling):
+                raise TypeError(f"`sampling` {of} is a Sampling or None, not {self.sampling!r}")
+            _numbers([self.sampling.temperature], f"the temperature {of}")
+            _whole([self.sampling.max_tokens], f"the length limit {of}")
+
+
+@dataclass
+class Among:
+    """Advantages measured against the mean and std of the rollouts at these positions, picked or not:
+    `Pick.some(prompt, [0, 1], advantage=Among([0, 1, 2, 3]))`."""
+
+    rollouts: list[int]
+
+    def __post_init__(self) -> None:
+        self.rollouts = _whole(self.rollouts, "a position to measure against")
+
+
+@dataclass
+class Hold:
+    """Rollouts of one group that stay buffered."""
+
+    prompt: int
+    rollouts: list[int] | None = None
+    """Their positions in the group's lists, each once; None for all that the plan does not pick. With
+    `needs = ["replay"]` those picked may be among them."""
+
+    def __post_init__(self) -> None:
+        _whole([self.prompt], "a prompt to hold")
+        if self.rollouts is not None:
+            self.rollouts = _whole(self.rollouts, f"a position to hold of prompt {self.prompt}")
 
 
 @dataclass
@@ -32,10 +88,10 @@ class Pick:
     prompt: int
     rollouts: list[int] | None = None
     """Their positions in the group's lists, each once; None for all."""
-    advantage: str | list[float] = "picked"
-    """How rewards become advantages. "picked": measured against the mean and deviation of the
-    rollouts picked. "group": against those of all the prompt's rollouts on hand. A list: the
-    policy's own, one for each rollout picked, in that order."""
+    advantage: str | Among | list[float] = "picked"
+    """How rewards become advantages. "picked": measured against the mean and std of the rollouts
+    picked. "group": against those of all the prompt's buffered rollouts. `Among`: against those at its
+    positions. A list: the policy's own, one for each rollout picked, in that order."""
     weight: float = 1.0
     """Scales the group's advantages. From 0 to 1,000,000."""
 
@@ -44,14 +100,17 @@ class Pick:
         of = f"of the pick of prompt {self.prompt}"
         if self.rollouts is not None:
             self.rollouts = _whole(self.rollouts, f"a position {of}")
-        if not isinstance(self.advantage, str):
+        if isinstance(self.advantage, Among):
+            pass
+        elif not isinstance(self.advantage, str):
             self.advantage = _numbers(self.advantage, f"an advantage {of}")
         elif self.advantage not in ("picked", "group"):
-            raise ValueError(f'the advantage {of} is "picked", "group" or a list, not {self.advantage!r}')
+            known = '"picked", "group", an Among or a list'
+            raise ValueError(f"the advantage {of} is {known}, not {self.advantage!r}")
         _numbers([self.weight], f"the weight {of}")
 
     @staticmethod
-    def all(prompt: int, advantage: str | list[float] = "picked", weight: float = 1.0) -> Pick:
+    def all(prompt: int, advantage: str | Among | list[float] = "picked", weight: float = 1.0) -> Pick:
         """All rollouts of a prompt."""
         return Pick(prompt, None, advantage, weight)
 
@@ -59,7 +118,7 @@ class Pick:
     def some(
         prompt: int,
         positions: Iterable[int],
-        advantage: str | list[float] = "picked",
+        advantage: str | Among | list[float] = "picked",
         weight: float = 1.0,
     ) -> Pick:
         """Some rollouts of a prompt, by their positions in its group."""
@@ -74,23 +133,40 @@ class Plan:
     """To serve first to last; None where the plan trains."""
     picks: list[Pick] | None = None
     """To train on in this order; None where the plan samples."""
-    held: list[int] = field(default_factory=list)
+    held: list[int | Hold] = field(default_factory=list)
+    updated: Update | None = None
+    """How the update is made; None for the run's own way."""
     skipped: list[int] = field(default_factory=list)
+    deferred: list[int] = field(default_factory=list)
     evicted: list[int] = field(default_factory=list)
     metrics: list[tuple[str, float]] = field(default_factory=list)
     state: bytes = b""
     """What to remember. The SDK fills it in."""
 
-    def hold(self, prompts: Iterable[int]) -> Plan:
-        """Keep the rollouts of these prompts on hand for the next step."""
+    def hold(self, prompts: Iterable[int | Hold]) -> Plan:
+        """Keep the rollouts of these prompts buffered for the next step: all that the plan does not
+        pick, or those of a `Hold`."""
         if self.picks is None:
-            raise ValueError("`hold` on a plan that samples; such a plan lets nothing go")
-        self.held += _whole(prompts, "a prompt to hold")
+            raise ValueError("`hold` on a plan that samples; such a plan discards nothing")
+        self.held += _held(prompts)
+        return self
+
+    def update(self, update: Update) -> Plan:
+        """Update the model in this way. With `needs = ["updating"]`."""
+        if self.picks is None:
+            raise ValueError("`update` on a plan that samples; such a plan makes none")
+        self.updated = update
         return self
 
     def skip(self, prompts: Iterable[int]) -> Plan:
         """Pass over these prompts of the pool until the next epoch."""
         self.skipped += _whole(prompts, "a prompt to skip")
+        return self
+
+    def defer(self, prompts: Iterable[int]) -> Plan:
+        """Put these prompts of the pool back: they come on offer again in this epoch, after all
+        others of it."""
+        self.deferred += _whole(prompts, "a prompt to defer")
         return self
 
     def evict(self, prompts: Iterable[int]) -> Plan:
@@ -110,8 +186,11 @@ class Plan:
         """Whether it is a plan still, should its lists have been written to directly."""
         _each(self.requests or [], Request, "sample")
         _each(self.picks or [], Pick, "train")
-        for prompts in (self.held, self.skipped, self.evicted):
-            _whole(prompts, "a prompt to hold, skip or evict")
+        _held(self.held)
+        for prompts in (self.skipped, self.deferred, self.evicted):
+            _whole(prompts, "a prompt to skip, defer or evict")
+        if self.updated is not None:
+            _whole([self.updated.mini_batch, self.updated.passes], "the geometry of an update")
 
 
 def sample(requests: Iterable[Request]) -> Plan:
@@ -130,6 +209,12 @@ def _each(items: Iterable, kind: type, verb: str) -> list:
         if not isinstance(item, kind):
             raise TypeError(f"`{verb}` takes a list of {kind.__name__}s; {item!r} is none")
     return items
+
+
+def _held(holds: Iterable[int | Hold]) -> list[int | Hold]:
+    holds = list(holds)
+    _whole([hold for hold in holds if not isinstance(hold, Hold)], "a prompt to hold")
+    return holds
 
 
 # One look at the types and two at the ends: several times faster than a look at each number.

@@ -12,6 +12,50 @@ from operator import add
 
 
 @dataclass
+class Column:
+    """A column of the data set: some numbers for each prompt. All are finite."""
+
+    name: str
+    width: int
+    """Numbers for each prompt: 1, or the size of a vector."""
+    categories: list[str]
+    """Names of the categories where the column has words instead of numbers: its numbers are then
+    positions in this list."""
+
+
+@dataclass
+class Sampling:
+    """Settings of the sampler."""
+
+    temperature: float
+    max_tokens: int
+    """The length limit, in generated tokens. At least 1."""
+
+
+@dataclass
+class SamplingRange:
+    """How rollouts are sampled, and what a request may change of it."""
+
+    default: Sampling
+    """Where a request says nothing else."""
+    least: Sampling
+    """What a request may go down to."""
+    most: Sampling
+    """What a request may go up to."""
+
+
+@dataclass
+class Update:
+    """The geometry of an update."""
+
+    mini_batch: int
+    """Rollouts in each optimizer step. At least 1; the last step takes what remains, and the
+    largest value makes one step of any batch."""
+    passes: int
+    """Passes over the batch. At least 1."""
+
+
+@dataclass
 class Run:
     """The run's constants."""
 
@@ -29,6 +73,26 @@ class Run:
     """Prompts on offer in each view, at most."""
     max_age: int
     """The oldest age at which the host still keeps a rollout, in model updates."""
+    lag: int
+    """Model updates that may be under way while rollouts are sampled. 0 where sampling and learning
+    take turns."""
+    columns: list[Column]
+    """The policy's `columns`, in that order."""
+    parts: list[str]
+    """Names of the parts that rewards are made of. With `needs = ["parts"]`."""
+    sampling: SamplingRange
+    """How rollouts are sampled."""
+    update: Update
+    """How updates are made where a plan says nothing else. Its passes are also the most that a plan
+    may ask for."""
+
+
+@dataclass
+class Tally:
+    """Some rollouts of one prompt, by number alone."""
+
+    prompt: int
+    rollouts: int
 
 
 @dataclass
@@ -40,9 +104,11 @@ class Budget:
     step_rollouts: int
     """Rollouts in this step. At 0 only `train` is taken."""
     run_rollouts: int
-    """Rollouts in the run. At 0 a `sample` ends the run: train first."""
+    """Rollouts that the run still grants. At 0 a `sample` ends the run: train first."""
     run_tokens: int
     """Generated tokens in the run."""
+    run_flops: float
+    """Floating-point operations in the run, less those of learning from all that is buffered."""
 
     @property
     def open(self) -> bool:
@@ -64,10 +130,10 @@ class Past:
     """How many of them were correct."""
     mean: float
     """Mean reward."""
-    deviation: float
-    """Standard deviation of the rewards (of the population: divided by n)."""
-    tokens: float
-    """Mean length, in generated tokens."""
+    std: float
+    """Standard deviation of the rewards: of the sample, divided by n - 1, as in advantages."""
+    mean_length: float
+    """Mean length of the answers, in tokens."""
     streak: int
     """Visits in a row, ending with this one, that taught nothing in the same way."""
     total_rollouts: int
@@ -75,44 +141,73 @@ class Past:
     total_correct: int
     """How many of those were correct."""
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation as contract 0.1 had it: of the population, divided by n."""
+        return self.std * ((self.rollouts - 1) / self.rollouts) ** 0.5
+
+    @property
+    def tokens(self) -> float:
+        """Contract 0.1's name of `mean_length`."""
+        return self.mean_length
+
 
 @dataclass
 class Prompt:
-    """A prompt on offer. It has no rollouts on hand."""
+    """A prompt on offer."""
 
     id: int
     """Its position in the data set."""
     epoch: int
     """Passes over the data set finished before this one."""
-    tokens: int
+    length: int
     """The prompt's own length, in tokens."""
     past: Past | None
     """The last visit, or None before the first."""
 
+    @property
+    def tokens(self) -> int:
+        """Contract 0.1's name of `length`."""
+        return self.length
+
 
 @dataclass
 class Group:
-    """The rollouts on hand for one prompt, in the order they were sampled.
+    """The buffered rollouts of one prompt, in the order they were sampled.
 
-    The lists run in parallel: position i of each tells of rollout i. A group has at least one.
+    The lists run in parallel: position i of each tells of rollout i. A group has at least one. A list
+    that is filled only for policies that need it is empty for all others.
     """
 
     prompt: int
+    epoch: int
+    """The epoch in which the prompt was on offer."""
     rewards: list[float]
     """Single precision, as Python's floats hold it."""
     correct: list[bool]
     """Whether the answer was right, whatever else the reward counts."""
-    tokens: list[int]
-    """Length, in generated tokens."""
+    lengths: list[int]
+    """Length of the answer, in tokens."""
     ages: list[int]
     """Model updates made since the rollout was sampled. 0 is on-policy."""
     truncated: list[bool]
-    """Whether the rollout met the length limit before it came to an end."""
+    """Whether the answer met its length limit before it came to an end."""
     signals: list[list[float]]
     """A list for each of the policy's `signals`, in that order."""
+    parts: list[list[float]]
+    """A list for each of `run.parts`, in that order. With `needs = ["parts"]`."""
+    trained: list[int]
+    """Updates that were made on the rollout. With `needs = ["replay"]`."""
+    sampling: list[Sampling]
+    """How the rollout was sampled. With `needs = ["sampling"]`."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """Contract 0.1's name of `lengths`."""
+        return self.lengths
 
     def __len__(self) -> int:
-        """Rollouts on hand."""
+        """Buffered rollouts."""
         return len(self.rewards)
 
     @property
@@ -128,7 +223,7 @@ class Group:
     @property
     def flat(self) -> bool:
         """Whether all rewards are one and the same: nothing to learn here. A count, never
-        `deviation > 0`, whose rounding error keeps groups of a constant such as 0.1."""
+        `std > 0`, whose rounding error keeps groups of a constant such as 0.1."""
         return self.rewards.count(self.rewards[0]) == len(self)
 
     @property
@@ -158,10 +253,14 @@ class View:
     pool: list[Prompt]
     """Prompts on offer, in the run's order."""
     groups: list[Group]
-    """Rollouts on hand, by prompt: those sampled in this step, in order, after those held."""
+    """Buffered rollouts, by prompt: those sampled in this step, in order, after those held."""
+    unscored: list[Tally]
+    """Rollouts of this step that could not be scored. They are paid for and in no group."""
+    under_way: list[Tally]
+    """Rollouts granted that are not there yet. Empty where `run.lag` is 0."""
 
     def group(self, prompt: int) -> Group | None:
-        """The rollouts on hand for a prompt. Looks through all groups."""
+        """The buffered rollouts of a prompt. Looks through all groups."""
         return next((g for g in self.groups if g.prompt == prompt), None)
 
     def offer(self, n: int) -> list[Prompt]:

@@ -1,8 +1,10 @@
 package rollout_allocation_types
 
-// What policies ask of groups, views and budgets.
+import "math"
 
-// Len gives the rollouts on hand.
+// What policies ask of groups, past visits, views and budgets.
+
+// Len gives the buffered rollouts.
 func (g *Group) Len() int { return len(g.Rewards) }
 
 // Solved says how many rollouts are correct.
@@ -48,7 +50,13 @@ func (g *Group) Age() uint32 {
 	return oldest
 }
 
-// Group gives the rollouts on hand for a prompt, or nil. It looks through all groups.
+// Deviation is the standard deviation of the rewards as contract 0.1 had it: of the population, divided by n.
+func (p *Past) Deviation() float32 {
+	n := float64(max(p.Rollouts, 1))
+	return float32(float64(p.Std) * math.Sqrt((n-1)/n))
+}
+
+// Group gives the buffered rollouts of a prompt, or nil. It looks through all groups.
 func (v *View) Group(prompt PromptId) *Group {
 	for i := range v.Groups {
 		if v.Groups[i].Prompt == prompt {

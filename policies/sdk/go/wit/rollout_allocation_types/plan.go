@@ -4,15 +4,44 @@ import "allot/wit/types"
 
 // Plans, put together a line at a time.
 
-// Holding keeps the rollouts of these prompts on hand for the next step. Only a plan that trains
-// lets go of any.
+// Holding keeps the rollouts of these prompts buffered for the next step, all that the plan does not pick. Only a plan
+// that trains discards any.
 func (p Plan) Holding(prompts ...PromptId) Plan {
+	return p.train("Holding", func(batch *Batch) {
+		for _, prompt := range prompts {
+			batch.Hold = append(batch.Hold, Hold{Prompt: prompt})
+		}
+	})
+}
+
+// HoldingSome keeps some rollouts of a prompt buffered, by their positions in its group; for a policy with NeedReplay
+// also those that the plan picks.
+func (p Plan) HoldingSome(prompt PromptId, positions ...uint32) Plan {
+	return p.train("HoldingSome", func(batch *Batch) {
+		batch.Hold = append(batch.Hold, Hold{Prompt: prompt, Rollouts: types.Some(positions)})
+	})
+}
+
+// Updating updates the model in optimizer steps of so many rollouts, in so many passes. The policy has NeedUpdating.
+func (p Plan) Updating(miniBatch, passes uint32) Plan {
+	return p.train("Updating", func(batch *Batch) {
+		batch.Update = types.Some(Update{MiniBatch: miniBatch, Passes: passes})
+	})
+}
+
+func (p Plan) train(what string, change func(batch *Batch)) Plan {
 	if p.Action.Tag() != ActionTrain {
-		panic("Holding on a plan that samples; such a plan lets nothing go")
+		panic(what + " on a plan that samples; only one that trains has a batch")
 	}
 	batch := p.Action.Train()
-	batch.Hold = append(batch.Hold, prompts...)
+	change(&batch)
 	p.Action = MakeActionTrain(batch)
+	return p
+}
+
+// Deferring puts these prompts of the pool back: they come on offer again in this epoch, after all others of it.
+func (p Plan) Deferring(prompts ...PromptId) Plan {
+	p.Defer = append(p.Defer, prompts...)
 	return p
 }
 

@@ -1,0 +1,81 @@
+// @ts-check
+// What the JavaScript SDK makes of views, plans and facts, without Wasm.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { all, deviation, facts, request, sample, train } from "../../../policies/sdk/js/allot.js";
+import { describe, runWith } from "../../../policies/sdk/js/calls.js";
+import * as made from "../../../policies/sdk/js/made.js";
+/** @import { Policy } from "../../../policies/sdk/js/allot.js" */
+
+/**
+ * @param {Partial<Policy>} parts
+ * @returns {Policy}
+ */
+const policy = (parts) => ({ name: "one", version: "1", summary: "one", decide: () => train([]), ...parts });
+
+test("facts are those that were made", () => {
+  assert.throws(() => facts.counts("visits"), /made.facts/);
+  made.facts({
+    prompts: 4,
+    past: { 1: made.past(2, 4), 3: made.past(4, 4) },
+    columns: { place: [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5] },
+    costs: { reading: 1, generating: 2, learning: 3 },
+  });
+  assert.deepEqual([...facts.counts("correct")], [0, 2, 0, 4]);
+  assert.deepEqual([...facts.counts("totalRollouts", facts.between(1, 4))], [4, 0, 4]);
+  assert.deepEqual([...facts.measures("meanLength", [3, 0, 3])], [10, 0, 10]);
+  assert.deepEqual([...facts.column("place", Uint32Array.of(3, 1))], [3, 3.5, 1, 1.5]);
+  assert.equal(facts.costs().learning, 3);
+  assert.throws(() => facts.counts("visits", [4]), /prompt 4/);
+  assert.throws(() => facts.column("level"), /`level`/);
+});
+
+test("deviations are of the sample, and as 0.1 had them of the population", () => {
+  const past = made.past(2, 4);
+  assert.equal(past.std, Math.fround(Math.sqrt(1 / 3)));
+  assert.ok(Math.abs(deviation(past) - 0.5) < 1e-6);
+  assert.deepEqual([made.past(1, 1).std, deviation(made.past(1, 1))], [0, 0]);
+});
+
+test("what only some need is named", () => {
+  const { needs, columns } = describe(policy({ needs: ["replay", "stopping"], columns: ["level"] }));
+  assert.deepEqual([needs, columns], [["replay", "stopping"], ["level"]]);
+  assert.deepEqual(runWith(policy({ columns: ["level"] })).columns, [{ name: "level", width: 1, categories: [] }]);
+  // @ts-expect-error
+  assert.throws(() => describe(policy({ needs: ["replays"] })), /`replays`/);
+});
+
+test("plans say what only some need", () => {
+  const until = { correct: 1, wrong: 0, portion: 4 };
+  const sampled = sample([request(3, 8, { until, sampling: { temperature: 0.5, maxTokens: 64 } })]).defer([5]);
+  const { action, defer } = sampled.record(new Uint8Array());
+  assert.deepEqual(action.val, [
+    { prompt: 3, count: 8, until, sampling: { temperature: 0.5, maxTokens: 64 } },
+  ]);
+  assert.deepEqual(defer, [5]);
+  const trained = train([all(4, { advantage: { among: [0, 2] } })])
+    .hold([7, { prompt: 4, rollouts: [0, 2] }])
+    .update({ miniBatch: 16, passes: 2 });
+  assert.deepEqual(trained.record(new Uint8Array()).action.val, {
+    picks: [{ prompt: 4, rollouts: undefined, advantage: { tag: "among", val: [0, 2] }, weight: 1 }],
+    hold: [7, { prompt: 4, rollouts: [0, 2] }],
+    update: { miniBatch: 16, passes: 2 },
+  });
+});
+
+test("what can't be is refused where it is written", () => {
+  for (const wrong of [
+    () => sample([request(3, 8, { until: { correct: 1, wrong: 0, portion: 0.5 } })]),
+    () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: -1 } })]),
+    () => all(3, { advantage: { among: [-1] } }),
+    () => train([]).hold([{ prompt: 3, rollouts: [0.5] }]),
+    () => train([]).update({ miniBatch: -1, passes: 1 }),
+    () => train([]).defer([-1]),
+    () => sample([]).update({ miniBatch: 1, passes: 1 }),
+    () => sample([]).hold([3]),
+  ]) {
+    assert.throws(wrong);
+  }
+});

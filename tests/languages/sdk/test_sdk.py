@@ -1,0 +1,96 @@
+"""What the Python SDK makes of views, plans and facts, without Wasm."""
+
+import types
+import unittest
+
+from allot_policy import (
+    Among,
+    Enough,
+    Hold,
+    Pick,
+    Request,
+    Sampling,
+    Update,
+    describe,
+    facts,
+    made,
+    run_with,
+    sample,
+    train,
+)
+from allot_policy.error import BadPolicy
+
+
+def policy(**parts):
+    module = types.ModuleType("policy")
+    vars(module).update({"name": "one", "version": "1", "summary": "one", "decide": None, **parts})
+    return module
+
+
+class Sdk(unittest.TestCase):
+    def test_facts_are_those_that_were_made(self):
+        made.facts(
+            4,
+            past={1: made.past(2, 4), 3: made.past(4, 4)},
+            columns={"place": [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]},
+            costs=(1, 2, 3),
+        )
+        self.assertEqual(facts.counts("correct"), [0, 2, 0, 4])
+        self.assertEqual(facts.counts("streak", range(1, 4)), [0, 0, 1])
+        self.assertEqual(facts.measures("mean_length", [3, 0, 3]), [10, 0, 10])
+        self.assertEqual(facts.column("place", [3, 1]), [3, 3.5, 1, 1.5])
+        self.assertEqual(facts.costs().learning, 3)
+        for wrong in (
+            lambda: facts.counts("visits", range(5)),
+            lambda: facts.counts("visit"),
+            lambda: facts.column("level"),
+        ):
+            with self.assertRaises(ValueError):
+                wrong()
+
+    def test_deviations_are_of_the_sample_and_as_0_1_had_them_of_the_population(self):
+        past = made.past(2, 4)
+        self.assertAlmostEqual(past.std, (1 / 3) ** 0.5)
+        self.assertAlmostEqual(past.deviation, 0.5)
+        self.assertEqual((made.past(1, 1).std, made.past(1, 1).deviation), (0, 0))
+
+    def test_names_of_0_1_are_known(self):
+        group, prompt, past = made.group(3, [1, 0]), made.prompt(3), made.past(1, 2)
+        self.assertEqual((group.tokens, prompt.tokens, past.tokens), ([10, 10], 10, 10.0))
+
+    def test_what_only_some_need_is_named(self):
+        said = describe(policy(needs=["replay", "stopping"], columns=["level"]))
+        self.assertEqual((said["needs"], said["columns"]), (["replay", "stopping"], ["level"]))
+        self.assertEqual(run_with(policy(columns=["level"])).columns[0].width, 1)
+        self.assertEqual((describe(policy())["needs"], describe(policy())["columns"]), ([], []))
+        for wrong in ({"needs": ["replays"]}, {"needs": "replay"}, {"columns": [1]}):
+            with self.assertRaises(BadPolicy):
+                describe(policy(**wrong))
+
+    def test_plans_say_what_only_some_need(self):
+        plan = sample([Request(3, 8, until=Enough(1, 0, 4), sampling=Sampling(0.5, 64))]).defer([5])
+        self.assertEqual((plan.requests[0].until.portion, plan.deferred), (4, [5]))
+        plan = train([Pick.all(4, advantage=Among([0, 2]))]).hold([7, Hold(4, [0, 2])]).update(Update(16, 2))
+        plan.check()
+        self.assertEqual(plan.held, [7, Hold(4, [0, 2])])
+        self.assertEqual(plan.updated, Update(16, 2))
+
+    def test_what_can_t_be_is_refused_where_it_is_written(self):
+        for wrong in (
+            lambda: Request(3, 8, until=4),
+            lambda: Request(3, 8, sampling=0.5),
+            lambda: Request(3, 8, sampling=Sampling(0.5, -1)),
+            lambda: Enough(1, 0, 0.5),
+            lambda: Among([-1]),
+            lambda: Hold(3, ["a"]),
+            lambda: sample([]).hold([3]),
+            lambda: sample([]).update(Update(1, 1)),
+            lambda: train([]).update(Update(-1, 1)).check(),
+            lambda: train([]).defer([-1]),
+        ):
+            with self.assertRaises((TypeError, ValueError)):
+                wrong()
+
+
+if __name__ == "__main__":
+    unittest.main()
