@@ -48,6 +48,8 @@ mod tools;
 mod twins;
 #[path = "languages/units.rs"]
 mod units;
+#[path = "languages/whole.rs"]
+mod whole;
 
 /// A language's name, as `--lang` and folders have it.
 fn name(language: Language) -> &'static str {

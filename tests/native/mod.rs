@@ -28,7 +28,8 @@ pub fn all() -> Vec<Native> {
     ]
 }
 
-fn of<P: Policy>() -> Native {
+/// A policy's calls.
+pub fn of<P: Policy>() -> Native {
     Native {
         name: P::NAME,
         begin: |run| allot_policy::begin::<P>(&run_of(run)).map_err(|e| format!("{e:?}")),

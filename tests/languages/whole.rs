@@ -1,0 +1,137 @@
+//! A policy that makes use of all that contract 0.2 has beyond 0.1, in each language: `whole/LANGUAGE`, and here in
+//! Rust. The same plans, and the same words where it uses what it does not describe.
+
+use allot_allocation::{History, PromptId, Run, Value, Visit};
+use allot_authoring::fixtures;
+use allot_authoring::language::Language;
+use allot_policy::prelude::*;
+use allot_sandbox::{Caps, Sandbox};
+
+use crate::{native, tools};
+
+struct Whole;
+
+#[derive(Settings)]
+struct WholeSettings {
+    /// What to use that is not described: nothing, until, sampling or update.
+    #[setting(default = "")]
+    beyond: String,
+}
+
+impl Policy for Whole {
+    const NAME: &'static str = "whole";
+    const VERSION: &'static str = "0.1.0";
+    const SUMMARY: &'static str = "makes use of all that there is";
+    const NEEDS: Needs = Needs::ANY_PROMPT;
+    type Settings = WholeSettings;
+    type State = ();
+
+    fn decide(settings: &WholeSettings, run: &Run_, (): &mut (), view: &View) -> Result<Plan, Error> {
+        let beyond = settings.beyond.as_str();
+        let visits = facts::counts(Count::Visits, ..);
+        let plan = if view.round == 0 && view.can_sample() {
+            let least = *visits.iter().min().unwrap();
+            let rarest = visits.iter().position(|n| *n == least).unwrap() as u32;
+            let mut request = Request::new(rarest, 3);
+            if beyond == "until" {
+                request = request.until(1, 0, 2);
+            }
+            if beyond == "sampling" {
+                request = request.sampling(Sampling { temperature: 0.5, ..run.sampling.default });
+            }
+            let others = view.pool.iter().map(|prompt| prompt.id).filter(|id| *id != rarest);
+            Plan::sample([request]).defer(others.take(2))
+        } else {
+            let picks = view.groups.iter().map(|group| {
+                let last = group.len() as u32 - 1;
+                Pick::some(group.prompt, vec![0]).advantage(Advantage::Among(vec![0, last]))
+            });
+            let held = view.groups.iter().filter(|group| group.len() > 1);
+            let plan = Plan::train(picks).hold_some(held.map(|group| (group.prompt, vec![1])));
+            if beyond == "update" { plan.update(Update { mini_batch: 16, passes: 1 }) } else { plan }
+        };
+        let listed: Vec<PromptId_> = view.pool.iter().take(3).map(|prompt| prompt.id).collect();
+        let sum = |numbers: Vec<f32>| numbers.into_iter().map(f64::from).sum::<f64>();
+        let correct = facts::counts(Count::TotalCorrect, 2..9).into_iter().map(f64::from).sum::<f64>();
+        Ok(plan
+            .metric("correct", correct)
+            .metric("std", sum(facts::measures(Measure::Std, listed)))
+            .metric("mean-length", sum(facts::measures(Measure::MeanLength, 0..4)))
+            .metric("learning", facts::costs().learning)
+            .metric("unscored", view.unscored.iter().map(|lost| f64::from(lost.rollouts)).sum())
+            .metric("lengths", view.groups.iter().flat_map(|g| &g.lengths).map(|n| f64::from(*n)).sum())
+            .metric("epochs", view.groups.iter().map(|g| f64::from(g.epoch)).sum())
+            .metric("past", view.pool.iter().filter_map(|p| p.past).map(|p| f64::from(p.std)).sum())
+            .metric("flops", view.budget.run_flops)
+            .metric("temperature", f64::from(run.sampling.most.temperature))
+            .metric("passes", f64::from(run.update.passes)))
+    }
+}
+
+type Run_ = allot_policy::types::Run;
+type PromptId_ = allot_policy::types::PromptId;
+
+fn a_run(beyond: &str) -> Run {
+    let settings = vec![("beyond".to_owned(), Value::Text(beyond.to_owned()))];
+    Run { settings, prompts: 1000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5, terms: None }
+}
+
+/// Most prompts were visited, some twice.
+fn history() -> History {
+    let mut history = History::default();
+    for (step, every) in [(0, 1), (1, 3)] {
+        let visit = |id: u32| Visit {
+            prompt: PromptId(id),
+            rollouts: 1 + id % 8,
+            correct: id % (2 + id % 8),
+            mean: (id % 9) as f32 / 8.0,
+            deviation: (id % 5) as f32 / 7.0,
+            tokens: 0.1 + id as f32,
+            flat: id.is_multiple_of(5),
+        };
+        history.remember(step, &(0..900).step_by(every).map(visit).collect::<Vec<_>>());
+    }
+    history
+}
+
+in_each_language!(makes_use_of_all_that_there_is);
+
+fn makes_use_of_all_that_there_is(language: Language) {
+    if tools::missing(language) {
+        return;
+    }
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
+    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
+    let bytes = tools::built(&format!("tests/languages/whole/{}", crate::name(language)), language);
+    let policy = sandbox.load(&bytes, None).unwrap();
+    let native = native::of::<Whole>();
+    assert_eq!(policy.description().needs, [allot_allocation::Need::AnyPrompt]);
+    assert_eq!(policy.begin(&a_run("")).unwrap().0, (native.begin)(&a_run("")).unwrap());
+
+    let mut sampled = None;
+    for made in fixtures::views(0, 60) {
+        let mut view = made.view;
+        view.history = history();
+        view.budget.run_flops = view.step.is_multiple_of(2).then_some(1e15);
+        let ours = (native.decide)(&a_run(""), &[], &view).unwrap();
+        let theirs = policy.decide(&a_run(""), &[], &view).unwrap().0;
+        assert_eq!(format!("{theirs:?}"), format!("{ours:?}"), "{}", made.title);
+        if matches!(ours.action, allot_allocation::Action::Sample(_)) {
+            sampled = Some(view);
+        }
+    }
+
+    let view = sampled.expect("it sampled");
+    for (beyond, view, words) in [
+        ("until", view.clone(), "used `until` in a request, and its description has no `stopping`"),
+        ("sampling", view.clone(), "used `sampling` in a request, and its description has no `sampling`"),
+        (
+            "update",
+            allot_allocation::View { round: 1, ..view },
+            "used `update` in its batch, and its description has no `updating`",
+        ),
+    ] {
+        let told = policy.decide(&a_run(beyond), &[], &view).unwrap_err().to_string();
+        assert!(told.contains(words), "{beyond}: {told}");
+    }
+}
