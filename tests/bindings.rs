@@ -112,8 +112,8 @@ fn shown_alike(file: &str, open: impl Fn(&str) -> String, indent: &str, spelled:
         let wit_parser::TypeDefKind::Record(record) = &known.kind else { panic!("`{kind}` is a record") };
         let fields: Vec<String> = record.fields.iter().map(|field| spelled(&field.name)).collect();
 
-        let class: String =
-            kind.split('-').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect();
+        let class =
+            kind.split('-').fold(String::new(), |class, word| class + &word[..1].to_uppercase() + &word[1..]);
         let (_, body) = text.split_once(&open(&class)).unwrap_or_else(|| panic!("{file} has no {class}"));
         let ends = |line: &&str| line.is_empty() || line.starts_with(' ');
         let lines = body.lines().skip(1).take_while(ends).filter_map(|line| line.strip_prefix(indent));
