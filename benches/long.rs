@@ -177,6 +177,7 @@ impl<R, P> Callbacks<fake::Fake, R, P> for RunRecorder {
                 rewards: Vec::new(),
                 correct: outcome.correct,
                 text: self.text.clone(),
+                learned: None,
             };
             self.table.add(row).map_err(Stop::Outputs)?;
         }
@@ -184,7 +185,10 @@ impl<R, P> Callbacks<fake::Fake, R, P> for RunRecorder {
     }
 
     fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> Result<(), Stop> {
-        let trained = learned.iter().map(|l| (l.id, Fate::Trained { age: l.age, advantage: l.advantage }));
+        for l in learned {
+            self.table.train(l.id, l.age, l.advantage).map_err(Stop::Outputs)?;
+        }
+        let trained = settled.finished.iter().map(|id| (*id, Fate::Trained));
         let released = settled.released.iter().map(|id| (*id, Fate::Released));
         let stale = settled.stale.iter().map(|id| (*id, Fate::Stale));
         let mut fates = trained.chain(released).chain(stale);

@@ -296,6 +296,7 @@ fn row(rollout: u64, purpose: Purpose) -> RolloutRow {
         rewards: Vec::new(),
         correct: rollout % 2 == 1,
         text: None,
+        learned: None,
     }
 }
 
@@ -336,7 +337,8 @@ fn a_row_comes_back_as_it_was() {
         ..row(far, Purpose::Commit)
     };
     table.add(trained).unwrap();
-    table.settle(RolloutId(far), Fate::Trained { age: 2, advantage: -1.1 }).unwrap();
+    table.train(RolloutId(far), 2, -1.1).unwrap();
+    table.settle(RolloutId(far), Fate::Trained).unwrap();
     table.add(row(3, Purpose::Evaluation("held".to_owned()))).unwrap();
     table.close_part().unwrap();
 
@@ -405,7 +407,8 @@ fn every_rollout_has_a_fate_and_parts_are_in_order() {
     }
     table.add(RolloutRow { step: 2, reward: None, ..row(7, evaluation("b")) }).unwrap();
     table.settle(RolloutId(4), Fate::Stale).unwrap();
-    table.settle(RolloutId(0), Fate::Trained { age: 0, advantage: 0.0 }).unwrap();
+    table.train(RolloutId(0), 0, 0.0).unwrap();
+    table.settle(RolloutId(0), Fate::Trained).unwrap();
     table.settle(RolloutId(3), Fate::Released).unwrap();
     table.close_part().unwrap();
     assert_eq!(table.parts().len(), 1);
@@ -435,10 +438,12 @@ fn go(table: &mut Table, step: u64) {
     }
     for i in 0..3 {
         let advantage = (i as f32).sin();
-        table.settle(RolloutId(step * 5 + i), Fate::Trained { age: 0, advantage }).unwrap();
+        table.train(RolloutId(step * 5 + i), 0, advantage).unwrap();
+        table.settle(RolloutId(step * 5 + i), Fate::Trained).unwrap();
     }
     if let Some(last) = step.checked_sub(1) {
-        table.settle(RolloutId(last * 5 + 4), Fate::Trained { age: 1, advantage: 0.1 }).unwrap();
+        table.train(RolloutId(last * 5 + 4), 1, 0.1).unwrap();
+        table.settle(RolloutId(last * 5 + 4), Fate::Trained).unwrap();
         table.settle(RolloutId(last * 5 + 3), Fate::Stale).unwrap();
     }
     table.close_part().unwrap();

@@ -26,6 +26,7 @@ use allot_engine::{
 };
 use allot_loop::{Every, Loop, Scores};
 use allot_record::{Line, Reader, Record, Views};
+use allot_report::fold::Fold;
 use allot_sandbox::{Fault, LogLine};
 use proptest::prelude::*;
 
@@ -70,8 +71,9 @@ impl Dice {
         } else {
             let picks: Vec<Pick> =
                 self.some(&buffered, 5).into_iter().map(|prompt| self.pick(prompt, view)).collect();
-            let hold =
-                self.some(&buffered, 9).into_iter().map(|prompt| self.hold(prompt, &picks, view)).collect();
+            let replay = run.gives(Need::Replay);
+            let hold = self.some(&buffered, 9).into_iter();
+            let hold = hold.map(|prompt| self.hold(prompt, &picks, view, replay)).collect();
             let update = run.gives(Need::Updating) && self.draws.below(2) == 0;
             let geometry = |dice: &mut Stream| Geometry {
                 mini_batch: [1, 7, u32::MAX][dice.below(3)],
@@ -119,12 +121,13 @@ impl Dice {
         Pick { prompt, rollouts, advantage, weight: self.draws.unit() as f32 }
     }
 
-    /// Of a prompt all that is not picked, or some of that by position.
-    fn hold(&mut self, prompt: PromptId, picks: &[Pick], view: &View) -> Hold {
+    /// Of a prompt all that is not picked, or some of that by position; where that may be, of those picked, too.
+    fn hold(&mut self, prompt: PromptId, picks: &[Pick], view: &View, replay: bool) -> Hold {
         let n = view.groups.iter().find(|g| g.prompt == prompt).unwrap().len();
         let pick = picks.iter().find(|pick| pick.prompt == prompt);
         let picked = pick.map_or_else(Vec::new, |pick| pick.positions(n));
-        let free: Vec<u32> = (0..n).filter(|i| !picked.contains(i)).map(|i| i as u32).collect();
+        let free = (0..n).filter(|i| replay || !picked.contains(i));
+        let free: Vec<u32> = free.map(|i| i as u32).collect();
         let some = self.draws.below(2) == 0 && !free.is_empty();
         Hold { prompt, rollouts: some.then(|| free[..=self.draws.below(free.len())].to_vec()) }
     }
@@ -132,7 +135,7 @@ impl Dice {
     /// Breaks some rule, if the plan lends itself to it.
     fn spoil(&mut self, plan: &mut Plan) {
         let nobody = PromptId(u32::MAX);
-        match (self.draws.below(13), &mut plan.action) {
+        match (self.draws.below(15), &mut plan.action) {
             (0, _) => plan.skip.push(nobody),
             (1, _) => plan.evict.push(nobody),
             (2, _) => plan.state = vec![0; 17 << 20],
@@ -146,8 +149,13 @@ impl Dice {
             (7, Action::Train(batch)) => batch.hold.push(nobody.into()),
             (8, Action::Train(batch)) => batch.picks.extend(batch.picks.clone()),
             (9, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.weight = -1.0),
+            // Of what was never sampled, and one twice.
+            (11, Action::Train(batch)) => {
+                batch.hold.iter_mut().for_each(|h| h.rollouts = Some(vec![9_999_999]));
+            }
+            (12, Action::Train(batch)) => batch.hold.iter_mut().for_each(|h| h.rollouts = Some(vec![0, 0])),
             (10, Action::Train(batch)) => batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![])),
-            (11, Action::Train(batch)) => batch.update = Some(Geometry { mini_batch: 1, passes: u32::MAX }),
+            (13, Action::Train(batch)) => batch.update = Some(Geometry { mini_batch: 1, passes: u32::MAX }),
             (_, Action::Train(batch)) => {
                 batch.picks.iter_mut().for_each(|p| p.rollouts = Some(vec![9_999_999]));
             }
@@ -195,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, columns in 0_u32..3, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
+    fn granted_is_sampled_is_charged_and_within_the_budget(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, replay: bool, columns in 0_u32..3, wrong in 5_usize..400, rollouts in 1_u64..600, tokens in 1_u64..60_000) {
         let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
         config.run.seed = seed;
         config.budget.rollouts = Some(rollouts);
@@ -203,9 +211,11 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let dice = Dice { draws: Stream::new(seed), wrong, seen: Rc::clone(&seen) };
-        let told = made(columns, config.world.prompts, &mut Stream::new(seed));
-        let terms = terms(any_prompt, stopping, sampling).or_else(|| (columns > 0).then(Terms::default));
-        let terms = terms.map(|terms| Terms { columns: told.clone(), ..terms });
+        config.run.max_age = if replay { 6 } else { 2 };
+        let known = made(columns, config.world.prompts, &mut Stream::new(seed));
+        let terms = terms((any_prompt, stopping, sampling, replay));
+        let terms = terms.or_else(|| (columns > 0).then(Terms::default));
+        let terms = terms.map(|terms| Terms { columns: known.clone(), ..terms });
         let run = Run { terms, ..config.run.run(config.world.prompts, Vec::new()) };
         let mut simulation = Simulation::with(&config, run, dice, Vec::new()).unwrap();
         simulation.world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
@@ -236,6 +246,8 @@ proptest! {
         let (mut reader, head) = Reader::open(folder.path()).unwrap();
         prop_assert_eq!(&head.run, &simulation.world.run.of.run);
         let mut views = Views::new(&head).unwrap();
+        let mut fold = Fold::new("run".to_owned(), head.clone(), &[]);
+        let (mut told, mut learned) = (0, [0; 2]);
         let (mut granted, mut sampled, mut generated, mut calls, mut portions) = (0, 0, 0, 0, 0);
         let seen = seen.borrow();
         for line in &mut reader {
@@ -251,14 +263,19 @@ proptest! {
                     sampled += round.sampled.iter().map(|s| s.rewards.len() as u64).sum::<u64>();
                     generated += round.sampled.iter().flat_map(|s| &s.tokens).map(|t| u64::from(*t)).sum::<u64>();
                 }
+                Line::Step(step) => learned = [learned[0] + step.trained, learned[1] + step.again],
                 _ => {}
             }
+            fold.take(line.clone(), &mut |rollout| {
+                told += 1;
+                assert_eq!(rollout.fate == "trained", rollout.updates > 0, "{rollout:?}");
+            }).unwrap();
             if let Some(asked) = views.take(&line).unwrap() {
                 // What the record tells is what the policy saw and said, to the byte.
                 prop_assert_eq!(&asked.view, &seen[calls].0);
                 prop_assert_eq!(&asked.plan, &seen[calls].1);
                 // All that it could ask for, too: past visits are compared with the view.
-                prop_assert_eq!(views.columns(), &told);
+                prop_assert_eq!(views.columns(), &known);
                 calls += 1;
             }
         }
@@ -267,6 +284,11 @@ proptest! {
         prop_assert_eq!((granted, sampled), (spent.run_rollouts, spent.run_rollouts));
         prop_assert_eq!(generated, spent.run_tokens);
         prop_assert!(stopping || portions == 0);
+        // Each rollout has one fate, however often it was learned from.
+        let history = fold.finish();
+        prop_assert_eq!((told, history.fates.total()), (spent.run_rollouts, spent.run_rollouts));
+        prop_assert_eq!(history.fates.trained(), learned[0] - learned[1]);
+        prop_assert!(replay || learned[1] == 0);
     }
 }
 
@@ -370,12 +392,13 @@ const RANGE: SamplerRange = SamplerRange {
 };
 
 /// Where the policy may do more than every policy may.
-fn terms(any_prompt: bool, stopping: bool, sampling: bool) -> Option<Terms> {
+fn terms((any_prompt, stopping, sampling, replay): (bool, bool, bool, bool)) -> Option<Terms> {
     let needs = [
         (any_prompt, Need::AnyPrompt),
         (stopping, Need::Stopping),
         (stopping, Need::Updating),
         (sampling, Need::Sampling),
+        (replay, Need::Replay),
     ];
     let needs: Vec<Need> = needs.into_iter().filter(|(has, _)| *has).map(|(_, need)| need).collect();
     let update = Geometry { mini_batch: 8, passes: 3 };
@@ -387,16 +410,14 @@ fn terms(any_prompt: bool, stopping: bool, sampling: bool) -> Option<Terms> {
 fn metered(
     flops: f64,
     steps: u32,
-    (any_prompt, stopping, sampling): (bool, bool, bool),
+    may: (bool, bool, bool, bool),
     policy: impl Decide,
 ) -> (Result<Rest, Stop>, f64, Spent) {
     let mut config = SimulateConfig::parse(CONFIG, "test").unwrap();
     (config.budget.rollouts, config.budget.tokens) = (None, None);
     (config.run.steps, config.budget.flops) = (steps, Some(flops));
-    let run = Run {
-        terms: terms(any_prompt, stopping, sampling),
-        ..config.run.run(config.world.prompts, Vec::new())
-    };
+    config.run.max_age = if may.3 { 50 } else { 2 };
+    let run = Run { terms: terms(may), ..config.run.run(config.world.prompts, Vec::new()) };
     let world = Simulation::with(&config, run, policy, Vec::new()).unwrap().world;
     let engine =
         Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
@@ -424,9 +445,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, flops in 1.0_f64..300_000.0) {
+    fn a_budget_of_operations_is_never_passed(seed: u64, any_prompt: bool, stopping: bool, sampling: bool, replay: bool, flops in 1.0_f64..300_000.0) {
         let dice = Dice { draws: Stream::new(seed), wrong: usize::MAX, seen: Rc::default() };
-        let (rest, computed, _) = metered(flops, 40, (any_prompt, stopping, sampling), dice);
+        let (rest, computed, _) = metered(flops, 40, (any_prompt, stopping, sampling, replay), dice);
         prop_assert!(matches!(rest, Ok(Rest::Over(_)) | Err(Stop::Broken { .. })), "{rest:?}");
         prop_assert!(computed <= flops, "{computed} of {flops}");
     }
@@ -466,11 +487,46 @@ fn a_budget_of_operations_is_spent_to_the_last_rollout() {
     // The longest prompt has 119 tokens, the longest answer 100.
     let dearest = f64::from(119 + 100 + 4 * (119 + 100));
     for flops in [2_000.0, 50_000.0, 777_777.0] {
-        let (rest, computed, spent) = metered(flops, 10_000, (false, false, false), Greedy);
+        let (rest, computed, spent) = metered(flops, 10_000, (false, false, false, false), Greedy);
         let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
         assert_eq!((end.reason.as_str(), end.normal), ("the budget is spent", true));
         assert!(computed <= flops && computed > flops - dearest, "{computed} of {flops}");
         assert!(spent.run_rollouts > 0);
+    }
+}
+
+/// Samples once, and then learns from all of that for as long as it stays buffered.
+struct Miser;
+
+impl Decide for Miser {
+    fn name(&self) -> &'static str {
+        "miser"
+    }
+
+    fn decide(&mut self, _: &Run, _: &[u8], view: &View) -> Result<(Plan, Vec<LogLine>), Fault> {
+        let all = |n: usize| Some((0..n as u32).collect());
+        let action = if view.groups.is_empty() && view.budget.run_rollouts > 0 {
+            Action::Sample(vec![Request::new(view.pool[0].id, 20)])
+        } else {
+            let picks = view.groups.iter().map(|g| pick(g.prompt)).collect();
+            let hold = view.groups.iter().map(|g| Hold { prompt: g.prompt, rollouts: all(g.len()) });
+            Action::Train(Batch { picks, hold: hold.collect(), update: None })
+        };
+        Ok((Plan::of(action), Vec::new()))
+    }
+}
+
+/// What no further update fits on is let go, one by one, until nothing is left that could be learned from.
+#[test]
+fn a_budget_of_operations_is_spent_on_what_was_sampled_before() {
+    let longest = f64::from(119 + 100);
+    for flops in [20_000.0, 777_777.0] {
+        let (rest, computed, spent) = metered(flops, 10_000, (false, false, false, true), Miser);
+        let Ok(Rest::Over(end)) = rest else { panic!("{rest:?}") };
+        assert!(end.normal && computed <= flops && computed > flops - 5.0 * longest, "{computed} of {flops}");
+        // Learning from the 20 takes some 20 * 4 * 90 operations each time: far more than their number in updates.
+        assert!(f64::from(end.steps) > flops / (20.0 * 4.0 * longest), "{} steps", end.steps);
+        assert!(spent.run_rollouts >= 20);
     }
 }
 
@@ -637,7 +693,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` gave prompt `0` the advantage inf at index 0; one is from -1000000 to 1000000 (step 5, round 1)
     policy `p` held prompt `8`, which has no buffered rollouts (step 5, round 1)
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
-    policy `p` held rollout 0 of prompt `0`, which it also picked (step 5, round 1)
+    policy `p` held rollout 0 of prompt `0`, which it also picked, and has no `replay` among its needs (step 5, round 1)
     policy `p` asked for mini-batches of 0 rollouts; one has at least 1 (step 5, round 1)
     policy `p` asked for 2 passes over its batch; there are 1 to 1 in this run (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)

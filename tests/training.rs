@@ -190,13 +190,19 @@ fn a_run_goes_on_from_each_of_its_checkpoints_to_the_same_end() {
     // The budget ends in the middle of a step, with buffered rollouts; and before a step.
     let spent = short.replace("rollouts = 4000", "rollouts = 1500");
     let exact = short.replace("rollouts = 4000", "rollouts = 192");
+    // What was trained on is let go where no further update on it fits.
+    let limited = short.replace("rollouts = 4000", "flops = 2e9");
     for (name, config, policy) in [
         ("whole", &short, "uniform"),
         ("held", &short, "pilot-commit"),
         ("spent", &spent, "pilot-commit"),
         ("exact", &exact, "uniform"),
+        ("replayed", &short, "./replays.wasm"),
+        ("unaffordable", &limited, "./replays.wasm"),
     ] {
         let scratch = with(config);
+        let needs_replay = "(i32.store8 offset=48 (local.get $d) (i32.const 2))";
+        scratch.write("replays.wasm", scratch::guest_0_2("replays", needs_replay));
         let table = trained(&scratch, &["run.toml", "--policy", policy, "--out", "whole"]);
         let whole = scratch.path().join("whole");
         let all = checkpoints(&whole).len();
@@ -214,6 +220,13 @@ fn a_run_goes_on_from_each_of_its_checkpoints_to_the_same_end() {
             assert_eq!(trained(&scratch, &["--resume", &to]), table, "{name} {to}");
             assert_same(&whole, &run, &format!("{name} {to}"));
         }
+        let (steps, _) = record(&whole);
+        let sum = |of: fn(&StepEnd) -> u64| steps.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|step| step.again) > 0, policy == "./replays.wasm", "{name}");
+        assert_eq!(sum(|step| step.unaffordable) > 0, name == "unaffordable", "{name}");
+        // A row for each rollout, with as many updates as were made on it.
+        let updates: u64 = rows(&whole).iter().map(|row| row["updates"].parse::<u64>().unwrap()).sum();
+        assert_eq!(updates, sum(|step| step.trained), "{name}");
     }
 }
 

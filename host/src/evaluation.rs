@@ -200,6 +200,7 @@ impl Evaluation {
             rewards: of.parts.clone(),
             correct: of.correct,
             text,
+            learned: None,
         }
     }
 }

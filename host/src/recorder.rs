@@ -243,6 +243,11 @@ impl<'a, 's> RunRecorder<'a, 's> {
         wanted.then(|| self.prepared.tokens.decode(&sample.answer.tokens).ok()).flatten()
     }
 
+    /// Takes down that rollouts which were trained on left the buffer.
+    pub fn finished(&mut self, rollouts: &[RolloutId]) -> Result<()> {
+        rollouts.iter().try_for_each(|id| self.files.table.settle(*id, Fate::Trained))
+    }
+
     /// Takes down what another policy said as it began.
     pub fn begun(&mut self) -> Result<()> {
         self.files.log.write(None, &self.prepared.log)
@@ -317,6 +322,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
                 rewards: parts[i].clone(),
                 correct: outcome.correct,
                 text: self.text(sample),
+                learned: None,
             };
             self.files.table.add(row).map_err(Stop::Outputs)?;
         }
@@ -324,10 +330,12 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
     }
 
     fn settled(&mut self, settled: &Settled, learned: &[Learned]) -> std::result::Result<(), Stop> {
-        let trained = learned.iter().map(|l| (l.id, Fate::Trained { age: l.age, advantage: l.advantage }));
+        let mut each = learned.iter();
+        each.try_for_each(|l| self.files.table.train(l.id, l.age, l.advantage)).map_err(Stop::Outputs)?;
+        let finished = settled.finished.iter().map(|id| (*id, Fate::Trained));
         let released = settled.released.iter().map(|id| (*id, Fate::Released));
         let stale = settled.stale.iter().map(|id| (*id, Fate::Stale));
-        let mut fates = trained.chain(released).chain(stale);
+        let mut fates = finished.chain(released).chain(stale);
         fates.try_for_each(|(id, fate)| self.files.table.settle(id, fate)).map_err(Stop::Outputs)
     }
 

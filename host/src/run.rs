@@ -256,7 +256,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let engine = &self.engine;
         let settled = self.run.updated(updated, metrics, &|prompt, tokens| engine.cost(prompt, tokens));
         callbacks.settled(&settled, rollouts)?;
-        for id in settled.trained.iter().chain(&settled.released).chain(&settled.stale) {
+        for id in settled.finished.iter().chain(&settled.released).chain(&settled.stale) {
             self.samples.remove(id);
         }
         Ok(())

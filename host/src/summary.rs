@@ -16,10 +16,13 @@ pub struct Totals {
     pub steps: u64,
     /// Steps that updated the model.
     pub updates: u64,
-    /// Rollouts trained on.
+    /// Rollouts trained on, each counted in each step in which it was.
     pub trained: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
+    /// Of those trained on, rollouts that an earlier step had trained on, too.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub again: u64,
     /// Rollouts discarded unused.
     pub released: u64,
     /// Of those, rollouts of zero-variance groups.
@@ -41,6 +44,7 @@ impl Totals {
             updates: 0,
             trained: 0,
             effective: 0,
+            again: 0,
             released: 0,
             flat: 0,
             stale: 0,
@@ -55,6 +59,7 @@ impl Totals {
         self.updates += u64::from(step.updated);
         self.trained += step.trained;
         self.effective += step.effective;
+        self.again += step.again;
         self.released += step.released;
         self.flat += step.flat;
         self.stale += step.stale;
@@ -63,15 +68,20 @@ impl Totals {
     /// The table at the end of a run.
     pub fn show(&self, end: &End, screen: &mut Screen<'_>) {
         let (t, sampled) = (self, end.spent.run_rollouts);
-        let unused = sampled - t.trained - t.released - t.stale;
+        let trained = t.trained - t.again;
+        let unused = sampled - trained - t.released - t.stale;
         screen.say(format_args!("{}", end.reason));
         let last = end.accuracy.unwrap_or(t.last);
         let of_sampled = |n: u64| (n.to_string(), format!("  {:>5.1} %", percent(n, sampled)));
         let alone = |text: String| (text, String::new());
-        let rows = [
-            ("rollouts sampled", of_sampled(sampled)),
-            ("  trained on", of_sampled(t.trained)),
-            ("    with an advantage", of_sampled(t.effective)),
+        let with_advantage = if t.again == 0 {
+            vec![("    with an advantage", of_sampled(t.effective))]
+        } else {
+            let again = ("    and again, in later steps", alone(t.again.to_string()));
+            vec![again, ("    each time with an advantage", alone(t.effective.to_string()))]
+        };
+        let first = [("rollouts sampled", of_sampled(sampled)), ("  trained on", of_sampled(trained))];
+        let rest = [
             ("  discarded", of_sampled(t.released)),
             ("    of zero-variance groups", of_sampled(t.flat)),
             ("  stale", of_sampled(t.stale)),
@@ -81,6 +91,7 @@ impl Totals {
             ("held-out accuracy", alone(format!("{last:.4}"))),
             ("  at the start", alone(format!("{:.4}", t.start))),
         ];
+        let rows: Vec<_> = first.into_iter().chain(with_advantage).chain(rest).collect();
         let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, (number, share)) in rows {
             screen.say(format_args!("  {name:<widest$}{number:>10}{share}"));
@@ -93,11 +104,16 @@ impl Totals {
         serde_json::json!({
             "policy": policy, "sha256": sha256, "seed": seed, "reason": end.reason,
             "steps": t.steps, "updates": t.updates, "rollouts": end.spent.run_rollouts,
-            "tokens": end.spent.run_tokens, "trained": t.trained, "effective": t.effective,
+            "tokens": end.spent.run_tokens, "trained": t.trained, "again": t.again, "effective": t.effective,
             "released": t.released, "flat": t.flat, "stale": t.stale,
             "accuracy_start": t.start, "accuracy": end.accuracy.unwrap_or(t.last),
         })
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A share in percent; 0 of nothing.

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_allocation::Column;
+use allot_allocation::{Column, Need};
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result};
 use allot_loop::At;
@@ -128,6 +128,14 @@ pub fn done(
         written.map_err(|e| Error::file("write", &next, &e))?;
     }
     world.run.state.policy = prepared.first_state().to_vec();
+    if !world.run.of.run.gives(Need::Replay) {
+        // It would take what was trained on for fresh.
+        let gone = world.run.state.buffer.let_go_trained();
+        for id in &gone {
+            world.samples.remove(id);
+        }
+        recorder.finished(&gone)?;
+    }
     let swap = Swap {
         step: world.run.state.steps,
         policy: shipped::policy_stamp(prepared.policy),

@@ -82,6 +82,9 @@ impl Tally {
         if self.clipped > 0 {
             numbers.push(("budget/clipped", self.clipped as f64));
         }
+        if end.again > 0 {
+            numbers.push(("alloc/again", end.again as f64));
+        }
         for (names, lengths) in [
             (["completions/mean_length", "completions/min_length", "completions/max_length"], &self.lengths),
             (

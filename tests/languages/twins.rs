@@ -296,6 +296,7 @@ fn group(prompt: PromptId, n: usize, chance: &mut Stream) -> Group {
         truncated: vec![false; n],
         signals: Vec::new(),
         sampling: Vec::new(),
+        trained: Vec::new(),
     }
 }
 

@@ -243,6 +243,7 @@ pub fn our_view(view: &theirs::View) -> ours::View {
         ages: g.ages.clone(),
         truncated: g.truncated.clone(),
         signals: g.signals.clone(),
+        trained: Vec::new(),
     };
     ours::View {
         step: view.step,

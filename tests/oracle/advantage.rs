@@ -18,6 +18,7 @@ pub fn of(rewards: &[f32], epsilon: f64, normalize: bool) -> Vec<f64> {
         ages: vec![0; n],
         truncated: vec![false; n],
         signals: Vec::new(),
+        trained: Vec::new(),
     };
     let pick = Pick { prompt: PromptId(0), rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
     of_pick(&pick, &group, Scale { normalize, epsilon, ..Scale::default() })

@@ -96,6 +96,7 @@ mod tests {
             truncated: vec![false; n],
             signals: Vec::new(),
             sampling: Vec::new(),
+            trained: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The buffer: the buffered rollouts, by prompt.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -87,9 +87,15 @@ pub struct RolloutBuffer {
 pub struct Settled {
     /// Rollouts trained on, in the batch's order.
     pub trained: Vec<RolloutId>,
-    /// Rollouts discarded because no plan held them.
+    /// How many of them an earlier update was made on, too.
+    pub again: u64,
+    /// Those of them that stay buffered, in the batch's order.
+    pub kept: Vec<RolloutId>,
+    /// Rollouts that leave the buffer after one update or more.
+    pub finished: Vec<RolloutId>,
+    /// Rollouts never trained on, discarded because no plan held them.
     pub released: Vec<RolloutId>,
-    /// Rollouts discarded as stale, though a plan held them.
+    /// Rollouts never trained on, discarded as stale, though a plan held them.
     pub stale: Vec<RolloutId>,
     /// Rollouts that stay buffered.
     pub held: u64,
@@ -179,9 +185,9 @@ impl RolloutBuffer {
         }
     }
 
-    /// Whether a prompt has buffered rollouts, scorable or not.
+    /// Whether a prompt has buffered rollouts that no update was made on, scorable or not. It is not put on offer then.
     pub fn holds(&self, prompt: PromptId) -> bool {
-        self.places.contains_key(&prompt)
+        self.places.get(&prompt).is_some_and(|place| !self.held[*place].is_replay())
     }
 
     /// The next free position among a prompt's rollouts at the weights of now.
@@ -205,10 +211,12 @@ impl RolloutBuffer {
         some.map(|held| Tally { prompt: held.group.prompt, rollouts: held.unscored }).collect()
     }
 
-    /// Prompts that have buffered rollouts, the last so many of the run left out.
+    /// Prompts that have buffered rollouts on which no update was made, the last so many of the run left out.
     pub fn prompts_before(&self, last: u64) -> impl Iterator<Item = PromptId> {
         let end = RolloutId(self.sampled - last);
-        let before = move |held: &&Held| held.ids.first().is_some_and(|first| *first < end);
+        let before = move |held: &&Held| {
+            held.ids.iter().enumerate().any(|(i, id)| *id < end && held.group.trained(i) == 0)
+        };
         self.held.iter().filter(before).map(|held| held.group.prompt)
     }
 
@@ -267,6 +275,9 @@ impl RolloutBuffer {
             held.group.ages.push(0);
             held.group.truncated.push(outcome.truncated);
             held.group.sampled(outcome.sampling);
+            if !held.group.trained.is_empty() {
+                held.group.trained.push(0);
+            }
             for (list, signal) in held.group.signals.iter_mut().zip(outcome.signals) {
                 list.push(signal);
             }
@@ -285,7 +296,14 @@ impl RolloutBuffer {
     fn place(&mut self, prompt: PromptId, drawn: u32) -> usize {
         let next = self.drawn.entry(prompt).or_default();
         *next = next.saturating_add(drawn);
-        let epoch = self.epochs.remove(&prompt).unwrap_or_default();
+        let epoch = self.epochs.remove(&prompt);
+        // What comes to rollouts that were all trained on is of the epoch that the prompt is in now.
+        if let (Some(epoch), Some(place)) = (epoch, self.places.get(&prompt))
+            && self.held[*place].is_replay()
+        {
+            self.held[*place].group.epoch = epoch;
+        }
+        let epoch = epoch.unwrap_or_default();
         *self.places.entry(prompt).or_insert_with(|| {
             self.held.push(Held {
                 group: Group {
@@ -298,6 +316,7 @@ impl RolloutBuffer {
                     truncated: Vec::new(),
                     signals: vec![Vec::new(); self.signals],
                     sampling: Vec::new(),
+                    trained: Vec::new(),
                 },
                 ids: Vec::new(),
                 before: 0,
@@ -307,8 +326,8 @@ impl RolloutBuffer {
         })
     }
 
-    /// Ends a step: lets go what was trained on, what no plan held and what grew too old. The batch
-    /// is legal. `updated` tells whether the model changed, by which rollouts age.
+    /// Ends a step: lets go what no plan held and what grew too old; what was trained on stays only where it is held
+    /// by its position. The batch is legal. `updated` tells whether the model changed, by which rollouts age.
     pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
         let mut settled = Settled::default();
         let mut picked: HashMap<PromptId, Vec<bool>> = HashMap::new();
@@ -317,6 +336,7 @@ impl RolloutBuffer {
             let held = &self.held[*place];
             let positions = pick.positions(held.ids.len());
             settled.trained.extend(positions.iter().map(|i| held.ids[*i]));
+            settled.again += positions.iter().filter(|i| held.group.trained(**i) > 0).count() as u64;
             let mut used = vec![false; held.ids.len()];
             for i in positions {
                 used[i] = true;
@@ -328,40 +348,75 @@ impl RolloutBuffer {
         if updated {
             self.drawn.clear();
         }
-        let mut kept = Vec::new();
+        let (mut buffered, mut again) = (Vec::new(), HashSet::new());
         for mut held in std::mem::take(&mut self.held) {
-            let prompt = held.group.prompt;
+            let (prompt, n) = (held.group.prompt, held.ids.len());
             settled.visits.extend(Visit::of(&held.group, held.before as usize));
-            let used = picked.remove(&prompt).unwrap_or_default();
+            let used = picked.remove(&prompt).unwrap_or_else(|| vec![false; n]);
             if updated {
                 held.group.ages.iter_mut().for_each(|age| *age += 1);
             }
-            let stays = hold.get(&prompt).map_or(vec![false; held.ids.len()], |hold| hold.of(held.ids.len()));
-            let keep: Vec<bool> = (0..held.ids.len())
+            held.count(&used);
+            let stays = hold.get(&prompt).map_or_else(|| vec![false; n], |hold| hold.of(&used));
+            let keep: Vec<bool> = (0..n)
                 .map(|i| {
-                    if used.get(i) == Some(&true) {
-                        return false;
+                    let keep = stays[i] && held.group.ages[i] <= max_age;
+                    match (keep, used[i] || held.group.trained(i) > 0) {
+                        (true, true) if used[i] => _ = again.insert(held.ids[i]),
+                        (true, _) => {}
+                        (false, true) => settled.finished.push(held.ids[i]),
+                        (false, false) if stays[i] => settled.stale.push(held.ids[i]),
+                        (false, false) => settled.released.push(held.ids[i]),
                     }
-                    if !stays[i] {
-                        settled.released.push(held.ids[i]);
-                        return false;
-                    }
-                    if held.group.ages[i] > max_age {
-                        settled.stale.push(held.ids[i]);
-                        return false;
-                    }
-                    true
+                    keep
                 })
                 .collect();
             held.retain(&keep);
             if !held.ids.is_empty() {
                 settled.held += held.ids.len() as u64;
-                kept.push(held);
+                buffered.push(held);
             }
         }
-        self.held = kept;
+        settled.kept = settled.trained.iter().copied().filter(|id| again.contains(id)).collect();
+        self.held = buffered;
         self.index();
         settled
+    }
+
+    /// Lets go the last `n` of those rollouts that stayed after they were trained on in the step.
+    pub fn give_up(&mut self, settled: &mut Settled, n: u64) {
+        let from = settled.kept.len().saturating_sub(n as usize);
+        let gone: HashSet<RolloutId> = settled.kept.split_off(from).into_iter().collect();
+        if !gone.is_empty() {
+            settled.held -= gone.len() as u64;
+            settled.finished.extend(self.let_go(|held, i| gone.contains(&held.ids[i])));
+        }
+    }
+
+    /// Lets go what was trained on, for a policy that could not tell it from the rest. Gives the rollouts.
+    pub fn let_go_trained(&mut self) -> Vec<RolloutId> {
+        self.let_go(|held, i| held.group.trained(i) > 0)
+    }
+
+    fn let_go(&mut self, goes: impl Fn(&Held, usize) -> bool) -> Vec<RolloutId> {
+        let mut gone = Vec::new();
+        for held in &mut self.held {
+            let keep: Vec<bool> = (0..held.ids.len()).map(|i| !goes(held, i)).collect();
+            gone.extend(held.ids.iter().zip(&keep).filter(|(_, keep)| !**keep).map(|(id, _)| *id));
+            held.retain(&keep);
+        }
+        self.held.retain(|held| !held.ids.is_empty());
+        self.index();
+        gone
+    }
+
+    /// A buffered rollout's prompt, and its length in tokens.
+    pub fn find(&self, rollouts: &[RolloutId]) -> HashMap<RolloutId, (PromptId, u32)> {
+        let wanted: HashSet<&RolloutId> = rollouts.iter().collect();
+        let all = self.held.iter().flat_map(|held| {
+            held.ids.iter().zip(&held.group.tokens).map(|(id, tokens)| (*id, (held.group.prompt, *tokens)))
+        });
+        all.filter(|(id, _)| wanted.contains(id)).collect()
     }
 
     /// Finds places again; to be called after a buffer was read back.
@@ -386,6 +441,27 @@ impl Held {
         if !self.group.sampling.is_empty() {
             only(&mut self.group.sampling, keep);
         }
+        if !self.group.trained.is_empty() {
+            only(&mut self.group.trained, keep);
+        }
+        // One list means one thing: a group of rollouts never trained on has none.
+        if self.group.trained.iter().all(|n| *n == 0) {
+            self.group.trained.clear();
+        }
+    }
+
+    /// Counts an update on these rollouts.
+    fn count(&mut self, used: &[bool]) {
+        if used.contains(&true) {
+            self.group.trained.resize(used.len(), 0);
+            self.group.trained.iter_mut().zip(used).for_each(|(n, used)| *n += u32::from(*used));
+        }
+    }
+
+    /// Whether an update was made on each of its rollouts, and none of this step is missing among them.
+    fn is_replay(&self) -> bool {
+        let group = &self.group;
+        self.unscored == 0 && !group.trained.is_empty() && group.trained.iter().all(|n| *n > 0)
     }
 }
 
@@ -435,6 +511,70 @@ mod tests {
             buffer.settle(&Batch { picks: vec![pick(5, Some(vec![0]))], hold, update: None }, true, 9);
         assert_eq!((numbers(&settled.trained), numbers(&settled.released)), (vec![0], vec![1, 3]));
         assert_eq!(buffer.rollout(PromptId(5), 0), Some(RolloutId(2)));
+    }
+
+    #[test]
+    fn what_is_trained_on_and_held_by_position_stays_and_is_counted() {
+        let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0), (7, 1.0)]);
+        let hold =
+            |prompt, positions: &[u32]| Hold { prompt: PromptId(prompt), rollouts: Some(positions.to_vec()) };
+        let step = |buffer: &mut RolloutBuffer, picks, hold| {
+            let settled = buffer.settle(&Batch { picks, hold, update: None }, true, 2);
+            buffer.open_step();
+            settled
+        };
+        let first =
+            step(&mut buffer, vec![pick(7, None), pick(5, None)], vec![hold(5, &[0, 2]), hold(7, &[0])]);
+        assert_eq!((numbers(&first.trained), first.again), (vec![4, 0, 1, 2], 0));
+        assert_eq!(numbers(&first.kept), [4, 0, 2], "in the batch's order");
+        assert_eq!((numbers(&first.finished), numbers(&first.released), first.held), (vec![1], vec![3], 3));
+        assert_eq!(buffer.groups()[0].trained, [1, 1]);
+        assert!(
+            !buffer.holds(PromptId(5)) && buffer.prompts_before(0).next().is_none(),
+            "it may come on offer again"
+        );
+
+        // New rollouts join those that were trained on, under the epoch of now.
+        buffer.expect(PromptId(5), 3);
+        buffer.add([Outcome::of(PromptId(5), 0, 0.5, false), Outcome::of(PromptId(5), 1, 0.5, false)]);
+        assert!(buffer.holds(PromptId(5)));
+        assert_eq!((&buffer.groups()[0].trained, buffer.groups()[0].epoch), (&vec![1, 1, 0, 0], 3));
+        buffer.expect(PromptId(5), 4);
+        buffer.add([Outcome::of(PromptId(5), 2, 0.5, false)]);
+        assert_eq!(buffer.groups()[0].epoch, 3, "a commit changes nothing of that");
+
+        // A hold without positions is of what is not picked, trained on or not; of both it is told what they were.
+        let second = step(&mut buffer, vec![pick(5, Some(vec![0, 3]))], vec![PromptId(5).into()]);
+        assert_eq!((numbers(&second.trained), second.again), (vec![0, 6], 1));
+        assert_eq!((numbers(&second.finished), numbers(&second.kept)), (vec![0, 6, 4], vec![]));
+        assert_eq!(buffer.groups()[0].trained, [1, 0, 0]);
+        // Too old, or of no use any more, it was trained on all the same.
+        let third = step(&mut buffer, vec![pick(5, Some(vec![0]))], vec![hold(5, &[0, 1])]);
+        assert_eq!(
+            (numbers(&third.finished), third.stale.len(), numbers(&third.released)),
+            (vec![2], 0, vec![7])
+        );
+        assert!(buffer.groups()[0].trained.is_empty(), "the one that is left was never trained on");
+    }
+
+    #[test]
+    fn the_last_of_what_stays_is_given_up_first() {
+        let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (6, 0.0)]);
+        let hold = vec![
+            Hold { prompt: PromptId(5), rollouts: Some(vec![0, 1]) },
+            Hold { prompt: PromptId(6), rollouts: Some(vec![0]) },
+        ];
+        let mut settled =
+            buffer.settle(&Batch { picks: vec![pick(6, None), pick(5, None)], hold, update: None }, true, 9);
+        assert_eq!(buffer.find(&settled.kept)[&RolloutId(2)], (PromptId(6), 1));
+        buffer.give_up(&mut settled, 2);
+        assert_eq!(
+            (numbers(&settled.kept), numbers(&settled.finished), settled.held),
+            (vec![2], vec![0, 1], 1)
+        );
+        assert_eq!(buffer.groups().len(), 1);
+        assert_eq!(numbers(&buffer.let_go_trained()), [2]);
+        assert_eq!((buffer.rollouts(), buffer.groups().len()), (0, 0));
     }
 
     #[test]

@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn words_become_categories_in_the_order_of_their_letters() {
-        let column =
-            Column::new("level", words(&["Level 2", "Level 5", "Level 1", "Level 2"]).iter()).unwrap();
+        let column = Column::new("level", words(&["Level 2", "Level 5", "Level 1", "Level 2"]).iter())
+            .expect("it is one");
         assert_eq!(column.categories, ["Level 1", "Level 2", "Level 5"]);
         assert_eq!(column.numbers, [1.0, 2.0, 0.0, 1.0]);
         assert!(column.fits(4) && !column.fits(5));
@@ -230,7 +230,7 @@ mod tests {
     fn a_list_has_as_many_numbers_for_each_prompt() {
         let cells =
             [Cell::Numbers(vec![1.0, 2.0]), Cell::Numbers(vec![3.0, 4.0]), Cell::Numbers(vec![5.0, 6.0])];
-        let column = Column::new("embedding", cells.iter()).unwrap();
+        let column = Column::new("embedding", cells.iter()).expect("it is one");
         assert_eq!(column.width, 2);
         assert_eq!(column.between(PromptId(1), PromptId(3)), [3.0, 4.0, 5.0, 6.0]);
         assert_eq!(column.between(PromptId(2), PromptId(4)), [] as [f32; 0], "beyond the last one");

@@ -86,7 +86,7 @@ impl Enough {
 pub struct Batch {
     /// At most one pick a prompt. None at all means a step without an update.
     pub picks: Vec<Pick>,
-    /// What stays buffered of what is not picked. At most one hold a prompt.
+    /// What stays buffered. At most one hold a prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hold: Vec<Hold>,
     /// How the update is made; none for the run's own way.
@@ -115,10 +115,11 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// For each rollout of a group of `n` whether it stays, if it is not picked.
-    pub fn of(&self, n: usize) -> Vec<bool> {
-        let Some(positions) = &self.rollouts else { return vec![true; n] };
-        let mut stays = vec![false; n];
+    /// For each rollout of a group whether it stays; `picked` says which are picked. One of those stays where it is
+    /// held by its position.
+    pub fn of(&self, picked: &[bool]) -> Vec<bool> {
+        let Some(positions) = &self.rollouts else { return picked.iter().map(|picked| !picked).collect() };
+        let mut stays = vec![false; picked.len()];
         for position in positions {
             stays[*position as usize] = true;
         }

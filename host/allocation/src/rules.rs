@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::{
-    Action, Advantage, Batch, Enough, Geometry, Pick, Plan, PromptId, Request, Run, SamplerRange,
+    Action, Advantage, Batch, Enough, Geometry, Need, Pick, Plan, PromptId, Request, Run, SamplerRange,
     SamplerSettings, View, shown,
 };
 
@@ -39,13 +39,15 @@ pub struct Bounds {
     pub passes: u32,
     /// What a request may choose of how it is sampled, where it may choose that.
     pub sampling: Option<SamplerRange>,
+    /// Whether a plan may hold what it picks.
+    pub replay: bool,
 }
 
 impl Bounds {
     /// These, and what a run allows.
     pub fn within(self, run: &Run) -> Self {
         let (any_prompt, passes, sampling) = (run.any_prompt(), run.most_passes(), run.requests());
-        Self { any_prompt, passes, sampling, ..self }
+        Self { any_prompt, passes, sampling, replay: run.gives(Need::Replay), ..self }
     }
 }
 
@@ -59,6 +61,7 @@ impl Default for Bounds {
             any_prompt: None,
             passes: 1,
             sampling: None,
+            replay: false,
         }
     }
 }
@@ -161,7 +164,7 @@ pub enum Rule {
     UnknownHold(PromptId),
     /// A prompt held twice.
     HeldTwice(PromptId),
-    /// A rollout held by its position, and picked.
+    /// A rollout held by its position, and picked, where the policy does not need replay.
     HeldAndPicked(PromptId, u32),
     /// An update of empty mini-batches.
     EmptyMiniBatch,
@@ -266,7 +269,10 @@ impl fmt::Display for Rule {
                 )
             }
             Self::HeldAndPicked(p, position) => {
-                write!(f, "held rollout {position} of prompt `{p}`, which it also picked")
+                write!(
+                    f,
+                    "held rollout {position} of prompt `{p}`, which it also picked, and has no `replay` among its needs"
+                )
             }
             Self::EmptyMiniBatch => write!(f, "asked for mini-batches of 0 rollouts; one has at least 1"),
             Self::BadPasses(passes, most) => {
@@ -329,7 +335,7 @@ impl Rule {
         ("bad-given", "gives advantages from -1,000,000 to 1,000,000"),
         ("unknown-hold", "holds only buffered prompts"),
         ("held-twice", "holds a prompt once in a batch"),
-        ("held-and-picked", "holds no rollout by position that it picks"),
+        ("held-and-picked", "holds no rollout by position that it picks, unless it needs `replay`"),
         ("empty-mini-batch", "makes optimizer steps of at least one rollout"),
         ("bad-passes", "makes at least one pass over a batch, and no more than the run's config does"),
         ("state-too-large", "keeps its state within the record's bound"),
@@ -414,7 +420,9 @@ impl Rule {
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
-            Self::HeldAndPicked(..) => "what is trained on is gone after the update; hold the others",
+            Self::HeldAndPicked(..) => {
+                "what is trained on is gone after the update: hold the others, or describe the need `replay`"
+            }
             Self::EmptyMiniBatch => "leave `update` out for the run's own way",
             Self::BadPasses(..) => "look at `run.update`: a run's own passes are the most that there may be",
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
@@ -490,7 +498,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         }
         Action::Train(batch) => {
             check_update(batch.update, bounds.passes)?;
-            check_batch(batch, &buffered)
+            check_batch(batch, &buffered, bounds.replay)
         }
     }
 }
@@ -556,7 +564,7 @@ fn check_sampling(p: PromptId, own: SamplerSettings, range: SamplerRange) -> Res
     Ok(())
 }
 
-fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(), Rule> {
+fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>, replay: bool) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for pick in &batch.picks {
         let len = *buffered.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
@@ -565,15 +573,18 @@ fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(),
         }
         check_pick(pick, len)?;
     }
-    check_holds(batch, buffered)
+    check_holds(batch, buffered, replay)
 }
 
-fn check_holds(batch: &Batch, buffered: &HashMap<PromptId, usize>) -> Result<(), Rule> {
+fn check_holds(batch: &Batch, buffered: &HashMap<PromptId, usize>, replay: bool) -> Result<(), Rule> {
     let picks: HashMap<PromptId, &Pick> = batch.picks.iter().map(|pick| (pick.prompt, pick)).collect();
     for hold in &batch.hold {
         let len = *buffered.get(&hold.prompt).ok_or(Rule::UnknownHold(hold.prompt))?;
         let Some(positions) = &hold.rollouts else { continue };
         check_positions(Verb::Held, hold.prompt, positions, len)?;
+        if replay {
+            continue;
+        }
         let picked: HashSet<usize> = picks
             .get(&hold.prompt)
             .map_or_else(HashSet::new, |pick| pick.positions(len).into_iter().collect());

@@ -137,6 +137,9 @@ pub struct Group {
     /// How each was sampled, where that is not as the run samples; empty where that is so of none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Option<SamplerSettings>>,
+    /// Updates that were made on each; empty where none was made on any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trained: Vec<u32>,
 }
 
 impl Group {
@@ -151,6 +154,11 @@ impl Group {
     /// Buffered rollouts.
     pub fn len(&self) -> usize {
         self.rewards.len()
+    }
+
+    /// Updates that were made on a rollout.
+    pub fn trained(&self, position: usize) -> u32 {
+        self.trained.get(position).copied().unwrap_or(0)
     }
 
     /// Whether there are none. Such a group is never shown.

@@ -177,6 +177,7 @@ impl Maker {
             truncated: (0..n).map(|_| random.below(20) == 0).collect(),
             signals: vec![rewards.clone(); self.signals],
             sampling: Vec::new(),
+            trained: Vec::new(),
             rewards,
         }
     }

@@ -68,7 +68,7 @@ impl SimulateConfig {
 
     /// How it samples and learns.
     pub fn terms(&self) -> Terms {
-        let mut needs = vec![Need::AnyPrompt, Need::Stopping, Need::Updating];
+        let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
         needs.extend(self.requests.map(|_| Need::Sampling));
         let requests = self.requests.map(|requests| requests.range(self.sampling()));
         Terms { max_tokens: self.world.longest, requests, needs, ..Terms::default() }

@@ -270,6 +270,7 @@ impl TrainConfig {
             parts: self.reward.weights.keys().cloned().collect(),
             needs: [
                 (Need::AnyPrompt, true),
+                (Need::Replay, true),
                 (Need::Stopping, true),
                 (Need::Sampling, self.requests.is_some()),
                 (Need::Parts, !self.reward.weights.is_empty()),

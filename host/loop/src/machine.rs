@@ -73,7 +73,7 @@ pub struct Round {
     pub step: u32,
     /// The round in it.
     pub round: u32,
-    /// Prompts that have buffered rollouts: more of theirs are a commit, others' a pilot.
+    /// Prompts that have buffered rollouts never trained on: more of theirs are a commit, others' a pilot.
     pub buffered: HashSet<PromptId>,
 }
 
@@ -399,7 +399,9 @@ impl Loop {
         };
         self.out = false;
         let flat: HashSet<RolloutId> = self.state.buffer.flat().collect();
-        let settled = self.state.buffer.settle(&update.batch, updated, self.of.run.max_age);
+        let mut settled = self.state.buffer.settle(&update.batch, updated, self.of.run.max_age);
+        let unaffordable = self.unaffordable(&settled, costs);
+        self.state.buffer.give_up(&mut settled, unaffordable);
         self.state.pool.remember(self.state.steps, &settled.visits);
         let mut ages = crate::Mean::default();
         update.rollouts.iter().for_each(|rollout| ages.add(f64::from(rollout.age)));
@@ -408,6 +410,8 @@ impl Loop {
             updated,
             groups: update.batch.picks.len() as u64,
             trained: settled.trained.len() as u64,
+            again: settled.again,
+            unaffordable,
             effective: update.rollouts.iter().filter(|rollout| rollout.advantage != 0.0).count() as u64,
             released: settled.released.len() as u64,
             flat: settled.released.iter().filter(|id| flat.contains(id)).count() as u64,
@@ -471,6 +475,27 @@ impl Loop {
         };
         let sampled = self.state.ledger.spent().run_rollouts;
         self.meter.left(&self.state.measured, sampled, || groups.map(learning).sum(), cheapest)
+    }
+
+    /// Of the rollouts that stayed after they were trained on in this step, how many of the last have to go. What is
+    /// buffered may be learned from, and a budget of operations has that set aside: for what was sampled since it was
+    /// granted, and for these from now on, as far as it goes.
+    fn unaffordable(&self, settled: &Settled, costs: Costs<'_>) -> u64 {
+        if settled.kept.is_empty() {
+            return 0;
+        }
+        let left = self.left(self.state.buffer.shown(), costs);
+        let mut short = left.map_or(0.0, |left| left.short());
+        let kept = self.state.buffer.find(&settled.kept);
+        let mut gone = 0;
+        for (prompt, tokens) in settled.kept.iter().rev().filter_map(|id| kept.get(id)) {
+            if short <= 0.0 {
+                break;
+            }
+            short -= costs(*prompt, *tokens).learning;
+            gone += 1;
+        }
+        gone
     }
 
     /// What a prompt's rollout costs with the longest answer.

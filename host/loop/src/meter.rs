@@ -96,6 +96,11 @@ impl Left {
         self.flops.map(|flops| flops.max(0.0))
     }
 
+    /// Operations that are missing for learning from all that is buffered.
+    pub fn short(&self) -> f64 {
+        self.flops.map_or(0.0, |flops| (-flops).max(0.0))
+    }
+
     /// Whether not even the cheapest rollout fits any more.
     pub fn is_nothing(&self) -> bool {
         self.flops.is_some_and(|flops| flops < self.cheapest) || self.rollouts == Some(0)

@@ -7,8 +7,9 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, GrantLine, Ledger, Limits, Order,
-    Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings, View, seed,
+    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, GrantLine, Hold, Ledger, Limits, Need,
+    Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings, Terms, View,
+    seed,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
 use proptest::prelude::*;
@@ -18,7 +19,8 @@ fn costs(prompt: PromptId, tokens: u32) -> Cost {
     Cost { reading: f64::from(prompt.0 % 7), answering: f64::from(tokens), learning: 3.0 * f64::from(tokens) }
 }
 
-fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
+fn fresh(seed: u64, rollouts: u64, flops: Option<f64>, replay: bool) -> Loop {
+    let terms = replay.then(|| Terms { needs: vec![Need::Replay], ..Terms::default() });
     let run = Run {
         settings: Vec::new(),
         prompts: 20,
@@ -26,8 +28,8 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
         groups: 4,
         rollouts: 3,
         pool: 8,
-        max_age: 2,
-        terms: None,
+        max_age: if replay { 4 } else { 2 },
+        terms,
     };
     let limits = Limits {
         rounds: 4,
@@ -43,7 +45,7 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>) -> Loop {
 }
 
 /// A plan that keeps the rules, drawn by the view's own seed: the same for the same view.
-fn plan(view: &View) -> Plan {
+fn plan(view: &View, replay: bool) -> Plan {
     let mut draws = Stream::new(u64::from(view.seed));
     let buffered: Vec<PromptId> = view.groups.iter().map(|g| g.prompt).collect();
     let open = view.budget.rounds > 0 && view.budget.step_rollouts > 0;
@@ -66,9 +68,12 @@ fn plan(view: &View) -> Plan {
     } else {
         let (picked, hold): (Vec<_>, Vec<_>) = buffered.into_iter().partition(|_| draws.below(3) > 0);
         let pick = |prompt| Pick { prompt, rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
+        // Of what is picked some is kept, if it may be.
+        let kept: Vec<PromptId> = picked.iter().copied().filter(|_| replay && draws.below(3) > 0).collect();
+        let kept = kept.into_iter().map(|prompt| Hold { prompt, rollouts: Some(vec![0]) });
         Action::Train(Batch {
             picks: picked.into_iter().map(pick).collect(),
-            hold: hold.into_iter().map(Into::into).collect(),
+            hold: hold.into_iter().map(Into::into).chain(kept).collect(),
             update: None,
         })
     };
@@ -114,6 +119,7 @@ fn record(
     mut error: Option<Stream>,
 ) -> Result<Vec<String>, TestCaseError> {
     let mut lines = Vec::new();
+    let replay = run.of.run.gives(Need::Replay);
     let mut write = |line: &dyn Fn() -> String| lines.push(line());
     loop {
         let mut chance = |n| error.as_mut().is_some_and(|draws| draws.below(n) == 0);
@@ -131,7 +137,7 @@ fn record(
                     prop_assert!(run.decided("liar", &bad, &costs).is_err());
                     prop_assert_eq!(text(&run), before, "a plan that breaks a rule changes nothing");
                 }
-                let decided = run.decided("dice", &plan(&view), &costs).unwrap();
+                let decided = run.decided("dice", &plan(&view, replay), &costs).unwrap();
                 prop_assert!(decided.call.granted <= decided.call.asked);
                 write(&|| serde_json::to_string(&decided.call).unwrap());
             }
@@ -186,17 +192,17 @@ proptest! {
 
     #[test]
     fn engines_that_fail_lie_and_are_stopped_leave_the_record_of_one_that_does_not(
-        seed: u64, error: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0),
+        seed: u64, error: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0), replay: bool,
     ) {
-        let smooth = record(fresh(seed, rollouts, flops), flops, None)?;
-        let rough = record(fresh(seed, rollouts, flops), flops, Some(Stream::new(error)))?;
+        let smooth = record(fresh(seed, rollouts, flops, replay), flops, None)?;
+        let rough = record(fresh(seed, rollouts, flops, replay), flops, Some(Stream::new(error)))?;
         prop_assert_eq!(smooth, rough);
     }
 }
 
 #[test]
 fn states_that_change_fill_the_record_to_its_bound_and_those_that_do_not_take_nothing() {
-    let mut run = fresh(3, 200, None);
+    let mut run = fresh(3, 200, None, false);
     run.of.bounds.states = 25;
     let train = |state: u8| Plan { state: vec![state; 10], ..Plan::of(Action::Train(Batch::default())) };
     let mut broken = None;

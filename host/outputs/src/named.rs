@@ -127,6 +127,11 @@ pub const ALL: &[Named] = &[
         Trl::None,
     ),
     named(
+        &["alloc/again"],
+        "Of the rollouts trained on, those that an earlier update was made on, too; missing if there are none",
+        Trl::None,
+    ),
+    named(
         &["alloc/released", "alloc/flat", "alloc/stale", "alloc/held"],
         "Rollouts discarded; of these, those of zero-variance groups; stale ones; those held",
         Trl::None,

@@ -36,8 +36,9 @@ fn columns() -> Columns<Settled> {
         ("reward", Column::MaybeFloat(|l| l.row.reward)),
         ("rewards", Column::MaybeText(|l| rewards(&l.row.rewards).map(|text| text.as_str().into()))),
         ("correct", Column::Bool(|l| l.row.correct)),
-        ("age", Column::MaybeCount(|l| l.age.map(Into::into))),
-        ("advantage", Column::MaybeFloat(|l| l.advantage)),
+        ("age", Column::MaybeCount(|l| l.row.learned.map(|learned| learned.age.into()))),
+        ("advantage", Column::MaybeFloat(|l| l.row.learned.map(|learned| learned.advantage))),
+        ("updates", Column::Count(|l| l.row.learned.map_or(0, |learned| learned.updates.into()))),
         ("fate", Column::Text(|l| l.fate.into())),
         ("text", Column::MaybeText(|l| l.row.text.as_deref().map(Into::into))),
     ]

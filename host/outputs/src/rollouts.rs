@@ -19,18 +19,13 @@ use allot_record::Mark;
 
 use super::part::{self, Part};
 use super::row::Settled;
-pub use super::row::{Purpose, RolloutRow};
+pub use super::row::{Learned, Purpose, RolloutRow};
 
-/// What became of a rollout that was buffered.
+/// Why a rollout left the buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// It was trained on.
-    Trained {
-        /// Model updates made since it was sampled.
-        age: u32,
-        /// How much better it was than its baseline, scaled.
-        advantage: f32,
-    },
+    /// It was trained on, and is no longer of use.
+    Trained,
     /// No plan held it.
     Released,
     /// It grew too old.
@@ -136,35 +131,30 @@ impl Table {
         Ok(())
     }
 
+    /// Says that an update was made on a rollout. Fails where none of that number waits for its fate.
+    pub fn train(&mut self, rollout: RolloutId, age: u32, advantage: f32) -> Result<()> {
+        let row = self.pending.get_mut(&rollout).ok_or_else(|| unknown("trained on", rollout))?;
+        row.learned.get_or_insert(Learned { age, advantage, updates: 0 }).updates += 1;
+        Ok(())
+    }
+
     /// Says what became of a rollout. Fails where none of that number waits for it.
     pub fn settle(&mut self, rollout: RolloutId, fate: Fate) -> Result<()> {
-        let Some(row) = self.pending.remove(&rollout) else {
-            return Err(Error::new(format!(
-                "rollout {} was settled, and the table does not wait for it",
-                rollout.0
-            )));
-        };
-        match fate {
-            Fate::Trained { age, advantage } => self.push(row, "trained", Some(age), Some(advantage)),
-            Fate::Released => self.end(row, "released"),
-            Fate::Stale => self.end(row, "stale"),
-        }
+        let row = self.pending.remove(&rollout).ok_or_else(|| unknown("settled", rollout))?;
+        self.end(
+            row,
+            match fate {
+                Fate::Trained => "trained",
+                Fate::Released => "released",
+                Fate::Stale => "stale",
+            },
+        )
     }
 
     fn end(&mut self, row: RolloutRow, fate: &'static str) -> Result<()> {
-        self.push(row, fate, None, None)
-    }
-
-    fn push(
-        &mut self,
-        row: RolloutRow,
-        fate: &'static str,
-        age: Option<u32>,
-        advantage: Option<f32>,
-    ) -> Result<()> {
         let texts = row.text.as_ref().map_or(0, String::len) + row.problem.len() + row.source.len();
         self.bytes += size_of::<Settled>() + texts;
-        self.settled.push(Settled { run: Arc::clone(&self.run), row, fate, age, advantage });
+        self.settled.push(Settled { run: Arc::clone(&self.run), row, fate });
         if self.bytes < GROUP { Ok(()) } else { self.close_group() }
     }
 
@@ -205,11 +195,12 @@ impl Table {
         Ok(())
     }
 
-    /// Closes the last part, in which the rollouts still buffered are `held`. A checkpoint taken before it
+    /// Closes the last part, in which the rollouts still buffered are `held`, or trained on if they were. A checkpoint taken before it
     /// goes on as if it had not happened.
     pub fn finish(mut self) -> Result<()> {
         for row in std::mem::take(&mut self.pending).into_values() {
-            self.end(row, "held")?;
+            let fate = if row.learned.is_some() { "trained" } else { "held" };
+            self.end(row, fate)?;
         }
         self.close_part()
     }
@@ -228,6 +219,10 @@ impl Table {
 /// The parts of a table, in their order.
 pub fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(part::numbers(folder)?.into_iter().map(|number| part::path(folder, number)).collect())
+}
+
+fn unknown(what: &str, rollout: RolloutId) -> Error {
+    Error::new(format!("rollout {} was {what}, and the table does not wait for it", rollout.0))
 }
 
 /// By what rows are ordered in a row group.

@@ -42,6 +42,20 @@ pub struct RolloutRow {
     pub correct: bool,
     /// The answer, where it is kept.
     pub text: Option<String>,
+    /// The updates made on it so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Learned>,
+}
+
+/// Updates made on a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Model updates between its sampling and the first of these.
+    pub age: u32,
+    /// How much better it was than its baseline, scaled, in the first of these.
+    pub advantage: f32,
+    /// How many.
+    pub updates: u32,
 }
 
 /// What a rollout was sampled for.
@@ -64,8 +78,4 @@ pub(super) struct Settled {
     pub row: RolloutRow,
     /// The fate's name in the table.
     pub fate: &'static str,
-    /// Of a rollout trained on.
-    pub age: Option<u32>,
-    /// Of a rollout trained on.
-    pub advantage: Option<f32>,
 }

@@ -242,7 +242,7 @@ class Allocator:
         """
         updated = bool(self._picked) if updated is None else updated
         told = self._native.trained(updated, [(k, float(v)) for k, v in (metrics or {}).items()], accuracy)
-        for kind in ("trained", "released", "stale"):
+        for kind in ("finished", "released", "stale"):
             for rollout in told["settled"][kind]:
                 self._answers.pop(rollout, None)
         self._picked = []

@@ -160,6 +160,7 @@ impl Allocator {
     }
 
     /// The numbers of the buffered rollouts of a prompt, in their group's order.
+    #[pyo3(name = "on_hand")]
     fn buffered(&self, prompt: u32) -> Vec<u64> {
         let buffer = &self.run.state.buffer;
         (0..).map_while(|position| buffer.rollout(PromptId(prompt), position)).map(|id| id.0).collect()

@@ -194,6 +194,9 @@ pub struct StepEnd {
     pub groups: u64,
     /// Rollouts trained on.
     pub trained: u64,
+    /// Of those, rollouts that an earlier update was made on, too.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub again: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
     /// Rollouts discarded unused.
@@ -204,6 +207,10 @@ pub struct StepEnd {
     pub stale: u64,
     /// Rollouts that stay buffered.
     pub held: u64,
+    /// Rollouts trained on that a plan held, and that left the buffer because the budget of operations has no room for
+    /// another update on them: the last of those, in the batch's order.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unaffordable: u64,
     /// Mean age of the rollouts trained on, in model updates.
     pub mean_age: f64,
     /// Mean reward of the step's rollouts, trained on or not.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use allot_allocation::{
-    Action, Column, Columns, History, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run,
+    Action, Column, Columns, History, Need, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run,
     SamplerSettings, View, rules, total,
 };
 
@@ -22,7 +22,7 @@ pub struct Views {
     columns: Columns,
     /// The newest epoch of which a prompt has been on offer.
     newest: u32,
-    /// The run as the policy sees it.
+    /// The run as the policy in charge sees it.
     run: Run,
     state: Vec<u8>,
     /// The step and round that come next.
@@ -75,7 +75,8 @@ impl Views {
                 let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
                     return Err(inconsistent(self.next));
                 };
-                let settled = self.buffer.settle(&batch, step.updated, self.run.max_age);
+                let mut settled = self.buffer.settle(&batch, step.updated, self.run.max_age);
+                self.buffer.give_up(&mut settled, step.unaffordable);
                 self.history.remember(step.step, &settled.visits);
                 self.buffer.open_step();
                 self.next = (step.step + 1, 0);
@@ -89,6 +90,9 @@ impl Views {
             Line::Swap(swap) if fits && (swap.step, 0) == self.next && self.plan.is_none() => {
                 self.policy.clone_from(&swap.policy.name);
                 self.run.terms.clone_from(&swap.terms);
+                if !self.run.gives(Need::Replay) {
+                    self.buffer.let_go_trained();
+                }
                 self.state = unhex(&swap.state).ok_or_else(|| inconsistent(self.next))?;
                 Ok(None)
             }

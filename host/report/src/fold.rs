@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use allot_allocation::advantage::{self, Scale};
-use allot_allocation::{Action, Batch, Group, PromptId, RolloutBuffer, RolloutId, Spent, shown};
+use allot_allocation::{Action, Batch, Group, Need, PromptId, RolloutBuffer, RolloutId, Spent, shown};
 use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
@@ -129,12 +129,18 @@ impl Fold {
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
             Line::Swap(swap) if swap.step as usize == self.history.steps.len() && self.plan.is_none() => {
+                let replays = swap.terms.as_ref().is_some_and(|terms| terms.needs.contains(&Need::Replay));
                 // One that decided nothing was none.
                 self.history.swaps.retain(|before| before.step != swap.step);
                 self.history.swaps.push(Swap {
                     policy: PolicyStamp { name: shown::name(&swap.policy.name), ..swap.policy },
                     ..*swap
                 });
+                if !replays {
+                    let settled = self.history.steps.len() as u32;
+                    let gone = self.buffer.let_go_trained();
+                    self.finished(&gone, settled, each).ok_or("its rollouts do not add up")?;
+                }
             }
             Line::Swap(_) => {
                 let step = self.history.steps.len();
@@ -194,6 +200,7 @@ impl Fold {
                 settled: step,
                 age: None,
                 advantage: None,
+                updates: 0,
             };
             let first = self.buffer.add(outcomes.iter().cloned());
             for (i, outcome) in outcomes.iter().enumerate() {
@@ -230,25 +237,30 @@ impl Fold {
         let mut open = std::mem::take(&mut self.step);
         let fates = &mut open.fates;
         let (mut ages, mut rewards) = (Vec::new(), 0.0);
-        let settled = self.buffer.settle(&batch, end.updated, self.history.head.run.max_age);
+        let mut settled = self.buffer.settle(&batch, end.updated, self.history.head.run.max_age);
+        self.buffer.give_up(&mut settled, end.unaffordable);
         self.buffer.open_step();
         for id in &settled.trained {
-            let rollout = self.buffered.remove(id).ok_or_else(odd)?;
+            let rollout = self.buffered.get_mut(id).ok_or_else(odd)?;
             let (age, advantage) = *learned.get(id).ok_or_else(odd)?;
-            let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
-            *match (advantage != 0.0, right) {
-                (true, _) => &mut fates.learned,
-                (false, 0) => &mut fates.trained_wrong,
-                (false, n) if n == groups[&rollout.prompt].len() => &mut fates.trained_right,
-                (false, _) => &mut fates.trained_equal,
-            } += 1;
+            // Its fate is that of the first update on it.
+            if rollout.updates == 0 {
+                let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
+                *match (advantage != 0.0, right) {
+                    (true, _) => &mut fates.learned,
+                    (false, 0) => &mut fates.trained_wrong,
+                    (false, n) if n == groups[&rollout.prompt].len() => &mut fates.trained_right,
+                    (false, _) => &mut fates.trained_equal,
+                } += 1;
+                (rollout.age, rollout.advantage) = (Some(age), Some(advantage));
+            }
+            rollout.updates += 1;
             let bin = age as usize;
             ages.resize(ages.len().max(bin + 1), 0);
             ages[bin] += 1;
             rewards += f64::from(rollout.reward.unwrap_or(0.0));
-            let (age, advantage) = (Some(age), Some(advantage));
-            each(Rollout { fate: "trained", settled: end.step, age, advantage, ..rollout });
         }
+        self.finished(&settled.finished, end.step, each).ok_or_else(odd)?;
         for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
             for id in ids {
                 let rollout = self.buffered.remove(id).ok_or_else(odd)?;
@@ -264,7 +276,8 @@ impl Fold {
             }
         }
         let gone = [settled.trained.len(), settled.released.len(), settled.stale.len()].map(|n| n as u64);
-        if gone != [end.trained, end.released, end.stale] || settled.held != end.held {
+        let told = [end.trained, end.released, end.stale];
+        if gone != told || (settled.again, settled.held) != (end.again, end.held) {
             return Err(odd());
         }
         self.updates += u32::from(end.updated);
@@ -286,6 +299,14 @@ impl Fold {
             end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
         });
         Ok(())
+    }
+
+    /// Tells of rollouts that left the buffer after they were trained on.
+    fn finished(&mut self, ids: &[RolloutId], step: u32, each: &mut dyn FnMut(Rollout)) -> Option<()> {
+        for id in ids {
+            each(Rollout { fate: "trained", settled: step, ..self.buffered.remove(id)? });
+        }
+        Some(())
     }
 
     /// Age and advantage of every rollout that a batch trains on.
@@ -318,8 +339,9 @@ impl Fold {
         self.history.open = (open.pilots, open.commits, open.truncated);
         let mut fates = open.fates;
         for rollout in std::mem::take(&mut self.buffered).into_values() {
-            fates.held += 1;
-            each(Rollout { fate: "held", settled: steps, ..rollout });
+            let fate = if rollout.updates == 0 { "held" } else { "trained" };
+            fates.held += u64::from(rollout.updates == 0);
+            each(Rollout { fate, settled: steps, ..rollout });
         }
         self.history.fates.add(&fates);
         let last = self.history.scores.last().map(|s| s.steps);
@@ -339,7 +361,8 @@ impl Fold {
         if self.history.end.is_none() {
             let open = std::mem::take(&mut self.step);
             self.history.open = (open.pilots, open.commits, open.truncated);
-            let held = Fates { held: self.buffered.len() as u64, ..open.fates };
+            let held = self.buffered.values().filter(|rollout| rollout.updates == 0).count() as u64;
+            let held = Fates { held, ..open.fates };
             self.history.fates.add(&held);
         }
         self.history

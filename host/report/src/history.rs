@@ -86,13 +86,13 @@ pub struct Step {
     pub truncated: u64,
     /// What became of the rollouts that left the buffer, or never came on it.
     pub fates: Fates,
-    /// Rollouts trained on, by their age in model updates.
+    /// Rollouts trained on, for the first time or again, by their age in model updates.
     pub ages: Vec<u64>,
     /// Mean reward of the rollouts trained on; [`StepEnd::reward`] is that of all that were sampled.
     pub trained_reward: f64,
 }
 
-/// What became of rollouts. Each is counted once.
+/// What became of rollouts. Each is counted once: one that was trained on again and again by the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Fates {
     /// Trained on, with an advantage.
@@ -144,10 +144,12 @@ pub struct Rollout {
     pub fate: &'static str,
     /// The step in which that was known.
     pub settled: u32,
-    /// Of one trained on, the model updates since it was sampled.
+    /// Of one trained on, the model updates between its sampling and the first update on it.
     pub age: Option<u32>,
-    /// Of one trained on.
+    /// Of one trained on, in the first update on it.
     pub advantage: Option<f32>,
+    /// Updates made on it.
+    pub updates: u32,
 }
 
 impl History {

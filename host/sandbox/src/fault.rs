@@ -57,10 +57,6 @@ pub enum LoadError {
     #[error("the component does not fit the contract rollout:allocation@{0}: {1}")]
     Misfit(Contract, String),
 
-    /// It needs what no run of this program gives.
-    #[error("this policy needs {0}, which this program can't give yet")]
-    Beyond(String),
-
     // === Not the one that was asked for ===
     /// Another hash than the config demands.
     #[error("the component's sha256 is {found}, the config demands {expected}")]
@@ -256,6 +252,9 @@ impl Fault {
             Self::Lacking(Need::Sampling) => {
                 Some("say in `[requests]` what requests may choose; a trainer in Python can't yet")
             }
+            Self::Lacking(Need::Replay) => Some(
+                "a trainer in Python lets go of what it has trained on; `allot train` and `simulate` don't",
+            ),
             Self::WithoutColumn(_) => Some(
                 "whoever looks on sees the columns that the run's own policy described, and its record has those alone",
             ),

@@ -92,9 +92,6 @@ impl Policy {
             .call(DESCRIPTION, None, |guest, store| Ok(Ok(guest.describe(store)?)))
             .map_err(LoadError::Describe)?;
         usable(&description).map_err(LoadError::Description)?;
-        if let Some(beyond) = beyond(&description) {
-            return Err(LoadError::Beyond(beyond));
-        }
         policy.description = description;
         Ok(policy)
     }
@@ -159,7 +156,7 @@ impl Policy {
     /// its own matter.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
-        terms.needs.extend([Need::AnyPrompt, Need::Sampling, Need::Stopping]);
+        terms.needs.extend([Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating]);
         let needs = self.among_needs(&terms.needs);
         let columns = terms.columns.among(&self.description.columns);
         let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, columns, ..terms });
@@ -325,13 +322,6 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
     frames.dedup();
     frames.truncate(12);
     frames
-}
-
-/// What a policy needs that no run gives.
-fn beyond(d: &Description) -> Option<String> {
-    let given = [Need::AnyPrompt, Need::Parts, Need::Sampling, Need::Stopping, Need::Updating];
-    let given = |need: &&Need| given.contains(*need);
-    d.needs.iter().find(|need| !given(need)).map(|need| format!("`{need}`"))
 }
 
 /// Whether a config could use a description, and a screen show it.

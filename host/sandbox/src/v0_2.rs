@@ -56,7 +56,6 @@ impl Guest for Policy {
         view: &ours::View,
     ) -> Answer<ours::Plan> {
         let allocator = self.rollout_allocation_allocator();
-        let parts = (run.parts().len(), run.gives(Need::Parts));
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), run.columns(), costs));
         let constants = run;
@@ -65,8 +64,14 @@ impl Guest for Policy {
             .as_ref()
             .filter(|_| run.gives(Need::Sampling))
             .map(|terms| types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens });
+        let shown = Shown {
+            parts: run.parts().len(),
+            with_parts: run.gives(Need::Parts),
+            trained: run.gives(Need::Replay),
+            sampling,
+        };
         let answer = with_run(run, |run| {
-            with_view(view, parts, sampling, |view| allocator.call_decide(&mut *store, run, state, view))
+            with_view(view, shown, |view| allocator.call_decide(&mut *store, run, state, view))
         });
         store.data_mut().facts = None;
         Ok(match answer? {
@@ -189,25 +194,40 @@ fn settings_of(settings: ours::SamplerSettings) -> types::Sampling {
     types::Sampling { temperature: settings.temperature, max_tokens: settings.max_tokens }
 }
 
-/// Lends a view to `call`. Of the numbers beside a rollout so many are parts of its reward: the last ones, which are
-/// shown to a policy that needs them. `sampling` is the run's own, where the policy is shown how each was sampled.
-fn with_view<T>(
-    view: &ours::View,
-    (parts, shown): (usize, bool),
+/// What of a rollout is shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// Of the numbers beside it so many are parts of its reward: the last ones.
+    parts: usize,
+    /// Whether these are shown.
+    with_parts: bool,
+    /// Whether it is shown how often it was trained on.
+    trained: bool,
+    /// The run's own settings, where it is shown how it was sampled.
     sampling: Option<types::Sampling>,
-    call: impl FnOnce(types::View<'_>) -> T,
-) -> T {
+}
+
+/// Lends a view to `call`.
+fn with_view<T>(view: &ours::View, shown: Shown, call: impl FnOnce(types::View<'_>) -> T) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
     let lists: Vec<Vec<&[f32]>> =
         view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
-    let sampled: Vec<Vec<types::Sampling>> = view.groups.iter().map(|g| sampled(g, sampling)).collect();
+    let sampled: Vec<Vec<types::Sampling>> = view.groups.iter().map(|g| sampled(g, shown.sampling)).collect();
+    // No list is kept for rollouts that were never trained on.
+    let most = view.groups.iter().map(ours::Group::len).max().filter(|_| shown.trained);
+    let never = vec![0; most.unwrap_or(0)];
     let groups: Vec<types::Group<'_>> = view
         .groups
         .iter()
         .zip(lists.iter().zip(&sampled))
         .map(|(g, (lists, sampling))| {
-            let (signals, parts) = lists.split_at(lists.len().saturating_sub(parts));
-            let parts = if shown { parts } else { &[] };
+            let (signals, parts) = lists.split_at(lists.len().saturating_sub(shown.parts));
+            let parts = if shown.with_parts { parts } else { &[] };
+            let trained: &[u32] = match shown.trained {
+                true if g.trained.len() == g.len() => &g.trained,
+                true => &never[..g.len()],
+                false => &[],
+            };
             types::Group {
                 prompt: g.prompt.0,
                 epoch: g.epoch,
@@ -218,7 +238,7 @@ fn with_view<T>(
                 truncated: &g.truncated,
                 signals,
                 parts,
-                trained: &[],
+                trained,
                 sampling,
             }
         })
