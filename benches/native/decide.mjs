@@ -16,10 +16,19 @@ const renamed = (value) => {
   if (value === null || typeof value !== "object") return value ?? undefined;
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [camel(name), renamed(inner)]));
 };
-const { settings, ...constants } = renamed(asked.run);
+const { settings, terms, ...constants } = renamed(asked.run);
 const run = { ...runWith(policy), ...constants };
 const view = renamed(asked.view);
 view.budget.runTokens = BigInt(view.budget.runTokens);
+// A record has some names of contract 0.1, and leaves out what is as nothing.
+for (const group of view.groups) Object.assign(group, { lengths: group.tokens, epoch: group.epoch ?? 0 });
+for (const prompt of view.pool) {
+  prompt.length = prompt.tokens;
+  const { past } = prompt;
+  if (!past) continue;
+  const n = past.rollouts;
+  Object.assign(past, { std: past.deviation * Math.sqrt(n / Math.max(n - 1, 1)), meanLength: past.tokens });
+}
 
 const state = begin(policy, run);
 let best = Infinity;

@@ -1,7 +1,9 @@
 //! A policy that makes use of all that contract 0.2 has beyond 0.1, in each language: `whole/LANGUAGE`, and here in
 //! Rust. The same plans, and the same words where it uses what it does not describe.
 
-use allot_allocation::{History, PromptId, Run, Value, Visit};
+use allot_allocation::{
+    History, Need, PromptId, Run, SamplerRange, SamplerSettings, Terms, TokenCosts, Value, Visit,
+};
 use allot_authoring::fixtures;
 use allot_authoring::language::Language;
 use allot_policy::prelude::*;
@@ -44,7 +46,7 @@ impl Policy for Whole {
         } else {
             let picks = view.groups.iter().map(|group| {
                 let last = group.len() as u32 - 1;
-                Pick::some(group.prompt, vec![0]).advantage(Advantage::Among(vec![0, last]))
+                Pick::some(group.prompt, vec![0]).advantage(Advantage::Among(vec![last]))
             });
             let held = view.groups.iter().filter(|group| group.len() > 1);
             let plan = Plan::train(picks).hold_some(held.map(|group| (group.prompt, vec![1])));
@@ -74,6 +76,20 @@ type PromptId_ = allot_policy::types::PromptId;
 fn a_run(beyond: &str) -> Run {
     let settings = vec![("beyond".to_owned(), Value::Text(beyond.to_owned()))];
     Run { settings, prompts: 1000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5, terms: None }
+}
+
+/// The same where the run gives what is not described.
+fn a_generous_run(beyond: &str) -> Run {
+    let settings = |temperature, max_tokens| SamplerSettings { temperature, max_tokens };
+    let terms = Terms {
+        temperature: 0.75,
+        max_tokens: 500,
+        requests: Some(SamplerRange { least: settings(0.25, 1), most: settings(1.25, 500) }),
+        costs: TokenCosts { reading: 1e9, generating: 2e9, learning: 3.5e9 },
+        needs: vec![Need::AnyPrompt, Need::Sampling, Need::Stopping, Need::Updating],
+        ..Terms::default()
+    };
+    Run { terms: Some(terms), ..a_run(beyond) }
 }
 
 /// Most prompts were visited, some twice.
@@ -109,29 +125,33 @@ fn makes_use_of_all_that_there_is(language: Language) {
     assert_eq!(policy.begin(&a_run("")).unwrap().0, (native.begin)(&a_run("")).unwrap());
 
     let mut sampled = None;
-    for made in fixtures::views(0, 60) {
+    for (i, made) in fixtures::views(0, 60).into_iter().enumerate() {
         let mut view = made.view;
         view.history = history();
         view.budget.run_flops = view.step.is_multiple_of(2).then_some(1e15);
-        let ours = (native.decide)(&a_run(""), &[], &view).unwrap();
-        let theirs = policy.decide(&a_run(""), &[], &view).unwrap().0;
-        assert_eq!(format!("{theirs:?}"), format!("{ours:?}"), "{}", made.title);
-        if matches!(ours.action, allot_allocation::Action::Sample(_)) {
-            sampled = Some(view);
+        let beyond = ["", "until", "sampling", "update"][i % 4];
+        for run in [a_run(""), a_generous_run(beyond)] {
+            let ours = (native.decide)(&run, &[], &view).unwrap();
+            let theirs = policy.decide(&run, &[], &view).unwrap().0;
+            assert_eq!(format!("{theirs:?}"), format!("{ours:?}"), "{beyond} on {}", made.title);
+            if matches!(ours.action, allot_allocation::Action::Sample(_)) {
+                sampled = Some(view.clone());
+            }
         }
     }
 
     let view = sampled.expect("it sampled");
+    let trained = allot_allocation::View { round: 1, ..view.clone() };
     for (beyond, view, words) in [
-        ("until", view.clone(), "used `until` in a request, and its description has no `stopping`"),
-        ("sampling", view.clone(), "used `sampling` in a request, and its description has no `sampling`"),
-        (
-            "update",
-            allot_allocation::View { round: 1, ..view },
-            "used `update` in its batch, and its description has no `updating`",
-        ),
+        ("until", &view, "used `until` in a request, and its description has no `stopping`"),
+        ("sampling", &view, "used `sampling` in a request, and its description has no `sampling`"),
+        ("update", &trained, "used `update` in its batch, and its description has no `updating`"),
     ] {
-        let told = policy.decide(&a_run(beyond), &[], &view).unwrap_err().to_string();
+        let told = policy.decide(&a_run(beyond), &[], view).unwrap_err().to_string();
         assert!(told.contains(words), "{beyond}: {told}");
+        let (run, given) = (a_generous_run(beyond), |plan: allot_allocation::Plan| format!("{plan:?}"));
+        let ours = given((native.decide)(&run, &[], view).unwrap());
+        assert_eq!(given(policy.decide(&run, &[], view).unwrap().0), ours, "{beyond}");
+        assert!(ours.contains("Some("), "{beyond}: {ours}");
     }
 }

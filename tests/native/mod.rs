@@ -62,9 +62,17 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         lag: 0,
         columns: Vec::new(),
         parts: if run.gives(Need::Parts) { terms.parts } else { Vec::new() },
-        sampling: theirs::SamplingRange { default: sampling, least: sampling, most: sampling },
+        sampling: theirs::SamplingRange {
+            default: sampling,
+            least: run.requests().map_or(sampling, |range| sampling_of(range.least)),
+            most: run.requests().map_or(sampling, |range| sampling_of(range.most)),
+        },
         update: theirs::Update { mini_batch: terms.update.mini_batch, passes: terms.update.passes },
     }
+}
+
+fn sampling_of(sampling: ours::SamplerSettings) -> theirs::Sampling {
+    theirs::Sampling { temperature: sampling.temperature, max_tokens: sampling.max_tokens }
 }
 
 /// What a policy may ask while it is shown this view.
@@ -133,7 +141,7 @@ pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
             signals: signals.to_vec(),
             parts: if run.gives(Need::Parts) { parts.to_vec() } else { Vec::new() },
             trained: Vec::new(),
-            sampling: Vec::new(),
+            sampling: sampled_of(g, run),
         }
     };
     let tally = |t: &ours::Tally| theirs::Tally { prompt: t.prompt.0, rollouts: t.rollouts };
@@ -155,6 +163,14 @@ pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
     }
 }
 
+/// How each rollout was sampled, if the policy is shown that.
+fn sampled_of(group: &ours::Group, run: &ours::Run) -> Vec<theirs::Sampling> {
+    let Some(terms) = run.terms.as_ref().filter(|_| run.gives(Need::Sampling)) else { return Vec::new() };
+    let own = ours::SamplerSettings { temperature: terms.temperature, max_tokens: terms.max_tokens };
+    let settings = (0..group.len()).map(|i| group.sampling.get(i).copied().flatten().unwrap_or(own));
+    settings.map(sampling_of).collect()
+}
+
 pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
     let ids = |ids: Vec<u32>| ids.into_iter().map(PromptId).collect::<Vec<_>>();
     let pick = |p: theirs::Pick| ours::Pick {
@@ -171,6 +187,9 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
     let enough = |e: theirs::Enough| ours::Enough { correct: e.correct, wrong: e.wrong, portion: e.portion };
     let request = |r: theirs::Request| ours::Request {
         until: r.until.map(enough),
+        sampling: r
+            .sampling
+            .map(|own| ours::SamplerSettings { temperature: own.temperature, max_tokens: own.max_tokens }),
         ..ours::Request::new(PromptId(r.prompt), r.count)
     };
     let geometry = |u: theirs::Update| ours::Geometry { mini_batch: u.mini_batch, passes: u.passes };

@@ -32,8 +32,8 @@ static void learn(const allot_view *view, allot_text beyond, allot_plan *plan) {
   *plan = allot_train();
   for (size_t i = 0; i < view->groups.len; i++) {
     const allot_group *group = &view->groups.ptr[i];
-    const uint32_t ends[] = {0, (uint32_t)allot_len(group) - 1}, second = 1;
-    allot_among(allot_pick_some(plan, group->prompt, ends, 1), ends, 2);
+    const uint32_t first = 0, second = 1, last = (uint32_t)allot_len(group) - 1;
+    allot_among(allot_pick_some(plan, group->prompt, &first, 1), &last, 1);
     if (allot_len(group) > 1) allot_hold_some(plan, group->prompt, &second, 1);
   }
   if (allot_is(beyond, "update")) allot_update(plan, 16, 1);

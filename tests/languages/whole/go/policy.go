@@ -82,7 +82,7 @@ func learn(beyond string, view *allot.View) allot.Plan {
 	var picks []allot.Pick
 	for i := range view.Groups {
 		pick := allot.PickSome(view.Groups[i].Prompt, 0)
-		pick.Advantage = allot.Among(0, uint32(view.Groups[i].Len()-1))
+		pick.Advantage = allot.Among(uint32(view.Groups[i].Len() - 1))
 		picks = append(picks, pick)
 	}
 	plan := allot.Train(picks...)

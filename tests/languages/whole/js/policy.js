@@ -27,7 +27,7 @@ export function decide({ beyond }, run, _state, view) {
     const others = view.pool.map((prompt) => prompt.id).filter((id) => id !== rarest);
     plan = sample([request(rarest, 3, options)]).defer(others.slice(0, 2));
   } else {
-    plan = train(view.groups.map((g) => some(g.prompt, [0], { advantage: { among: [0, size(g) - 1] } })));
+    plan = train(view.groups.map((g) => some(g.prompt, [0], { advantage: { among: [size(g) - 1] } })));
     plan.hold(view.groups.filter((g) => size(g) > 1).map((g) => ({ prompt: g.prompt, rollouts: [1] })));
     if (beyond === "update") plan.update({ miniBatch: 16, passes: 1 });
   }

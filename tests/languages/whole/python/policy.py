@@ -27,7 +27,7 @@ def decide(settings, run, state, view):
         others = [prompt.id for prompt in view.pool if prompt.id != rarest]
         plan = sample([request]).defer(others[:2])
     else:
-        plan = train(Pick.some(g.prompt, [0], Among([0, len(g) - 1])) for g in view.groups)
+        plan = train(Pick.some(g.prompt, [0], Among([len(g) - 1])) for g in view.groups)
         plan.hold(Hold(g.prompt, [1]) for g in view.groups if len(g) > 1)
         if settings.beyond == "update":
             plan.update(Update(16, 1))
