@@ -534,7 +534,7 @@ fn building_nonsense_is_told() {
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
     error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.1.0` function `describe`
 
-    hint: a module exports what wit/0.1/allocation.wit asks for; `allot new NAME` makes a policy that does
+    hint: a module exports what wit/0.2/allocation.wit asks for; `allot new NAME` makes a policy that does
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"

@@ -97,7 +97,7 @@ impl LoadError {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
             Self::NoAllocator(_) => Some(
-                "export the interface of wit/0.1/allocation.wit; `allot new NAME` makes a policy that does",
+                "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
             ),
             Self::OtherVersion { newer: true, .. } => {
                 Some("take a newer version of this program, or build the policy with this one: allot build")
