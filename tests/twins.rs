@@ -17,7 +17,7 @@ use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::{Plan, Run, View, seed};
+use allot_allocation::{Need, Plan, Run, Terms, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
@@ -46,6 +46,13 @@ fn a_run(name: &str) -> Run {
     Run { settings, prompts: 1000, steps: 50, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms: None }
 }
 
+/// All that a policy which ships may need, in a run over so many prompts.
+fn everything(native: &native::Native, prompts: u32) -> Terms {
+    let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
+    let columns = fixtures::columns(&columns, prompts);
+    Terms { needs: vec![Need::AnyPrompt], columns, ..Terms::default() }
+}
+
 #[test]
 fn every_policy_that_ships_is_tested_here() {
     let mut ours: Vec<&str> = native::all().iter().map(|n| n.name).collect();
@@ -57,10 +64,11 @@ fn every_policy_that_ships_is_tested_here() {
 fn a_component_plans_as_its_native_twin_on_made_views() {
     for (native, policy) in components() {
         let run = a_run(native.name);
+        let run = policy.shown(run.clone(), everything(&native, run.prompts));
         let first = (native.begin)(&run).unwrap();
         assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);
         let mut calls = 0;
-        for made in fixtures::views(0, 1000) {
+        for made in fixtures::views(native.signals, 1000) {
             let mut state = first.clone();
             for _ in 0..2 {
                 let wasm = policy.decide(&run, &state, &made.view).unwrap().0;
@@ -112,6 +120,7 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
         for seed in 0..3 {
             config.run.seed = seed;
             let run = config.run.run(config.world.prompts, native::defaults(native.name));
+            let run = policy.shown(run, everything(&native, config.world.prompts));
             let state = (native.begin)(&run).unwrap();
             let both = Both { native: &native, policy: &policy, calls: 0 };
             let mut simulation = Simulation::with(&config, run, both, state).unwrap();
@@ -171,6 +180,7 @@ fn answers_that_nobody_could_judge_cost_themselves_and_no_prompt() {
     for native in native::all() {
         let trained = |fails: bool| {
             let run = config.run.run(config.world.prompts, native::defaults(native.name));
+            let run = Run { terms: Some(everything(&native, config.world.prompts)), ..run };
             let state = (native.begin)(&run).unwrap();
             let world = Simulation::with(&config, run, &native, state).unwrap().world;
             let mut world = World {

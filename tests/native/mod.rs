@@ -9,6 +9,12 @@ use ours::{Need, PromptId};
 /// A policy's three calls, natively.
 pub struct Native {
     pub name: &'static str,
+    /// How many signals it is shown.
+    pub signals: usize,
+    /// Whether it makes use of nothing that a run must give first.
+    pub plain: bool,
+    /// The columns that it asks for.
+    pub columns: &'static [&'static str],
     pub begin: fn(&ours::Run) -> Result<Vec<u8>, String>,
     pub decide: fn(&ours::Run, &[u8], &ours::View) -> Result<ours::Plan, String>,
     /// The same, without turning the host's types into the policy's first.
@@ -18,6 +24,7 @@ pub struct Native {
 /// All policies that ship.
 pub fn all() -> Vec<Native> {
     vec![
+        of::<adarft::AdaRft>(),
         of::<uniform::Uniform>(),
         of::<dapo::Dapo>(),
         of::<greso::Greso>(),
@@ -25,6 +32,14 @@ pub fn all() -> Vec<Native> {
         of::<pilot_commit::PilotCommit>(),
         of::<reinforce_ada::ReinforceAda>(),
         of::<knapsack::Knapsack>(),
+        of::<c_grpo::CGrpo>(),
+        of::<cero::Cero>(),
+        of::<coba_rl::CobaRl>(),
+        of::<lilo::Lilo>(),
+        of::<mopps::Mopps>(),
+        of::<rl_zvp::RlZvp>(),
+        of::<spo::Spo>(),
+        of::<vip::Vip>(),
     ]
 }
 
@@ -32,6 +47,9 @@ pub fn all() -> Vec<Native> {
 pub fn of<P: Policy>() -> Native {
     Native {
         name: P::NAME,
+        signals: P::SIGNALS.len(),
+        plain: P::NEEDS.is_empty() && P::COLUMNS.is_empty(),
+        columns: P::COLUMNS,
         begin: |run| allot_policy::begin::<P>(&run_of(run)).map_err(|e| format!("{e:?}")),
         decide: |run, state, view| {
             facts_of(run, view).tell();
@@ -60,7 +78,7 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         pool: run.pool,
         max_age: run.max_age,
         lag: 0,
-        columns: Vec::new(),
+        columns: run.columns().iter().map(|c| column_of(c)).collect(),
         parts: if run.gives(Need::Parts) { terms.parts } else { Vec::new() },
         sampling: theirs::SamplingRange {
             default: sampling,
@@ -75,12 +93,18 @@ fn sampling_of(sampling: ours::SamplerSettings) -> theirs::Sampling {
     theirs::Sampling { temperature: sampling.temperature, max_tokens: sampling.max_tokens }
 }
 
+fn column_of(column: &ours::Column) -> theirs::Column {
+    let ours::Column { name, width, categories, .. } = column.clone();
+    theirs::Column { name, width, categories }
+}
+
 /// What a policy may ask while it is shown this view.
 fn facts_of(run: &ours::Run, view: &ours::View) -> made::Facts {
     let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
     let of = made::Facts::of(run.prompts).costs(costs.reading, costs.generating, costs.learning);
     let past = |id| view.history.of(PromptId(id)).map(|past| (id, past_of(past)));
-    made::Facts { past: (0..run.prompts).filter_map(past).collect(), ..of }
+    let columns = run.columns().iter().map(|c| (c.name.clone(), c.numbers.clone())).collect();
+    made::Facts { past: (0..run.prompts).filter_map(past).collect(), columns, ..of }
 }
 
 fn past_of(p: ours::Past) -> theirs::Past {
@@ -110,6 +134,7 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
         allot_policy::describe::<P>().settings.into_iter().map(|s| (s.name, value(s.default))).collect()
     }
     match native {
+        "adarft" => settings::<adarft::AdaRft>(),
         "uniform" => settings::<uniform::Uniform>(),
         "dapo" => settings::<dapo::Dapo>(),
         "greso" => settings::<greso::Greso>(),
@@ -117,6 +142,14 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
         "pilot-commit" => settings::<pilot_commit::PilotCommit>(),
         "reinforce-ada" => settings::<reinforce_ada::ReinforceAda>(),
         "knapsack" => settings::<knapsack::Knapsack>(),
+        "c-grpo" => settings::<c_grpo::CGrpo>(),
+        "cero" => settings::<cero::Cero>(),
+        "coba-rl" => settings::<coba_rl::CobaRl>(),
+        "lilo" => settings::<lilo::Lilo>(),
+        "mopps" => settings::<mopps::Mopps>(),
+        "rl-zvp" => settings::<rl_zvp::RlZvp>(),
+        "spo" => settings::<spo::Spo>(),
+        "vip" => settings::<vip::Vip>(),
         other => panic!("`{other}` is none of the policies that ship"),
     }
 }

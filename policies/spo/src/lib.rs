@@ -132,11 +132,14 @@ pub fn moments(numbers: Vec<f64>) -> (f64, f64) {
     (mean, (squares / (n - 1.0).max(1.0)).sqrt())
 }
 
-/// `k` positions, drawn one after the other by weight, none twice.
+/// `k` positions, drawn one after the other by weight, none twice; all, as they stand, if there are no more.
 fn draw(weights: &[f64], k: usize, chance: &mut Chance) -> Vec<usize> {
     let mut left: Vec<usize> = (0..weights.len()).collect();
+    if left.len() <= k {
+        return left;
+    }
     let mut drawn = Vec::new();
-    while drawn.len() < k && !left.is_empty() {
+    while drawn.len() < k {
         let mut at = chance.unit() * left.iter().map(|i| weights[*i]).sum::<f64>();
         let place = left.iter().position(|i| {
             at -= weights[*i];
@@ -193,9 +196,11 @@ mod tests {
         for (count, expected) in counts.iter().zip([1000, 2000, 3000]) {
             assert!(i32::abs(count - expected) < 150, "{counts:?}");
         }
-        let mut all = draw(&[1.0; 5], 9, &mut chance);
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 2, 3, 4]);
+        assert_eq!(draw(&[1.0; 5], 9, &mut chance), [0, 1, 2, 3, 4]);
+        let mut four = draw(&[1.0; 5], 4, &mut chance);
+        four.sort_unstable();
+        four.dedup();
+        assert_eq!(four.len(), 4);
     }
 
     #[test]
