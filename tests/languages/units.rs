@@ -25,7 +25,8 @@ fn in_python() {
         python.args(["-B", "-W", "error", "-m", "unittest"]).current_dir(folder);
         runs(python.env("PYTHONPATH", at("policies/sdk/python")))
     };
-    for twin in ["policies/pilot-commit/python", "policies/pods/python", "tests/languages/sdk"] {
+    let twins = ["pilot-commit", "pods", "info-steps", "ar3po"].map(|name| format!("policies/{name}/python"));
+    for twin in twins.iter().map(String::as_str).chain(["tests/languages/sdk"]) {
         let said = unittest(&at(twin));
         assert!(said.contains("\nOK") && !said.contains("Ran 0 tests"), "{twin}: {said}");
     }
