@@ -530,7 +530,7 @@ fn a_policy_that_says_so_learns_from_its_best_rollouts_again() {
         }
     }
     assert!(again > 20 && told > 20 && rejoined > 2, "{again} {told} {rejoined}");
-    assert!(said.contains(&format!("and again, in later steps {again:>16}")), "{said}");
+    assert!(said.contains(&format!("and again, in later steps {again:>15}")), "{said}");
     assert!(scratch.allot(&["replay", "out"]).contains("exit code 0"));
     let at = scratch.allot(&["replay", "out", "--at", "5.2"]);
     assert!(at.contains("held") || at.contains("hold"), "{at}");

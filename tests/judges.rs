@@ -270,8 +270,8 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
         command: Some(words.iter().map(|w| (*w).to_owned()).collect()),
         ..JudgeConfig::default()
     };
-    let by_hand = "try it by hand: echo '{\"id\":1,\"gold\":[\"5\",\"five\"],\"answer\":\"hello\"}' | ";
-    let protocol = "a judge answers each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"answer\":\"hello\"} \
+    let by_hand = "try it by hand: echo '{\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"}' | ";
+    let protocol = "a judge answers each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"} \
                     with a line like {\"id\":1,\"correct\":true}, or {\"id\":1,\"error\":\"why not\"}, and \
                     prints nothing else";
 
@@ -390,7 +390,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
         (
             "grader = \"exact\"\n[reward.judge]\nprocesses = 1".to_owned(),
             "`run.toml` has a section [reward.judge], and grader `exact` has no processes",
-            "leave the section out, or take grader `command` or `math-verify`",
+            "leave the section out, or take grader `command`, `functions` or `math-verify`",
         ),
         (
             "grader = \"command\"\n[reward.judge]\ncommand = []".to_owned(),

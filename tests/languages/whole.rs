@@ -121,7 +121,7 @@ fn makes_use_of_all_that_there_is(language: Language) {
     let bytes = tools::built(&format!("tests/languages/whole/{}", crate::name(language)), language);
     let policy = sandbox.load(&bytes, None).unwrap();
     let native = native::of::<Whole>();
-    assert_eq!(policy.description().needs, [allot_allocation::Need::AnyPrompt]);
+    assert_eq!(policy.description().needs, [Need::AnyPrompt]);
     assert_eq!(policy.begin(&a_run("")).unwrap().0, (native.begin)(&a_run("")).unwrap());
 
     let mut sampled = None;

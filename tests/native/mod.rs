@@ -25,6 +25,7 @@ pub struct Native {
 pub fn all() -> Vec<Native> {
     vec![
         of::<adarft::AdaRft>(),
+        of::<ar3po::Ar3po>(),
         of::<uniform::Uniform>(),
         of::<dapo::Dapo>(),
         of::<greso::Greso>(),
@@ -35,8 +36,10 @@ pub fn all() -> Vec<Native> {
         of::<c_grpo::CGrpo>(),
         of::<cero::Cero>(),
         of::<coba_rl::CobaRl>(),
+        of::<info_steps::InfoSteps>(),
         of::<lilo::Lilo>(),
         of::<mopps::Mopps>(),
+        of::<repo::RePo>(),
         of::<rl_zvp::RlZvp>(),
         of::<spo::Spo>(),
         of::<vip::Vip>(),
@@ -135,6 +138,9 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
     }
     match native {
         "adarft" => settings::<adarft::AdaRft>(),
+        "ar3po" => settings::<ar3po::Ar3po>(),
+        "info-steps" => settings::<info_steps::InfoSteps>(),
+        "repo" => settings::<repo::RePo>(),
         "uniform" => settings::<uniform::Uniform>(),
         "dapo" => settings::<dapo::Dapo>(),
         "greso" => settings::<greso::Greso>(),
@@ -173,7 +179,7 @@ pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
             truncated: g.truncated.clone(),
             signals: signals.to_vec(),
             parts: if run.gives(Need::Parts) { parts.to_vec() } else { Vec::new() },
-            trained: Vec::new(),
+            trained: trained_of(g, run),
             sampling: sampled_of(g, run),
         }
     };
@@ -194,6 +200,12 @@ pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
         unscored: view.unscored.iter().map(tally).collect(),
         under_way: Vec::new(),
     }
+}
+
+/// How often an update was made on each rollout, if the policy is shown that.
+fn trained_of(group: &ours::Group, run: &ours::Run) -> Vec<u32> {
+    let shown = if run.gives(Need::Replay) { group.len() } else { 0 };
+    (0..shown).map(|i| group.trained.get(i).copied().unwrap_or(0)).collect()
 }
 
 /// How each rollout was sampled, if the policy is shown that.

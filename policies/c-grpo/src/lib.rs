@@ -115,7 +115,7 @@ impl Policy for CGrpo {
             }
             state.active = view.offer(run.groups).map(|p| p.id).collect();
         } else {
-            let (k, threshold) = (grid[stage - 1], state.thresholds[stage - 1]);
+            let (k, threshold) = (grid[stage - 1], state.thresholds.get(stage - 1).copied().unwrap_or(1.0));
             let open = |p: &u32| view.group(*p).is_some_and(|g| !settings.solved(&g.correct, k, threshold));
             state.active.retain(open);
         }

@@ -24,7 +24,8 @@ typedef uint8_t rollout_allocation_types_needs_t;
 // Requests for prompts that are neither on offer nor buffered.
 #define ROLLOUT_ALLOCATION_TYPES_NEEDS_ANY_PROMPT (1 << 0)
 // Rollouts that stay buffered after an update was made on them, to be picked
-// again; `group.trained` is filled.
+// again, as far as the run's operations would pay for that; `group.trained` is
+// filled.
 #define ROLLOUT_ALLOCATION_TYPES_NEEDS_REPLAY (1 << 1)
 // `request.sampling`; `group.sampling` is filled.
 #define ROLLOUT_ALLOCATION_TYPES_NEEDS_SAMPLING (1 << 2)

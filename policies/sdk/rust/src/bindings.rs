@@ -25,10 +25,12 @@ pub mod rollout {
                 " Requests for prompts that are neither on offer nor buffered."] const
                 ANY_PROMPT = 1 << 0; #[doc =
                 " Rollouts that stay buffered after an update was made on them, to be picked"]
-                #[doc = " again; `group.trained` is filled."] const REPLAY = 1 << 1;
-                #[doc = " `request.sampling`; `group.sampling` is filled."] const
-                SAMPLING = 1 << 2; #[doc = " `request.until`."] const STOPPING = 1 << 3;
-                #[doc = " `batch.update`."] const UPDATING = 1 << 4; #[doc =
+                #[doc =
+                " again, as far as the run's operations would pay for that; `group.trained` is"]
+                #[doc = " filled."] const REPLAY = 1 << 1; #[doc =
+                " `request.sampling`; `group.sampling` is filled."] const SAMPLING = 1 <<
+                2; #[doc = " `request.until`."] const STOPPING = 1 << 3; #[doc =
+                " `batch.update`."] const UPDATING = 1 << 4; #[doc =
                 " The parts that rewards are made of; `group.parts` is filled."] const
                 PARTS = 1 << 5; }
             }

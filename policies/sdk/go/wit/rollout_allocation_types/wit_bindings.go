@@ -16,7 +16,8 @@ const (
 // Requests for prompts that are neither on offer nor buffered.
 NeedsAnyPrompt uint8 = 1 << 0
 // Rollouts that stay buffered after an update was made on them, to be picked
-// again; `group.trained` is filled.
+// again, as far as the run's operations would pay for that; `group.trained` is
+// filled.
 NeedsReplay uint8 = 1 << 1
 // `request.sampling`; `group.sampling` is filled.
 NeedsSampling uint8 = 1 << 2
