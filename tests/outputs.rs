@@ -365,6 +365,7 @@ fn a_row_comes_back_as_it_was() {
         ("correct", Field::Bool(false)),
         ("age", Field::Long(2)),
         ("advantage", Field::Float(-1.1)),
+        ("updates", Field::Long(1)),
         ("fate", text("trained")),
         ("text", text("4 + 4 = 8\n\u{1f980}")),
     ];

@@ -160,7 +160,7 @@ fn in_python() {
         TypeError: a request's prompt is a whole number, not 'seven'
 
     wrong-field:
-    error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said: in the plan a prompt to hold, skip or evict is a whole number, not 'e'
+    error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said: in the plan a prompt to skip, defer or evict is a whole number, not 'e'
 
     wrong-state:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the state comes back from JSON as another: keys are text, and tuples lists

@@ -122,7 +122,8 @@ fn makes_use_of_all_that_there_is(language: Language) {
     let policy = sandbox.load(&bytes, None).unwrap();
     let native = native::of::<Whole>();
     assert_eq!(policy.description().needs, [Need::AnyPrompt]);
-    assert_eq!(policy.begin(&a_run("")).unwrap().0, (native.begin)(&a_run("")).unwrap());
+    let run = a_generous_run("");
+    assert_eq!(policy.begin(&run).unwrap().0, (native.begin)(&run).unwrap());
 
     let mut sampled = None;
     for (i, made) in fixtures::views(0, 60).into_iter().enumerate() {

@@ -15,6 +15,11 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
+/// The smallest component that ships: of the simplest policy, where any will do.
+pub fn simplest() -> Option<&'static str> {
+    names().into_iter().min_by_key(|name| component(name).map_or(usize::MAX, <[u8]>::len))
+}
+
 /// The component of a policy that ships.
 pub fn component(name: &str) -> Option<&'static [u8]> {
     PREBUILT.get_file(format!("{name}.wasm")).map(include_dir::File::contents)

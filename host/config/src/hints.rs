@@ -238,7 +238,7 @@ fn whole(sections: &[&str]) -> String {
 impl ConfigKind {
     /// Its smallest config. Any policy that ships will do.
     fn whole(&self) -> String {
-        self.smallest.replace("POLICY", allot_component::shipped::names().last().unwrap_or(&"POLICY"))
+        self.smallest.replace("POLICY", allot_component::shipped::simplest().unwrap_or("POLICY"))
     }
 }
 
