@@ -283,7 +283,7 @@ fn an_unknown_key_is_told_with_the_nearest_name() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("[budget]", "[budgett]"), &["simulate", "run.toml"]), @"
-    error: `run.toml` line 9, `[budgett]`: unknown field `budgett`, expected one of `run`, `budget`, `policy`, `advantage`, `evaluation`, `world`, `compare`
+    error: `run.toml` line 9, `[budgett]`: unknown field `budgett`, expected one of `run`, `budget`, `policy`, `advantage`, `evaluation`, `requests`, `world`, `compare`
 
     hint: did you mean `budget`?
     exit code 2
@@ -536,7 +536,7 @@ fn building_nonsense_is_told() {
     ");
     scratch.write("empty.wat", "(module)");
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
-    error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.1.0` function `describe`
+    error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
     hint: a module exports what wit/0.2/allocation.wit asks for; `allot new NAME` makes a policy that does
     exit code 2

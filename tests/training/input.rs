@@ -126,13 +126,13 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
-    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollouts`, `model`, `rollout`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollouts`, `model`, `rollout`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
 
     hint: did you mean `optimizer`?
     exit code 2
     ");
     insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @r#"
-    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`, `python`
+    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`, `functions`, `python`
 
     hint: did you mean `exact`?
     exit code 2
