@@ -81,7 +81,9 @@ pub fn coba_rl(case: &Json) -> Checked {
         let correct = step.get("correct").ids();
         let outcomes: Vec<_> =
             prompts.iter().zip(&correct).zip(&counts).map(|((p, k), n)| (*p, *k, *n)).collect();
-        outcomes.iter().for_each(|(p, k, n)| history.visit(at, *p, *k, *n));
+        for (p, k, n) in &outcomes {
+            history.visit(at, *p, *k, *n);
+        }
         state = ask::<CobaRl>(&run, &plan.state, &after(at, &outcomes)).state;
     }
     Ok(Verdict::Agrees)
