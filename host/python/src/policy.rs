@@ -58,6 +58,9 @@ struct RunGiven {
     max_age: Option<u32>,
     #[serde(default)]
     columns: Given,
+    /// How the run samples, rewards and learns, as a record has it.
+    #[serde(default)]
+    terms: Option<Terms>,
 }
 
 #[pymethods]
@@ -236,6 +239,7 @@ impl RunGiven {
         let Self { prompts, steps, groups, rollouts, .. } = self;
         let wanted = (policy.name(), policy.policy.description().columns.as_slice());
         let columns = columns::wanted(wanted, &self.columns, None, prompts)?;
+        let terms = self.terms.or_else(|| (!columns.is_empty()).then(Terms::default));
         Ok(Run {
             settings: policy.settings.clone(),
             prompts,
@@ -244,7 +248,7 @@ impl RunGiven {
             rollouts,
             pool: self.pool.unwrap_or(groups.saturating_mul(4)),
             max_age: self.max_age.unwrap_or(5),
-            terms: (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() }),
+            terms: terms.map(|terms| Terms { columns, ..terms }),
         })
     }
 }
