@@ -1,0 +1,50 @@
+//! Methods that need contract 0.2, in Python: the same plans as in Rust, as components.
+
+use allot_allocation::{Action, Need, Plan, Run, Terms};
+use allot_authoring::fixtures;
+use allot_authoring::language::Language;
+use allot_sandbox::{Caps, Sandbox};
+
+use crate::{native, tools};
+
+#[test]
+fn methods_in_python_plan_as_in_rust() {
+    if tools::missing(Language::Python) {
+        return;
+    }
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
+    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
+    for name in ["ar3po", "info-steps"] {
+        let bytes = tools::built(&format!("policies/{name}/python"), Language::Python);
+        let policy = sandbox.load(&bytes, None).unwrap();
+        let native = native::all().into_iter().find(|native| native.name == name).unwrap();
+        let settings = native::defaults(name);
+        let run = Run {
+            settings,
+            prompts: 1000,
+            steps: 50,
+            groups: 6,
+            rollouts: 8,
+            pool: 64,
+            max_age: 5,
+            terms: None,
+        };
+        let needs = vec![Need::Replay, Need::Stopping, Need::Updating];
+        let run = policy.shown(run, Terms { needs, ..Terms::default() });
+        // Each remembers the same in its own bytes.
+        let first = ((native.begin)(&run).unwrap(), policy.begin(&run).unwrap().0);
+        let mut sampled = 0;
+        for made in fixtures::views(0, 40) {
+            let (mut native_state, mut state) = first.clone();
+            for _ in 0..2 {
+                let ours = (native.decide)(&run, &native_state, &made.view).unwrap();
+                let theirs = policy.decide(&run, &state, &made.view).unwrap().0;
+                (native_state, state) = (ours.state.clone(), theirs.state.clone());
+                sampled += usize::from(matches!(ours.action, Action::Sample(_)));
+                let stateless = |plan: Plan| Plan { state: Vec::new(), ..plan };
+                assert_eq!(stateless(theirs), stateless(ours), "{name} on {}", made.title);
+            }
+        }
+        assert!(sampled > 10, "{name}: {sampled}");
+    }
+}
