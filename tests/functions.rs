@@ -150,34 +150,7 @@ fn functions_of_trl_are_called_as_trl_calls_them() {
 
 /// A run of the shipped model, whose rewards are these.
 fn config(reward: &str) -> String {
-    format!(
-        r#"
-[run]
-seed = 1
-steps = 2
-groups = 2
-rollouts = 4
-[budget]
-rollouts = 100
-[policy]
-use = "uniform"
-[model]
-use = "tiny-sums"
-threads = 1
-[rollout]
-max_tokens = 8
-[evaluation]
-problems = 4
-[[tasks]]
-kind = "sums"
-style = "terse"
-count = 20
-held_out = 0.2
-levels = [{{ digits = 2 }}]
-[reward]
-{reward}
-"#
-    )
+    format!("[reward]\n{reward}\n{}", include_str!("cases/judged.toml"))
 }
 
 const EXACT: &str = r#"

@@ -325,36 +325,7 @@ fn a_judge_that_does_not_come_up_again_ends_the_run_at_the_third_try() {
 
 // ---- The config
 
-const CONFIG: &str = r#"
-[run]
-seed = 1
-steps = 2
-groups = 4
-rollouts = 4
-
-[budget]
-rollouts = 100
-
-[policy]
-use = "uniform"
-
-[model]
-use = "tiny-sums"
-threads = 1
-
-[rollout]
-max_tokens = 8
-
-[evaluation]
-problems = 8
-
-[[tasks]]
-kind = "sums"
-style = "terse"
-count = 100
-held_out = 0.2
-levels = [{ digits = 2 }]
-"#;
+const CONFIG: &str = include_str!("cases/judged.toml");
 
 fn config(reward: &str) -> String {
     format!("[reward]\n{reward}\n{CONFIG}")

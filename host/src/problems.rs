@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_allocation::{Column, Columns, LENGTH, shown};
+use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
 use allot_config::train::{TrainConfig, is_of_the_hub};
 use allot_error::{Error, Result};
 use allot_models::hub;
@@ -150,7 +150,7 @@ impl Problems {
             columns.add(column.map_err(|misfit| {
                 let problem = named(&self.all[misfit.prompt]);
                 let what = format!("in the policy's column `{name}` {problem} has {}", misfit.reason);
-                Error::new(what).hint("a column has numbers alone, words alone, or lists of as many numbers")
+                Error::new(what).hint(Misfit::HINT)
             })?);
         }
         columns.add(Column::lengths(self.prompts.iter().map(|prompt| prompt.len() as u32)));

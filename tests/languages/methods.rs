@@ -3,7 +3,6 @@
 use allot_allocation::{Action, Need, Plan, Run, Terms};
 use allot_authoring::fixtures;
 use allot_authoring::language::Language;
-use allot_sandbox::{Caps, Sandbox};
 
 use crate::{native, tools};
 
@@ -12,11 +11,8 @@ fn methods_in_python_plan_as_in_rust() {
     if tools::missing(Language::Python) {
         return;
     }
-    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
-    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
     for name in ["ar3po", "info-steps"] {
-        let bytes = tools::built(&format!("policies/{name}/python"), Language::Python);
-        let policy = sandbox.load(&bytes, None).unwrap();
+        let (_, policy) = tools::loaded(&format!("policies/{name}/python"), Language::Python);
         let native = native::all().into_iter().find(|native| native.name == name).unwrap();
         let settings = native::defaults(name);
         let run = Run {

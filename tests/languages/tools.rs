@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use allot_authoring::language::Language;
 use allot_record::hex;
+use allot_sandbox::{Caps, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::name;
@@ -162,6 +163,15 @@ fn gather(part: &Path, files: &mut Vec<PathBuf>) {
             gather(&path, files);
         }
     }
+}
+
+/// The component of such a project with its code, which is kept between tests.
+pub fn loaded(folder: &str, language: Language) -> (Vec<u8>, Policy) {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
+    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
+    let bytes = built(folder, language);
+    let policy = sandbox.load(&bytes, None).unwrap();
+    (bytes, policy)
 }
 
 /// What a program prints, on standard output and standard error; it must succeed.

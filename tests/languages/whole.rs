@@ -7,7 +7,6 @@ use allot_allocation::{
 use allot_authoring::fixtures;
 use allot_authoring::language::Language;
 use allot_policy::prelude::*;
-use allot_sandbox::{Caps, Sandbox};
 
 use crate::{native, tools};
 
@@ -116,10 +115,7 @@ fn makes_use_of_all_that_there_is(language: Language) {
     if tools::missing(language) {
         return;
     }
-    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
-    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
-    let bytes = tools::built(&format!("tests/languages/whole/{}", crate::name(language)), language);
-    let policy = sandbox.load(&bytes, None).unwrap();
+    let (_, policy) = tools::loaded(&format!("tests/languages/whole/{}", crate::name(language)), language);
     let native = native::of::<Whole>();
     assert_eq!(policy.description().needs, [Need::AnyPrompt]);
     let run = a_generous_run("");

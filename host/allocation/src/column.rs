@@ -82,6 +82,11 @@ pub struct Misfit {
     pub reason: String,
 }
 
+impl Misfit {
+    /// What to do about it.
+    pub const HINT: &str = "a column has numbers alone, words alone, or lists of as many numbers";
+}
+
 impl Column {
     /// A column with these cells. Words become categories, in the order of their letters: whatever order the data set
     /// has, and whatever is left out of it.

@@ -106,6 +106,13 @@ pub struct Terms {
     pub columns: Columns,
 }
 
+impl Terms {
+    /// How rollouts are sampled where a request says nothing else.
+    pub fn sampling(&self) -> SamplerSettings {
+        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
+    }
+}
+
 /// What a policy makes use of that not every run can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -14,8 +14,10 @@
 mod caps;
 mod description;
 mod file;
+mod sealing;
 pub mod shipped;
 
 pub use caps::Caps;
 pub use description::{Description, Setting};
 pub use file::{LARGEST, TooLarge, sha256};
+pub use sealing::sealed;

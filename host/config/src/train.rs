@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Columns, Every, Geometry, Need, Terms, TokenCosts};
+use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -259,7 +259,7 @@ impl TrainConfig {
         Terms {
             temperature: self.rollout.temperature,
             max_tokens: self.rollout.max_tokens,
-            requests: self.requests.map(|requests| requests.range(self.rollout.settings())),
+            requests: self.requestable(),
             // There 0 stands for all in one.
             update: Geometry {
                 mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
@@ -369,8 +369,7 @@ impl TrainConfig {
             let what = format!("`{name}`: `[requests]` is for updates on this machine, and a server trains");
             return Err(Error::new(what).hint("leave it out: all requests are sampled as `[rollout]` says"));
         }
-        let range = requests.range(self.rollout.settings());
-        for own in [range.least, range.most] {
+        for own in self.requestable().into_iter().flat_map(|range| [range.least, range.most]) {
             let rollout = self.rollout.with(Some(own));
             if let Some(why) = self.rollouts.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
                 let temperature = own.temperature;
@@ -487,11 +486,15 @@ impl TrainConfig {
         Ok(())
     }
 
+    /// What a request may choose of how it is sampled, where it may.
+    fn requestable(&self) -> Option<SamplerRange> {
+        self.requests.map(|requests| requests.range(self.rollout.settings()))
+    }
+
     /// How some rollout may be sampled that asks the most of who samples: at a temperature other than 1, if a request may
     /// have one.
     pub fn unusual(&self) -> Sampling {
-        let range = self.requests.map(|requests| requests.range(self.rollout.settings()));
-        let own = range.into_iter().flat_map(|range| [range.most, range.least]);
+        let own = self.requestable().into_iter().flat_map(|range| [range.most, range.least]);
         let own = own.into_iter().find(|own| own.temperature != 1.0);
         Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
     }

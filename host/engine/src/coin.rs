@@ -185,15 +185,19 @@ impl Coin {
 
     /// The odds of a right answer.
     pub fn pass_rate(&self, prompt: PromptId) -> f64 {
-        let i = prompt.0 as usize;
-        sigmoid(self.ability + self.skill[i] - self.difficulty[i])
+        sigmoid(self.logit(prompt))
     }
 
     /// The same at a temperature, which divides the logits.
     fn pass_rate_at(&self, prompt: PromptId, sampling: Option<SamplerSettings>) -> f64 {
-        let Some(own) = sampling else { return self.pass_rate(prompt) };
+        let logit = self.logit(prompt);
+        sigmoid(sampling.map_or(logit, |own| logit / f64::from(own.temperature)))
+    }
+
+    /// The logit of a right answer at temperature 1.
+    fn logit(&self, prompt: PromptId) -> f64 {
         let i = prompt.0 as usize;
-        sigmoid((self.ability + self.skill[i] - self.difficulty[i]) / f64::from(own.temperature))
+        self.ability + self.skill[i] - self.difficulty[i]
     }
 
     fn flip(&self, prompt: PromptId, position: u32, sampling: Option<SamplerSettings>) -> Sample<bool> {

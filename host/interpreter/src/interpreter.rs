@@ -1,9 +1,8 @@
 //! CPython that has started: opened once, and from then on a fresh one for each answer in a fraction of a millisecond.
 
 use std::path::Path;
-use std::time::Duration;
 
-use allot_component::sha256;
+use allot_component::{sealed, sha256};
 use allot_error::{Error, Result};
 use allot_files::write_whole;
 use wasmtime::{
@@ -91,18 +90,9 @@ impl Interpreter {
         let fresh = linker.instantiate_pre(&module).map_err(failed("link"))?;
         let interpreter = Self { build, engine, fresh };
         // The first copy makes the image that the others share, which Linux may refuse while it moves these very pages.
+        let words = |error: &wasmtime::Error| error.root_cause().to_string();
         let first = || interpreter.session(Limits { fuel: 1, memory: 1 << 30 }).map(drop);
-        for _ in 0..20 {
-            match first() {
-                Err(error) if error.root_cause().to_string().contains("cannot add seals") => {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                begun => {
-                    begun.map_err(failed("copy"))?;
-                    break;
-                }
-            }
-        }
+        sealed(words, first).map_err(failed("copy"))?;
         Ok(interpreter)
     }
 

@@ -60,10 +60,13 @@ pub struct FunctionsConfig {
     pub messages: bool,
 }
 
-impl Default for FunctionsConfig {
-    fn default() -> Self {
-        Self { file: PathBuf::new(), names: compute_score(), messages: false }
-    }
+/// What to write for grader `functions`.
+const FUNCTIONS: &str =
+    r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
+
+/// Says that a config, called so, has no functions for their grader.
+pub(crate) fn no_functions(config: &str) -> Error {
+    Error::new(format!("{config} has grader `functions` and no section [reward.functions]")).hint(FUNCTIONS)
 }
 
 fn compute_score() -> Vec<String> {
@@ -302,11 +305,8 @@ impl RewardConfig {
     }
 
     fn check_functions(&self, name: &str) -> Result<()> {
-        let hint = r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
         let error = match (&self.functions, self.grader) {
-            (None, AnyGrader::Functions) => {
-                format!("`{name}` has grader `functions` and no section [reward.functions]")
-            }
+            (None, AnyGrader::Functions) => return Err(no_functions(&format!("`{name}`"))),
             (Some(functions), AnyGrader::Functions) => {
                 let twice = |name: &String| functions.names.iter().filter(|other| *other == name).count() > 1;
                 match functions.names.iter().find(|function| !is_name(function) || twice(function)) {
@@ -323,7 +323,7 @@ impl RewardConfig {
             }
             (None, _) => return Ok(()),
         };
-        Err(Error::new(error).hint(hint))
+        Err(Error::new(error).hint(FUNCTIONS))
     }
 
     /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from

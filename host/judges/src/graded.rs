@@ -14,7 +14,7 @@ use super::pool::{Judge, Pool, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::sandboxed::Sandboxed;
 use super::{Reward, UNSCORABLE, Verdict};
-use crate::config::{AnyGrader, Overlong, RewardConfig};
+use crate::config::{AnyGrader, Overlong, RewardConfig, no_functions};
 
 /// Answers of a language model, judged as text.
 pub struct Graded {
@@ -57,8 +57,8 @@ impl By {
             AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
             AnyGrader::Command => Judge::command(&settings, greeting),
             AnyGrader::Functions => {
-                let functions = config.functions.clone().unwrap_or_default();
-                Judge::functions(&functions, &settings, greeting)
+                let functions = config.functions.as_ref().ok_or_else(|| no_functions("the config"))?;
+                Judge::functions(functions, &settings, greeting)
             }
         };
         Ok(Self::Judges(Pool::new(Judge { known, ..judge })))

@@ -24,6 +24,11 @@ const FUNCTIONS: &str = include_str!("functions.py");
 /// Processes that may fail at their greeting one after another, in the middle of a run.
 const TRIES: u32 = 3;
 
+/// The Python that a script that ships runs in.
+fn python(config: &JudgeConfig) -> Vec<String> {
+    config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
+}
+
 /// How judges are started and asked.
 #[derive(Clone, Debug)]
 pub struct Judge {
@@ -58,33 +63,38 @@ impl Judge {
 
     /// The one that ships, for Python's math-verify. The config's command is a Python that has it.
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
-        let python = config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()]);
-        let name = format!("{} math_verify.py", python.join(" "));
+        let name = format!("{} math_verify.py", python(config).join(" "));
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
                     `command` in [reward.judge] names another Python than `python3`";
-        let command = python.into_iter().chain(["-c".to_owned(), MATH_VERIFY.to_owned()]).collect();
-        // Which Python runs it is told by its version.
-        let words = vec!["math_verify.py".to_owned(), MATH_VERIFY.to_owned()];
-        Self { words, ..Self::of(config, command, name, greeting, hint.to_owned()) }
+        Self::in_python(config, ("math_verify.py", MATH_VERIFY), Vec::new(), name, greeting, hint.to_owned())
     }
 
     /// The one that ships, for reward functions in a file of Python. The config's command is a Python that has what
     /// the file imports.
     pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
-        let python = config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()]);
         let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
         let name = format!("{names} of {file}");
         let hint = format!(
             "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
-            python.join(" ")
+            python(config).join(" ")
         );
         let messages = u8::from(functions.messages).to_string();
-        let told = [file, messages].into_iter().chain(functions.names.iter().cloned());
-        let told: Vec<String> = told.collect();
-        let source = ["-c".to_owned(), FUNCTIONS.to_owned()];
-        let command = python.into_iter().chain(source).chain(told.iter().cloned()).collect();
-        // Which Python runs it is told by its version.
-        let words = ["functions.py".to_owned(), FUNCTIONS.to_owned()].into_iter().chain(told).collect();
+        let told = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
+        Self::in_python(config, ("functions.py", FUNCTIONS), told, name, greeting, hint)
+    }
+
+    /// A script that ships, told so much, in the config's Python: which one that is is told by its version.
+    fn in_python(
+        config: &JudgeConfig,
+        (file, source): (&str, &str),
+        told: Vec<String>,
+        name: String,
+        greeting: Question,
+        hint: String,
+    ) -> Self {
+        let script = ["-c".to_owned(), source.to_owned()];
+        let command = python(config).into_iter().chain(script).chain(told.iter().cloned()).collect();
+        let words = [file.to_owned(), source.to_owned()].into_iter().chain(told).collect();
         Self { words, ..Self::of(config, command, name, greeting, hint) }
     }
 

@@ -378,13 +378,14 @@ impl Loop {
         let scored = outcomes.iter().filter(|o| o.reward.is_some()).map(|o| (o.prompt, o.correct));
         step.portions.came(outcomes.len() as u64, scored);
         let asked = total(&step.portions.due());
-        let (grant, clipped) = self.grant(&mut step.portions, costs);
+        // Most plans are served in one portion: what is left is not added up for nothing.
+        let more = (asked > 0).then(|| self.grant(&mut step.portions, costs));
+        let (more, clipped) = more.map_or((0, None), |(grant, clipped)| (grant.rollouts(), clipped));
         let rollouts = outcomes.first().map(|one| {
             let sampled = Sampled::of(outcomes, one.signals.len());
-            let (step, round, more) = (self.state.steps, step.round, grant.rollouts());
-            Box::new(Rollouts { step, round, sampled, more })
+            Box::new(Rollouts { step: self.state.steps, round: step.round, sampled, more })
         });
-        self.state.at = if grant.is_empty() {
+        self.state.at = if more == 0 {
             At::Asking(Step { round: step.round + 1, portions: Portions::default(), ..step })
         } else {
             At::Sampling(step)

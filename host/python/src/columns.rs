@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_allocation::{Cell, Column, Columns, LENGTH, Run, Terms};
+use allot_allocation::{Cell, Column, Columns, LENGTH, Misfit, Run, Terms};
 
 use crate::exception::{Exception, Result};
 
@@ -36,7 +36,7 @@ pub fn wanted(
         }
         columns.add(Column::new(name, cells.iter()).map_err(|misfit| {
             let what = format!("in the column `{name}` prompt {} has {}", misfit.prompt, misfit.reason);
-            Exception::new(what).hint("a column has numbers alone, words alone, or lists of as many numbers")
+            Exception::new(what).hint(Misfit::HINT)
         })?);
     }
     Ok(columns)

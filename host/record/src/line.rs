@@ -147,7 +147,7 @@ pub struct Rollouts {
     /// The rollouts, in the order they were granted.
     pub sampled: Vec<Sampled>,
     /// Rollouts that the budget allowed of the plan's next portion, which comes in a line of its own.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
 }
 
@@ -174,13 +174,8 @@ pub struct Sampled {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_none(n: &u64) -> bool {
-    *n == 0
+fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
 }
 
 /// The end of a step.
@@ -195,7 +190,7 @@ pub struct StepEnd {
     /// Rollouts trained on.
     pub trained: u64,
     /// Of those, rollouts that an earlier update was made on, too.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub again: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
@@ -209,7 +204,7 @@ pub struct StepEnd {
     pub held: u64,
     /// Rollouts trained on that a plan held, and that left the buffer because the budget of operations has no room for
     /// another update on them: the last of those, in the batch's order.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub unaffordable: u64,
     /// Mean age of the rollouts trained on, in model updates.
     pub mean_age: f64,

@@ -1,11 +1,9 @@
 //! A loaded policy and its three calls.
 
-use std::time::Duration;
-
 use allot_allocation::log::{Level, LogLine};
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Need, Plan, Run, Terms, Value, View, shown};
-use allot_component::{Description, Setting};
+use allot_component::{Description, Setting, sealed};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
@@ -99,15 +97,11 @@ impl Policy {
     /// The types of its exports are compared with the contract's when an instance is made. The first instance also
     /// makes the image of the component's memory, which Linux may refuse while it moves these very pages: then again.
     fn fits(&self) -> Result<(), LoadError> {
-        for _ in 0..20 {
-            match self.fits_now() {
-                Err(LoadError::Misfit(_, why)) if why.contains("cannot add seals") => {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                told => return told,
-            }
-        }
-        self.fits_now()
+        let misfit = |error: &LoadError| match error {
+            LoadError::Misfit(_, why) => why.clone(),
+            _ => String::new(),
+        };
+        sealed(misfit, || self.fits_now())
     }
 
     fn fits_now(&self) -> Result<(), LoadError> {

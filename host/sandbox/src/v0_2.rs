@@ -58,24 +58,19 @@ impl Guest for Policy {
         let allocator = self.rollout_allocation_allocator();
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), run.columns(), costs));
-        let constants = run;
-        let sampling = run
-            .terms
-            .as_ref()
-            .filter(|_| run.gives(Need::Sampling))
-            .map(|terms| types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens });
+        let sampling = run.terms.as_ref().filter(|_| run.gives(Need::Sampling));
         let shown = Shown {
             parts: run.parts().len(),
             with_parts: run.gives(Need::Parts),
             trained: run.gives(Need::Replay),
-            sampling,
+            sampling: sampling.map(|terms| settings_of(terms.sampling())),
         };
         let answer = with_run(run, |run| {
             with_view(view, shown, |view| allocator.call_decide(&mut *store, run, state, view))
         });
         store.data_mut().facts = None;
         Ok(match answer? {
-            Ok(answer) => Ok(plan(answer, constants)?),
+            Ok(answer) => Ok(plan(answer, run)?),
             Err(error) => Err(refusal(error)),
         })
     }
@@ -169,7 +164,7 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let columns: Vec<types::Column<'_>> = columns
         .map(|(column, categories)| types::Column { name: &column.name, width: column.width, categories })
         .collect();
-    let sampling = types::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
+    let sampling = settings_of(terms.sampling());
     call(types::Run {
         settings: &settings,
         prompts: run.prompts,
@@ -343,9 +338,7 @@ fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
             ours::Action::Sample(requests.collect::<Result<_, _>>()?)
         }
         types::Action::Train(batch) => {
-            if batch.update.is_some() && !run.gives(Need::Updating) {
-                return undescribed("`update` in its batch", Need::Updating);
-            }
+            described(run, batch.update.is_some(), Need::Updating, "`update` in its batch")?;
             ours::Action::Train(ours::Batch {
                 picks: batch.picks.into_iter().map(pick).collect(),
                 hold: batch.hold.into_iter().map(hold).collect(),
@@ -364,12 +357,8 @@ fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
 }
 
 fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request> {
-    if r.until.is_some() && !run.gives(Need::Stopping) {
-        return undescribed("`until` in a request", Need::Stopping);
-    }
-    if r.sampling.is_some() && !run.gives(Need::Sampling) {
-        return undescribed("`sampling` in a request", Need::Sampling);
-    }
+    described(run, r.until.is_some(), Need::Stopping, "`until` in a request")?;
+    described(run, r.sampling.is_some(), Need::Sampling, "`sampling` in a request")?;
     let until = r.until.map(|enough| ours::Enough {
         correct: enough.correct,
         wrong: enough.wrong,
@@ -403,8 +392,12 @@ fn geometry(update: types::Update) -> ours::Geometry {
     ours::Geometry { mini_batch: update.mini_batch, passes: update.passes }
 }
 
-fn undescribed<T>(what: &str, need: Need) -> wasmtime::Result<T> {
-    misuse(format!("used {what}, and its description has no `{need}` among its needs"))
+/// What a plan uses, its policy has to have described.
+fn described(run: &ours::Run, used: bool, need: Need, what: &str) -> wasmtime::Result<()> {
+    if used && !run.gives(need) {
+        return misuse(format!("used {what}, and its description has no `{need}` among its needs"));
+    }
+    Ok(())
 }
 
 fn misuse<T>(words: String) -> wasmtime::Result<T> {
