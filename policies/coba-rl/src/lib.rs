@@ -12,10 +12,10 @@
 //! - The density is not divided by B(α, β), a factor that all prompts of a step share.
 //! - `most` follows the run's number of rollouts, where upstream's default is 32.
 
+use allot_policy::Bid;
 use allot_policy::prelude::*;
 use allot_policy::types::Past;
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Spreads a budget by a value that moves from often-solved to seldom-solved prompts.
@@ -256,32 +256,6 @@ fn give(count: &mut u32, n: u64, most: u32) -> u64 {
     *count += n as u32;
     n
 }
-
-/// What the next rollout of a prompt would add.
-struct Bid {
-    gain: f64,
-    prompt: usize,
-}
-
-impl Ord for Bid {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.prompt.cmp(&self.prompt))
-    }
-}
-
-impl PartialOrd for Bid {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Bid {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Bid {}
 
 allot_policy::export!(CobaRl);
 

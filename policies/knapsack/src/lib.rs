@@ -9,9 +9,9 @@
 //! Upstream: the authors' allocator, whose repository the index does not name. Departures: `max-rollouts`
 //! has a default, where upstream crashes without one; ties go to the earlier prompt.
 
+use allot_policy::Bid;
 use allot_policy::prelude::*;
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Spreads a budget by how likely each prompt is to give a useful gradient.
@@ -145,32 +145,6 @@ fn spread(counts: &mut [u32], over: &[usize], extra: u64) {
         counts[*i] += (share + u64::from((k as u64) < rest)) as u32;
     }
 }
-
-/// What the next rollout of a prompt would add.
-struct Bid {
-    gain: f64,
-    prompt: usize,
-}
-
-impl Ord for Bid {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.prompt.cmp(&self.prompt))
-    }
-}
-
-impl PartialOrd for Bid {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Bid {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Bid {}
 
 allot_policy::export!(Knapsack);
 

@@ -46,6 +46,7 @@
 #[rustfmt::skip]
 #[doc(hidden)]
 pub mod bindings;
+mod bid;
 pub mod chance;
 mod export;
 pub mod facts;
@@ -59,6 +60,7 @@ mod settings;
 mod state;
 
 pub use allot_policy_derive::{Choice, Settings, State};
+pub use bid::Bid;
 /// The contract's types, as generated from `wit/0.2/allocation.wit`.
 pub use bindings::rollout::allocation::types;
 #[doc(hidden)]
