@@ -482,7 +482,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("seeds = 4", "seedz = 4")), &["compare", "compare.toml"]), @"
-    error: `compare.toml` line 26, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`
+    error: `compare.toml` line 26, `seedz = 4`: unknown field `seedz`, expected one of `seeds`, `targets`, `axis`, `margin`, `policies`, `tune`
 
     hint: did you mean `seeds`?
     exit code 2

@@ -68,6 +68,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
         differences: Vec::new(),
         uses: Vec::new(),
         trends: Vec::new(),
+        tuning: None,
         differing: vec![
             Differing {
                 key: "policy".into(),

@@ -1,22 +1,28 @@
 //! A comparison's folder: a config for each policy and seed, and a folder for each of their runs. The same
-//! folder again is the same comparison, which goes on, or grows by more seeds and more policies.
+//! folder again is the same comparison, which goes on, or grows by more seeds and more policies. Where its arms are
+//! tuned first, its runs are those of the settings that won ([`tuning`]).
+
+pub mod tuning;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
-use allot_config::{BudgetConfig, PolicyConfig};
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Result};
 use allot_report::Axis;
 use toml::Table;
 
+use self::tuning::{Shared, Tuner};
+use crate::jobs::Field;
 use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::training::Prepared;
+use crate::until::{Means, Until};
 use crate::{policy_loader, run_dir};
 
 /// What kind of runs are compared.
@@ -31,8 +37,12 @@ pub enum RunKind {
 /// A run that is to be made.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The arm that it belongs to, by its place.
+    /// The arm that it belongs to, by its place: its row in a table.
     pub arm: usize,
+    /// Its column in a table.
+    pub column: usize,
+    /// The trial that it belongs to, in a tuning.
+    pub trial: Option<u32>,
     /// Its seed.
     pub seed: u64,
     /// Its config.
@@ -41,6 +51,8 @@ pub struct Planned {
     pub folder: PathBuf,
     /// What it says while it runs.
     pub log: PathBuf,
+    /// Where it pauses.
+    pub until: Until,
 }
 
 impl Planned {
@@ -62,12 +74,15 @@ pub struct Comparison {
     pub arms: Vec<String>,
     /// Its seeds.
     pub seeds: Vec<u64>,
-    /// Its runs, seed by seed: a comparison that is stopped has as many runs of each arm.
+    /// Its runs, seed by seed: a comparison that is stopped has as many runs of each arm. Before its arms are tuned,
+    /// they are those of the arms as they were declared, and are not to be made.
     pub runs: Vec<Planned>,
-    /// Steps that a run has at most.
-    pub steps: u32,
     /// What each run may spend.
-    pub budget: BudgetConfig,
+    pub means: Means,
+    /// How its arms are tuned, if they are.
+    pub tuner: Option<Tuner>,
+    /// Whether its arms are what they are compared as: tuned, or never to be.
+    pub settled: bool,
     /// Threads that each run takes.
     pub threads: usize,
     /// Whether its runs train on a GPU.
@@ -109,13 +124,26 @@ impl Comparison {
             let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
             return Err(Error::new(what));
         }
-        let (arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
+        let (mut arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
+        let means = Means { budget, steps };
+        let shared = Shared { name: &name, folder, section: &section, seeds: (first, &seeds), kind, means };
+        let tuner = section.tune.as_ref().map(|tune| Tuner::new(tune, &shared, &arms)).transpose()?;
+        let mut settled = tuner.is_none();
+        if let Some(tuner) = &tuner
+            && let Some(result) = tuning::result(folder)?
+        {
+            (arms, settled) = tuner.won(&result);
+        }
         let threads = match kind {
             RunKind::Simulate => 1,
             // As it was decided when the comparison began: weights depend on it, to the last bit.
             RunKind::Train => {
                 let first = arms.first().zip(seeds.first());
-                let kept = first.and_then(|(arm, seed)| threads_of(&config_of(folder, &arm.name, *seed)));
+                let first = first.map(|(arm, seed)| config_of(folder, &arm.name, *seed));
+                let trial = tuner
+                    .as_ref()
+                    .and_then(|tuner| tuner.field(0, &tuner.all()).runs.first().map(|r| r.config.clone()));
+                let kept = first.into_iter().chain(trial).find_map(|config| threads_of(&config));
                 let given =
                     whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
                 let given = given.map(|n| n.max(1) as usize);
@@ -127,23 +155,57 @@ impl Comparison {
             }
         };
         let (mut runs, mut texts) = (Vec::new(), Vec::new());
-        for seed in &seeds {
+        for (column, seed) in seeds.iter().enumerate() {
             for (i, arm) in arms.iter().enumerate() {
                 let called = format!("seed-{seed:04}");
                 let place = folder.join("runs").join(&arm.name);
                 runs.push(Planned {
                     arm: i,
+                    column,
+                    trial: None,
                     seed: *seed,
+                    until: Until::default(),
                     config: config_of(folder, &arm.name, *seed),
                     folder: place.join(&called),
                     log: place.join(format!("{called}.log")),
                 });
-                texts.push(settled(kind, &arm.with_seed(*seed), &format!("{name}, {}", arm.name), threads)?);
+                texts.push(self::settled(
+                    kind,
+                    &arm.with_seed(*seed),
+                    &format!("{name}, {}", arm.name),
+                    threads,
+                )?);
             }
         }
         let arms = arms.into_iter().map(|arm| arm.shown).collect();
         let (folder, text) = (folder.to_owned(), tree.text()?.into_owned());
-        Ok(Self { folder, kind, section, arms, seeds, runs, steps, budget, threads, gpu, texts, text })
+        let tuner = tuner.map(|tuner| tuner.with_threads(threads));
+        Ok(Self {
+            folder,
+            kind,
+            section,
+            arms,
+            seeds,
+            runs,
+            means,
+            tuner,
+            settled,
+            threads,
+            gpu,
+            texts,
+            text,
+        })
+    }
+
+    /// Its runs, as they stand side by side.
+    pub fn field(&self) -> Field {
+        Field {
+            kind: self.kind,
+            means: self.means,
+            rows: self.arms.clone(),
+            columns: self.seeds.iter().map(u64::to_string).collect(),
+            runs: self.runs.clone(),
+        }
     }
 
     /// The comparison of a folder that has one, with what was typed on top of its config if it is to grow.
@@ -154,7 +216,7 @@ impl Comparison {
             return Err(error.hint("--resume takes the folder of a comparison"));
         }
         let comparison = Self::new(&path, overrides, folder, threads)?;
-        let missing = comparison.runs.iter().find(|run| !run.config.exists());
+        let missing = comparison.runs.iter().find(|run| !run.config.exists() && comparison.tuner.is_none());
         if let Some(missing) = missing.filter(|_| overrides.is_empty()) {
             let what = format!(
                 "`{}` asks for a run that has no config, `{}`",
@@ -197,6 +259,7 @@ impl Comparison {
             };
             runs.push(checked.map_err(|t| named(t, &name))?);
         }
+        self.tuner.as_ref().map_or(Ok(()), Tuner::check)?;
         Ok(runs)
     }
 
@@ -204,8 +267,8 @@ impl Comparison {
     pub fn idle(&self, runs: &[Run]) -> Vec<String> {
         let mut told = Vec::new();
         let most = |run: &Run| {
-            let uniform = u64::from(self.steps) * u64::from(run.groups) * u64::from(run.rollouts);
-            self.budget.rollouts.map_or(uniform, |budget| budget.min(uniform))
+            let uniform = u64::from(self.means.steps) * u64::from(run.groups) * u64::from(run.rollouts);
+            self.means.budget.rollouts.map_or(uniform, |budget| budget.min(uniform))
         };
         let passes = |run: &Run| most(run) as f64 / (f64::from(run.rollouts) * f64::from(run.prompts));
         if let Some(run) = runs.first().filter(|_| runs.iter().all(|run| passes(run) < 1.0)) {
@@ -246,7 +309,7 @@ impl Comparison {
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
         if asks(&before.section) != asks(&self.section) {
             return Err(other(
-                "its targets, axis or margin are others, and they are set beforehand".to_owned(),
+                "its targets, axis, margin or tuning are others, and they are set beforehand".to_owned(),
             ));
         }
         for config in &before.configs {
@@ -254,11 +317,18 @@ impl Comparison {
             let Some(place) = self.runs.iter().position(|run| run.config == *config) else {
                 return Err(other(format!("it has the run of `{shown}`, which this one leaves out")));
             };
+            if self.tuner.is_some() && !config.exists() {
+                // Its arm is not tuned yet.
+                continue;
+            }
             let then = anew(self.kind, &allot_config::read(config)?, &shown.to_string())?;
             let now = &self.texts[place];
             if let Some((then, now)) = then.lines().zip(now.lines()).find(|(then, now)| then != now) {
                 return Err(other(format!("`{shown}` says `{then}`, and this one `{now}`")));
             }
+        }
+        if let Some((config, then, now)) = self.tuner.as_ref().map_or(Ok(None), Tuner::differs)? {
+            return Err(other(format!("`{}` says `{then}`, and this one `{now}`", config.display())));
         }
         Ok(Some(self.runs.len() - before.configs.len()))
     }
@@ -271,17 +341,20 @@ impl Comparison {
         } else {
             Vec::new()
         };
-        if before.len() == self.runs.len() {
+        if before.len() == self.runs.len() && self.tuner.is_none() {
             return Ok(());
         }
-        for (run, text) in self.runs.iter().zip(&self.texts).filter(|(run, _)| !before.contains(&run.config))
-        {
+        let there = |config: &PathBuf| before.contains(config) && (self.tuner.is_none() || config.exists());
+        let missing =
+            self.runs.iter().zip(&self.texts).filter(|(run, _)| self.settled && !there(&run.config));
+        for (run, text) in missing {
             // A run's folder is there before the run is: that is what others can be kept from.
             for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
                 std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
             }
             std::fs::write(&run.config, text).map_err(|e| Error::file("write", &run.config, &e))?;
         }
+        std::fs::create_dir_all(&self.folder).map_err(|e| Error::file("make", &self.folder, &e))?;
         let aside = self.folder.join(".compare.toml");
         let written = std::fs::write(&aside, &self.text).and_then(|()| File::open(&aside)?.sync_all());
         written.map_err(|e| Error::file("write", &aside, &e))?;
@@ -343,6 +416,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         axis: section.axis,
         margin: Some(section.margin),
         order: order.collect(),
+        tuning: tuning::result(folder).ok().flatten().filter(|_| section.tune.is_some()),
     })
 }
 

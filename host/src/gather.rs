@@ -30,7 +30,10 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     for place in places {
         let there = std::fs::canonicalize(place).map_err(|e| Error::file("read", place, &e))?;
         // A file is a record, whatever it is called.
-        let runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
+        let mut runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
+        // Trials on tuning seeds are no runs of the comparison.
+        let trials = comparison::tuning::folder(place);
+        runs.retain(|run| !run.starts_with(&trials));
         if runs.is_empty() {
             let error = Error::new(format!("there is no run in `{}`", place.display()));
             return Err(error.hint("a run is a folder with a `record.jsonl`"));

@@ -10,11 +10,12 @@ use allot_config::train::TrainConfig;
 use allot_error::{Error, Result};
 use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
-use allot_report::follow::Follower;
+use allot_report::follow::{self, Follower};
 
-use crate::comparison::{Comparison, Planned, RunKind};
+use crate::comparison::{Planned, RunKind};
 use crate::resume;
 use crate::run_dir::{self, free};
+use crate::until::{Means, Until};
 
 /// How a run stands.
 #[derive(Debug)]
@@ -33,6 +34,20 @@ pub enum State {
     Paused,
 }
 
+/// Runs that are made side by side. Each has a row and a column in the table on the screen.
+pub struct Field {
+    /// What kind of runs they are.
+    pub kind: RunKind,
+    /// What each may spend.
+    pub means: Means,
+    /// What the rows are called.
+    pub rows: Vec<String>,
+    /// What the columns are called.
+    pub columns: Vec<String>,
+    /// The runs, in the order in which their turns come.
+    pub runs: Vec<Planned>,
+}
+
 /// A run of a comparison.
 pub struct Job {
     /// The run.
@@ -46,9 +61,10 @@ pub struct Job {
     follower: Option<Follower>,
 }
 
-/// All runs of a comparison.
-pub struct Jobs<'c> {
-    comparison: &'c Comparison,
+/// All runs of a field.
+pub struct Jobs<'f> {
+    /// What they have in common.
+    pub field: &'f Field,
     executor: Box<dyn Executor>,
     /// The runs, in the order in which their turns come.
     pub all: Vec<Job>,
@@ -63,19 +79,19 @@ pub struct Happened {
     pub words: Vec<String>,
 }
 
-impl<'c> Jobs<'c> {
+impl<'f> Jobs<'f> {
     /// The runs as they were left; those that an earlier process left under way with this executor still are.
-    pub fn of(comparison: &'c Comparison, mut executor: Box<dyn Executor>) -> Result<Self> {
+    pub fn of(field: &'f Field, mut executor: Box<dyn Executor>) -> Result<Self> {
         let adopted = executor.adopt()?;
         let job = |(i, planned): (usize, &Planned)| {
             let adopted = adopted.contains(&i);
-            let done = if adopted { None } else { over(comparison.kind, planned) };
+            let done = if adopted { None } else { over(field, planned) };
             let (share, accuracy) = (if done.is_some() { 1.0 } else { 0.0 }, done);
             let state = if adopted { State::Queued } else { done.map_or(State::Waiting, State::Finished) };
             Job { planned: planned.clone(), state, share, accuracy, follower: None }
         };
-        let all = comparison.runs.iter().enumerate().map(job).collect();
-        Ok(Self { comparison, executor, all })
+        let all = field.runs.iter().enumerate().map(job).collect();
+        Ok(Self { field, executor, all })
     }
 
     /// Takes in what happened since: which runs ended, and how. A run that a signal ends while all are
@@ -88,7 +104,7 @@ impl<'c> Jobs<'c> {
                 News::Began(i) => self.all[i].state = State::Running,
                 News::Ended(i, exit, more) => {
                     let job = &mut self.all[i];
-                    job.state = ended(&job.planned, exit, more, stopping);
+                    job.state = ended(self.field, &job.planned, exit, more, stopping);
                     if let State::Finished(accuracy) = job.state {
                         (job.share, job.accuracy) = (1.0, Some(accuracy));
                     }
@@ -112,7 +128,7 @@ impl<'c> Jobs<'c> {
             return Ok(());
         }
         for i in &ready {
-            cleared(self.comparison.kind, &self.all[*i].planned)?;
+            cleared(self.field.kind, &self.all[*i].planned)?;
         }
         let tasks: Vec<Task> = ready.iter().map(|i| self.task(*i)).collect();
         self.executor.start(&tasks)?;
@@ -124,7 +140,7 @@ impl<'c> Jobs<'c> {
 
     /// Looks how far the runs under way have come.
     pub fn look(&mut self) {
-        let (steps, budget) = (f64::from(self.comparison.steps), self.comparison.budget);
+        let means = self.field.means;
         for job in self.all.iter_mut().filter(|job| matches!(job.state, State::Running)) {
             if job.follower.is_none() {
                 job.follower = Follower::open(&job.planned.folder).ok();
@@ -137,10 +153,8 @@ impl<'c> Jobs<'c> {
             let history = follower.history();
             job.accuracy = history.scores.last().map(|s| s.accuracy).or(job.accuracy);
             if let Some(step) = history.steps.last() {
-                let costs = step.costs;
-                let (flops, seconds) = (costs.compute.flops.total(), costs.seconds.unwrap_or(0.0));
-                let done = history.steps.len() as f64 / steps;
-                job.share = done.max(budget.share(costs.spent, flops, seconds));
+                let share = means.share(history.steps.len() as u32, &step.costs);
+                job.share = (share / job.planned.until.share.unwrap_or(1.0)).min(1.0);
             }
         }
     }
@@ -148,21 +162,6 @@ impl<'c> Jobs<'c> {
     /// Asks the runs to pause: those under way to save what they have.
     pub fn pause(&mut self) -> Result<()> {
         self.executor.pause()
-    }
-
-    /// What the arms are called.
-    pub fn arms(&self) -> &[String] {
-        &self.comparison.arms
-    }
-
-    /// What a run's arm is called.
-    pub fn arm(&self, job: usize) -> &str {
-        &self.comparison.arms[self.all[job].planned.arm]
-    }
-
-    /// The seeds.
-    pub fn seeds(&self) -> &[u64] {
-        &self.comparison.seeds
     }
 
     /// How many their executor has.
@@ -180,13 +179,14 @@ impl<'c> Jobs<'c> {
         let planned = &self.all[run].planned;
         let (config, folder): (OsString, OsString) = ((&planned.config).into(), (&planned.folder).into());
         let word = |word: &str| OsString::from(word);
-        let mut arguments = match self.comparison.kind {
+        let mut arguments = match self.field.kind {
             RunKind::Train if planned.folder.join("resolved.toml").exists() => {
                 vec![word("train"), word("--resume"), folder]
             }
             RunKind::Train => vec![word("train"), config, word("--out"), folder],
             RunKind::Simulate => vec![word("simulate"), config, word("--out"), folder],
         };
+        arguments.extend(planned.until.arguments());
         arguments.extend([word("--error-file"), planned.error_file().into()]);
         Task { run, arguments, log: planned.log.clone() }
     }
@@ -194,7 +194,8 @@ impl<'c> Jobs<'c> {
 
 /// Makes room for a run that begins or goes on.
 fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
-    let old = ["record.jsonl", "resolved.toml"].into_iter().filter(|_| kind == RunKind::Simulate);
+    let old =
+        ["record.jsonl", "resolved.toml", "log.jsonl"].into_iter().filter(|_| kind == RunKind::Simulate);
     let old = old.map(|name| planned.folder.join(name)).chain([planned.error_file()]);
     for path in old.filter(|path| path.exists()) {
         std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
@@ -203,13 +204,13 @@ fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
 }
 
 /// How a run that ended stands.
-fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -> State {
+fn ended(field: &Field, planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -> State {
     let words = match exit {
         Exit::Over => match end(&planned.folder) {
             Some(End { normal: true, accuracy, .. }) => return State::Finished(accuracy.unwrap_or(0.0)),
             _ => "it left a record without an end".to_owned(),
         },
-        Exit::Paused => return State::Paused,
+        Exit::Paused => return paused(field, planned).map_or(State::Paused, State::Finished),
         Exit::Killed(_) | Exit::Cut(_) if stopping => return State::Paused,
         // Killed by a signal, by lack of memory, say, it told nothing.
         Exit::Killed(words) | Exit::Failed(words) => {
@@ -228,8 +229,12 @@ fn ended(planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -
 
 /// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
 /// process is still saving nothing is touched.
-fn over(kind: RunKind, planned: &Planned) -> Option<f64> {
+fn over(field: &Field, planned: &Planned) -> Option<f64> {
     let _held = run_dir::lock(&planned.folder).ok()?;
+    if let Some(accuracy) = paused(field, planned) {
+        return Some(accuracy);
+    }
+    let kind = field.kind;
     let end = end(&planned.folder).filter(|end| end.normal)?;
     if kind == RunKind::Train {
         let text = std::fs::read_to_string(planned.folder.join("resolved.toml")).ok()?;
@@ -237,6 +242,16 @@ fn over(kind: RunKind, planned: &Planned) -> Option<f64> {
         resume::over(&planned.folder, &config).ok().flatten()?;
     }
     end.accuracy
+}
+
+/// The accuracy of a run that came to where it was to pause.
+fn paused(field: &Field, planned: &Planned) -> Option<f64> {
+    if planned.until == Until::default() {
+        return None;
+    }
+    let history = follow::read(&planned.folder, &mut |_| {}).ok()?;
+    let steps = planned.until.in_history(&field.means, &history)?;
+    history.scores.iter().rev().find(|s| s.steps <= steps).map(|s| s.accuracy)
 }
 
 /// How much of a record's tail its last line is looked for in.

@@ -18,6 +18,7 @@
 //! # Ok::<(), allot_error::Error>(())
 //! ```
 
+pub mod board;
 pub mod callbacks;
 pub mod checkpoint;
 pub mod commands;
@@ -46,4 +47,6 @@ pub mod summary;
 pub mod swap;
 pub mod tally;
 pub mod training;
+pub mod tuning;
+pub mod until;
 pub mod world;

@@ -25,10 +25,12 @@ use crate::stop::Stop;
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::training::{Prepared, Trained};
+use crate::until::{Means, Until};
 use crate::world::World;
 use allot_error::Result;
 use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
+use allot_report::Costs;
 use allot_sandbox::LogLine;
 
 /// The recorder of a run's folder.
@@ -45,6 +47,8 @@ pub struct RunRecorder<'a, 's> {
     pub progress: Progress<'a, 's>,
     /// Whether the run pauses after the step at hand.
     pub until_next_step: bool,
+    /// Where else it pauses.
+    pub until: Until,
     step: Tally,
     clips: Clips,
     clock: Clock,
@@ -161,6 +165,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             totals,
             progress,
             until_next_step: false,
+            until: Until::default(),
             step: Tally::default(),
             clips: Clips::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
@@ -270,6 +275,14 @@ impl<'a, 's> RunRecorder<'a, 's> {
         numbers.iter().try_for_each(|(name, value)| self.files.events.scalar(name, steps, *value))
     }
 
+    /// Whether the run pauses after a step.
+    fn pauses(&self, end: &StepEnd, seconds: f64) -> bool {
+        let config = &self.prepared.config;
+        let means = Means { budget: config.budget, steps: config.run.steps };
+        let costs = Costs { spent: end.spent, compute: end.compute, seconds: Some(seconds) };
+        self.until.is_met(&means, end.step + 1, &costs, end.accuracy)
+    }
+
     /// A step's numbers, by name.
     fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
         let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
@@ -375,13 +388,14 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
         };
         keep().map_err(Stop::Outputs)?;
         let due = world.run.state.steps.is_multiple_of(self.prepared.config.checkpoint.every);
+        let pauses = self.until_next_step || self.pauses(end, measured.seconds.of_steps());
         // At its end a run is saved in any case.
-        if !world.run.is_at_end() && (due || self.until_next_step) {
+        if !world.run.is_at_end() && (due || pauses) {
             self.save(world)?;
             self.kept = Some(world.run.state.steps);
         }
         world.lap(Phase::Saving);
-        Ok(if self.until_next_step { Go::Pause } else { Go::On })
+        Ok(if pauses { Go::Pause } else { Go::On })
     }
 
     fn pause(&mut self, world: &mut Trained<'p>) -> std::result::Result<(), Stop> {

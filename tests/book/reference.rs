@@ -115,6 +115,7 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
             vec![
                 ("[compare]\nno_such_key = 1\n".into(), String::new()),
                 ("[[compare.policies]]\nno_such_key = 1\n".into(), String::new()),
+                ("[compare.tune]\nno_such_key = 1\n".into(), String::new()),
             ],
         ),
     ];

@@ -14,6 +14,7 @@ enum Use {
     Policy = 2,
     Rollout = 3,
     World = 4,
+    Tuning = 5,
 }
 
 /// The seed of one rollout. `version` counts the model updates before it, `position` its prompt's
@@ -32,15 +33,15 @@ pub fn world(run: u64, part: u64, index: u64) -> u64 {
     mix(run, Use::World, &[part, index])
 }
 
+/// The seed of the draws for a setting that is tuned, by its name.
+pub fn tuning(run: u64, key: &str) -> u64 {
+    let parts: Vec<u64> = key.bytes().map(u64::from).collect();
+    mix(run, Use::Tuning, &parts)
+}
+
 /// The order of an epoch: a permutation of `0..prompts`.
 pub fn order(run: u64, epoch: u32, prompts: u32) -> Vec<u32> {
-    let mut stream = Stream(mix(run, Use::Order, &[u64::from(epoch)]));
-    let mut order: Vec<u32> = (0..prompts).collect();
-    // Fisher–Yates, from the back.
-    for i in (1..order.len()).rev() {
-        order.swap(i, stream.below(i + 1));
-    }
-    order
+    Stream(mix(run, Use::Order, &[u64::from(epoch)])).order(prompts)
 }
 
 fn mix(run: u64, used_for: Use, parts: &[u64]) -> u64 {
@@ -75,6 +76,16 @@ impl Stream {
     /// Uniform in [0, 1), with 53 bits.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A permutation of `0..n`.
+    pub fn order(&mut self, n: u32) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..n).collect();
+        // Fisher–Yates, from the back.
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.below(i + 1));
+        }
+        order
     }
 
     /// Uniform in `0..n`; `n` is at least 1.

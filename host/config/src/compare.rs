@@ -12,6 +12,8 @@ use allot_report::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::tune::TuneConfig;
+
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +31,8 @@ pub struct CompareConfig {
     /// The policies beside the config's own.
     #[serde(default)]
     pub policies: Vec<ArmConfig>,
+    /// How each of them is tuned beforehand; they are not, without it.
+    pub tune: Option<TuneConfig>,
 }
 
 /// Seeds.
@@ -50,6 +54,32 @@ impl Seeds {
             Self::Count(n) => Value::Integer(i64::from(*n)),
             Self::List(list) => Value::Array(list.iter().map(whole).collect()),
         }
+    }
+
+    /// Checks that there are some, and no more than anybody means. `key` is what they are called in the config.
+    pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
+        match self {
+            Self::Count(0) => return wrong("is 0; it is at least 1".to_owned()),
+            Self::Count(n) if *n > MOST_SEEDS => return wrong(format!("is {n}; it is at most {MOST_SEEDS}")),
+            Self::Count(_) => {}
+            Self::List(list) if list.is_empty() => {
+                return wrong("is empty; it has at least one seed".to_owned());
+            }
+            Self::List(list) if list.len() > MOST_SEEDS as usize => {
+                return wrong(format!("has {} seeds; it has at most {MOST_SEEDS}", list.len()));
+            }
+            Self::List(list) => {
+                let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
+                if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
+                    return wrong(format!("has {seed}; a seed is less than 2^63 here"));
+                }
+                if let Some((_, seed)) = twice {
+                    return wrong(format!("has {seed} twice"));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -84,13 +114,16 @@ pub struct ArmConfig {
     /// Whatever else of the config is different for it, as sections. A report warns of it.
     #[serde(default)]
     pub with: Table,
+    /// What is tuned for it alone, beside or instead of what is tuned for all.
+    #[serde(default)]
+    pub ranges: Table,
 }
 
 /// A name is a folder's, too.
 const LONGEST_NAME: usize = 100;
 
 /// More seeds are a slip of the hand.
-const MOST_SEEDS: u32 = 10_000;
+pub(crate) const MOST_SEEDS: u32 = 10_000;
 
 fn point() -> f64 {
     allot_report::compare::MARGIN
@@ -105,35 +138,15 @@ pub struct Arm {
     pub name: String,
     /// The config.
     pub config: Table,
+    /// What is tuned for it alone.
+    pub ranges: Table,
 }
 
 impl CompareConfig {
     /// Checks what can be checked without the rest. `name` is what the config is called in an error.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
-        match &self.seeds {
-            Seeds::Count(0) => return wrong("`compare.seeds` is 0; it is at least 1".to_owned()),
-            Seeds::List(list) if list.is_empty() => {
-                return wrong("`compare.seeds` is empty; it has at least one seed".to_owned());
-            }
-            Seeds::List(list) if list.len() > MOST_SEEDS as usize => {
-                let many = list.len();
-                return wrong(format!("`compare.seeds` has {many} seeds; it has at most {MOST_SEEDS}"));
-            }
-            Seeds::List(list) => {
-                let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
-                if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
-                    return wrong(format!("`compare.seeds` has {seed}; a seed is less than 2^63 here"));
-                }
-                if let Some((_, seed)) = twice {
-                    return wrong(format!("`compare.seeds` has {seed} twice"));
-                }
-            }
-            Seeds::Count(n) if *n > MOST_SEEDS => {
-                return wrong(format!("`compare.seeds` is {n}; it is at most {MOST_SEEDS}"));
-            }
-            Seeds::Count(_) => {}
-        }
+        self.seeds.check(name, "compare.seeds")?;
         if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
             return wrong(format!(
                 "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
@@ -167,7 +180,11 @@ impl CompareConfig {
                 self.margin
             ));
         }
-        Ok(())
+        if let Some(arm) = self.policies.iter().find(|arm| self.tune.is_none() && !arm.ranges.is_empty()) {
+            let name = arm.name.as_deref().unwrap_or(&arm.source);
+            return wrong(format!("`{name}` has `ranges`, and there is no section [compare.tune]"));
+        }
+        self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, self))
     }
 
     /// The seeds, after the run's own.
@@ -187,7 +204,12 @@ impl CompareConfig {
         let own = base.get("run").and_then(|run| run.get("name")).and_then(Value::as_str);
         let source = base.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
         let shown = own.or(source).unwrap_or_default();
-        let mut arms = vec![Arm { shown: shown.to_owned(), name: called(shown), config: base.clone() }];
+        let mut arms = vec![Arm {
+            shown: shown.to_owned(),
+            name: called(shown),
+            config: base.clone(),
+            ranges: Table::new(),
+        }];
         for arm in &self.policies {
             arms.push(arm.over(&base));
         }
@@ -234,7 +256,7 @@ impl ArmConfig {
         name_of_a_path(&mut config);
         let named = config.get("run").and_then(|r| r.get("name")).and_then(Value::as_str);
         let shown = named.unwrap_or(&self.source).to_owned();
-        Arm { name: called(&shown), shown, config }
+        Arm { name: called(&shown), shown, config, ranges: self.ranges.clone() }
     }
 }
 
@@ -262,7 +284,7 @@ fn name_of_a_path(config: &mut Table) {
 }
 
 /// Puts one table over another, section by section.
-fn merge(under: &mut Table, over: &Table) {
+pub(crate) fn merge(under: &mut Table, over: &Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
             (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
@@ -369,6 +391,7 @@ mod tests {
             axis: None,
             margin: 0.01,
             policies: Vec::new(),
+            tune: None,
         };
         assert_eq!(config(Seeds::Count(3)).seeds(5), [5, 6, 7]);
         assert_eq!(config(Seeds::List(vec![9, 2])).seeds(5), [9, 2]);

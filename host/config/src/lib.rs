@@ -18,10 +18,12 @@
 pub mod compare;
 mod hints;
 mod node;
+pub mod ranges;
 pub mod requests;
 pub mod simulate;
 pub mod train;
 mod tree;
+pub mod tune;
 mod typed;
 
 use std::collections::BTreeMap;

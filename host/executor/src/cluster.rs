@@ -55,6 +55,7 @@ pub enum Refusal {
 /// A cluster as an executor.
 pub struct Cluster<Q> {
     folder: PathBuf,
+    comparison: PathBuf,
     queue: Q,
     out: Vec<Out>,
     /// When the queue is asked next, and how long it is left alone after that.
@@ -135,10 +136,11 @@ const HALF: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl<Q: Queue> Cluster<Q> {
-    /// For the comparison in a folder.
-    pub fn new(folder: &Path, queue: Q) -> Self {
+    /// For runs of a folder, of this comparison.
+    pub fn new((folder, comparison): (&Path, &Path), queue: Q) -> Self {
         Self {
             folder: folder.to_owned(),
+            comparison: comparison.to_owned(),
             queue,
             out: Vec::new(),
             next: Instant::now(),
@@ -179,7 +181,7 @@ impl<Q: Queue> Cluster<Q> {
     }
 
     fn go_on(&self) -> String {
-        let (folder, key) = (self.folder.display(), Q::KEY);
+        let (folder, key) = (self.comparison.display(), Q::KEY);
         let again = format!("allot compare --resume {folder} --executor {key}");
         format!("runs under way go on without this command; to take them up: {again}")
     }

@@ -73,8 +73,10 @@ pub trait Executor {
 
 /// What an executor has to know.
 pub struct Setup<'s> {
-    /// The comparison's folder.
+    /// The folder of its runs: the comparison's, or that of one of its tuning's rungs.
     pub folder: &'s Path,
+    /// The comparison's folder, with which it goes on.
+    pub comparison: &'s Path,
     /// How many runs may be under way; none where nobody said.
     pub at_once: Option<usize>,
     /// Threads that each takes.

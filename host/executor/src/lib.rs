@@ -67,8 +67,8 @@ impl Where {
     fn made(self, setup: &Setup<'_>) -> Result<Box<dyn Executor>> {
         Ok(match self {
             Self::Local => Box::new(Local::new(setup.at_once.unwrap_or(1))),
-            Self::Slurm => Box::new(Cluster::new(setup.folder, Slurm::new(setup)?)),
-            Self::Ray => Box::new(Cluster::new(setup.folder, Ray::new(setup)?)),
+            Self::Slurm => Box::new(Cluster::new((setup.folder, setup.comparison), Slurm::new(setup)?)),
+            Self::Ray => Box::new(Cluster::new((setup.folder, setup.comparison), Ray::new(setup)?)),
         })
     }
 
@@ -80,7 +80,8 @@ impl Where {
     /// Runs that a cluster still has are not begun a second time elsewhere.
     fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
         let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };
-        let go_on = format!("allot compare --resume {} --executor {}", setup.folder.display(), self.key());
+        let go_on =
+            format!("allot compare --resume {} --executor {}", setup.comparison.display(), self.key());
         let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|error| {
             let what = format!("runs of this comparison were left with another executor: {}", error.what);
             let none = format!("if none is left there, remove `{}`", note.note().display());

@@ -11,6 +11,7 @@ use crate::axis::Axis;
 use crate::history::History;
 use crate::report::{Curve, Estimate, Report, State};
 use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
+use crate::tuning::Tuning;
 
 pub use arms::{Runs, names, told};
 
@@ -27,6 +28,8 @@ pub struct Question {
     pub margin: Option<f64>,
     /// The order of the arms, by name; others follow.
     pub order: Vec<String>,
+    /// How the arms were tuned, if they were.
+    pub tuning: Option<Tuning>,
 }
 
 /// The difference in accuracy that does not matter, where nothing else is said: a point.
@@ -83,7 +86,7 @@ pub fn compare(
     let differences = finals::differences(&groups, baseline);
     let targets = costs::wanted(&groups, baseline, &question.targets, &mut notes);
     let targets = costs::targets(&groups, baseline, &targets, &axes);
-    let (warnings, differing) = fairness::look(&groups, axis);
+    let (warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
     let verdicts = verdict::verdicts(&verdict::Seen {
         groups: &groups,
         baseline,
@@ -115,6 +118,7 @@ pub fn compare(
         uses: uses::uses(&groups),
         trends: uses::trends(&groups, axis),
         differing,
+        tuning: question.tuning.clone(),
     };
     Ok((report, groups))
 }

@@ -28,6 +28,7 @@ pub mod report;
 pub mod scores;
 pub mod statistics;
 pub mod tables;
+pub mod tuning;
 
 pub use axis::{Axis, Costs};
 pub use history::{Fates, History};

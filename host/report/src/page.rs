@@ -53,7 +53,14 @@ pub fn html(report: &Report) -> String {
                 header { (head(report)) }
                 nav aria-labelledby="contents" {
                     h2 #contents { "Contents" }
-                    ol { @for (id, title) in SECTIONS { li { a href={ "#" (id) } { (title) } } } }
+                    ol {
+                        @for (id, title) in SECTIONS {
+                            @if id == "compared" && report.tuning.is_some() {
+                                li { a href="#tuning" { "Tuning" } }
+                            }
+                            li { a href={ "#" (id) } { (title) } }
+                        }
+                    }
                 }
                 main #main tabindex="-1" {
                     section aria-labelledby="short" {
@@ -82,6 +89,12 @@ pub fn html(report: &Report) -> String {
                         @for name in ["effect", "rewards", "ages"] { (drawn(name).unwrap_or_default()) }
                         (told("spending").unwrap_or_default())
                         (told("measured").unwrap_or_default())
+                    }
+                    @if report.tuning.is_some() {
+                        section aria-labelledby="tuning" {
+                            h2 #tuning { "Tuning" }
+                            (told("tuning").unwrap_or_default()) (told("trials").unwrap_or_default())
+                        }
                     }
                     section aria-labelledby="compared" {
                         h2 #compared { (SECTIONS[5].1) }

@@ -10,6 +10,7 @@ pub use crate::estimate::Estimate;
 use crate::history::Fates;
 use crate::number::percent_tick;
 use crate::statistics::Bound;
+use crate::tuning::Tuning;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +53,9 @@ pub struct Report {
     pub trends: Vec<Trend>,
     /// In what the arms' configs differ.
     pub differing: Vec<Differing>,
+    /// How the arms were tuned, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
 }
 
 /// A question that a comparison asks, and what was found for each arm but the baseline.

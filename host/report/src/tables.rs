@@ -12,6 +12,7 @@ mod measured;
 mod outcome;
 mod points;
 mod runs;
+pub mod tuning;
 
 pub use outcome::{kind, result};
 
@@ -92,6 +93,7 @@ pub fn all(report: &Report) -> Vec<Table> {
         costs::spending(report),
     ];
     all.extend(measured::measured(report));
+    all.extend(report.tuning.iter().flat_map(|t| [tuning::winners(t), tuning::trials(t)]));
     all.extend([runs::runs(report), runs::arms(report), runs::differing(report), runs::shared(report)]);
     all
 }

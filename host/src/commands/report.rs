@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
+use allot_report::tuning::Tuning;
 use allot_report::{Axis, Report, number, tables};
 use clap::Args;
 
@@ -136,6 +137,11 @@ fn table(report: &Report) -> Vec<String> {
         row.push(difference.map_or_else(String::new, |d| ranged(d.mean, 100.0, 1)));
         rows.push(row);
     }
+    aligned(&rows)
+}
+
+/// Rows in columns, the first to the left and the others to the right.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -146,6 +152,18 @@ fn table(report: &Report) -> Vec<String> {
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect()
+}
+
+/// What a tuning came to, on the screen: a row for each arm.
+pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
+    let table = tables::tuning::winners(tuning);
+    let head = table.columns.iter().map(|column| column.head.clone()).collect();
+    let cells = |row: &Vec<tables::Cell>| row.iter().map(tables::Cell::words).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(table.rows.iter().map(cells)).collect();
+    for line in aligned(&rows) {
+        screen.say(line.trim_end());
+    }
+    screen.say("");
 }
 
 /// What bounds a ratio, where there is none.

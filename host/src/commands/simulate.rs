@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use allot_allocation::{Plan, View};
-use allot_config::BudgetConfig;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_error::{Error, Exit, Result};
 use allot_loop::{Clipped, Scores};
 use allot_record::StepEnd;
+use allot_report::Costs;
 use allot_sandbox::LogLine;
 use clap::Args;
 
@@ -19,6 +19,7 @@ use crate::screen::Screen;
 use crate::simulation::Simulation;
 use crate::stop::Stop;
 use crate::summary::{Totals, percent};
+use crate::until::{Means, Until};
 use crate::world::World;
 use crate::{components, interrupt, policy_loader, run, run_dir, shadow};
 use allot_outputs::log::Log;
@@ -55,6 +56,8 @@ pub struct Simulate {
     /// End when standard input does, for processes that start this one
     #[arg(long, hide = true)]
     tied: bool,
+    #[command(flatten)]
+    until: Until,
 }
 
 /// Runs it.
@@ -100,8 +103,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
     let totals = Totals::new(simulation.world.engine.accuracy());
-    let (steps, budget) = (config.run.steps, config.budget);
-    let mut shown = Shown { totals, steps, budget, clips: Clips::default(), log, screen };
+    let means = Means { budget: config.budget, steps: config.run.steps };
+    let mut shown = Shown { totals, means, until: command.until, clips: Clips::default(), log, screen };
     let world = &mut simulation.world;
     let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
@@ -118,7 +121,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
             }
             Ok(Exit::Good)
         }
-        Ok(Rest::Paused) => Err(Error::new("the run was paused")),
+        Ok(Rest::Paused) => Ok(Exit::Bad),
         Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref())),
     }
 }
@@ -126,8 +129,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
 /// A simulated run on the screen.
 struct Shown<'a, 's> {
     totals: Totals,
-    steps: u32,
-    budget: BudgetConfig,
+    means: Means,
+    until: Until,
     clips: Clips,
     log: Option<Log>,
     screen: &'a mut Screen<'s>,
@@ -153,16 +156,18 @@ impl<R, P> Callbacks<Coin, R, P> for Shown<'_, '_> {
     fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(step);
         if let Some(accuracy) = step.accuracy {
-            let budget = self.budget.rollouts.map(|most| format!("/{most}")).unwrap_or_default();
+            let budget = self.means.budget.rollouts.map(|most| format!("/{most}")).unwrap_or_default();
             self.screen.tell(format_args!(
                 "step {:>5}/{}  rollouts {:>8}{budget}  accuracy {accuracy:.4}  effective {:>5.1} %",
                 step.step + 1,
-                self.steps,
+                self.means.steps,
                 step.spent.run_rollouts,
                 percent(step.effective, step.trained)
             ));
         }
-        Ok(Go::On)
+        let costs = Costs { spent: step.spent, compute: step.compute, seconds: None };
+        let pauses = self.until.is_met(&self.means, step.step + 1, &costs, step.accuracy);
+        Ok(if pauses { Go::Pause } else { Go::On })
     }
 }
 

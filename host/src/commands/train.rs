@@ -21,6 +21,7 @@ use crate::screen::Screen;
 use crate::stop::Stop;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
+use crate::until::Until;
 use crate::{components, interrupt, policy_loader, resume, run_dir, shadow, swap};
 
 /// Train a language model under a policy
@@ -59,6 +60,8 @@ pub struct Train {
     /// With --resume: end the step that the run stopped in, and pause
     #[arg(long, requires = "resume")]
     finish_step: bool,
+    #[command(flatten)]
+    until: Until,
     /// Pause when standard input ends, for processes that start this one
     #[arg(long, hide = true)]
     tied: bool,
@@ -236,6 +239,7 @@ fn go(
         world.policy.keep(place.folder, (0, 0))?;
         recorder
     };
+    recorder.until = command.until;
     let rest = runtime.block_on(run::run(&mut world, &mut recorder));
     for shadow in &world.policy.shadows {
         recorder.progress.tell(shadow.summary());

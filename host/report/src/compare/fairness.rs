@@ -10,15 +10,18 @@ use crate::axis::Axis;
 use crate::history::History;
 use crate::number;
 use crate::report::{Differing, State};
+use crate::tuning::Tuning;
 
 /// Of keys that differ by nature, and are told elsewhere.
 const OWN: &str = "policy";
 
 /// What is wrong with a comparison, in words, and in what the arms differ.
-pub fn look(groups: &[Runs], axis: Axis) -> (Vec<String>, Vec<Differing>) {
+pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String>, Vec<Differing>) {
     let differing = differing(groups);
-    let mut warnings = Vec::new();
-    let others: Vec<&str> = differing.iter().filter(|d| !d.own).map(|d| d.key.as_str()).collect();
+    let mut warnings = tuning.map(Tuning::edges).unwrap_or_default();
+    let is_tuned = |key: &str| tuning.is_some_and(|tuning| tuning.keys().any(|tuned| of_tuned(tuned, key)));
+    let others = differing.iter().filter(|d| !d.own && !is_tuned(&d.key));
+    let others: Vec<&str> = others.map(|d| d.key.as_str()).collect();
     if !others.is_empty() {
         warnings.push(format!(
             "the arms differ in more than their policies: {}; what follows is about both together",
@@ -38,6 +41,19 @@ pub fn look(groups: &[Runs], axis: Axis) -> (Vec<String>, Vec<Differing>) {
     warnings.extend(unjudged(groups));
     warnings.extend(failures(groups));
     (warnings, differing)
+}
+
+/// Whether a key of a record is what a tuned key of a config sets, or follows from it.
+fn of_tuned(tuned: &str, key: &str) -> bool {
+    // A record has sections of a config that is trained by below one key.
+    let key = key.strip_prefix("training.").unwrap_or(key);
+    let of_groups = match tuned {
+        "run.groups" => ["run.pool", "limits.step_rollouts"].contains(&key),
+        "run.rollouts" => key == "limits.step_rollouts",
+        _ => false,
+    };
+    let sampling = tuned.strip_prefix("rollout.").is_some_and(|rest| key == format!("sampling.{rest}"));
+    key == tuned || key.starts_with(&format!("{tuned}.")) || of_groups || sampling
 }
 
 /// What all arms share, for the head of a report.

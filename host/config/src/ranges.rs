@@ -1,0 +1,304 @@
+//! Ranges of settings, and draws from them.
+//!
+//! Draws are a Latin hypercube (McKay, Beckman and Conover 1979): of n draws, each n-th part of a range has one. So
+//! few trials cover each range evenly, and those of a list are used equally often.
+
+use allot_allocation::seed::{self, Stream};
+use allot_error::{Error, Result};
+use toml::{Table, Value};
+
+use crate::tune::alike;
+
+/// The values that a setting may have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Range {
+    /// One of these.
+    List(Vec<Value>),
+    /// Any between these two.
+    Span {
+        /// The least.
+        from: f64,
+        /// The most.
+        to: f64,
+        /// Whether its logarithm is drawn evenly.
+        log: bool,
+        /// Whether it is a whole number.
+        whole: bool,
+    },
+}
+
+/// How often a setting that was tried already is drawn anew.
+const AGAIN: u32 = 100;
+
+impl Range {
+    /// The value at a place from 0 to 1, 1 excluded.
+    fn at(&self, place: f64) -> Value {
+        match self {
+            Self::List(values) => {
+                values[((place * values.len() as f64) as usize).min(values.len() - 1)].clone()
+            }
+            Self::Span { from, to, log, whole: true } => {
+                // Each whole number has the same part of the range.
+                let (low, high) = (from - 0.5, to + 0.5);
+                let x = if *log { low * (high / low).powf(place) } else { low + (high - low) * place };
+                Value::Integer(x.round().clamp(*from, *to) as i64)
+            }
+            Self::Span { from, to, log, whole: false } => {
+                let x = if *log { from * (to / from).powf(place) } else { from + (to - from) * place };
+                Value::Float(short(x).clamp(*from, *to))
+            }
+        }
+    }
+
+    /// How many values it has, where they can be counted.
+    fn len(&self) -> Option<u64> {
+        match self {
+            Self::List(values) => Some(values.len() as u64),
+            Self::Span { from, to, whole: true, .. } => Some((to - from) as u64 + 1),
+            Self::Span { .. } => None,
+        }
+    }
+
+    /// Its values, where they can be counted.
+    fn values(&self) -> Option<Vec<Value>> {
+        match self {
+            Self::List(values) => Some(values.clone()),
+            Self::Span { from, to, whole: true, .. } => {
+                Some((*from as i64..=*to as i64).map(Value::Integer).collect())
+            }
+            Self::Span { .. } => None,
+        }
+    }
+
+    /// Where a value lies in it: its place among numbers, from 0 to 1, if it is one.
+    pub fn numbers(&self) -> Option<(f64, f64)> {
+        match self {
+            Self::List(values) => {
+                let all: Option<Vec<f64>> = values.iter().map(number).collect();
+                let all = all.filter(|all| all.len() > 1)?;
+                Some((
+                    all.iter().copied().fold(f64::INFINITY, f64::min),
+                    all.into_iter().fold(f64::MIN, f64::max),
+                ))
+            }
+            Self::Span { from, to, .. } => Some((*from, *to)),
+        }
+    }
+}
+
+/// A value as a number, if it is one.
+pub fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
+}
+
+/// To two digits: a third one says nothing, and reads badly.
+fn short(x: f64) -> f64 {
+    format!("{x:.1e}").parse().unwrap_or(x)
+}
+
+/// The ranges of a section, by key, in their order. A section in it is that of a config; `place` is what it is
+/// called in an error.
+pub fn ranges(name: &str, place: &str, section: &Table) -> Result<Vec<(String, Range)>> {
+    let mut all = Vec::new();
+    flatten(name, place, "", section, &mut all)?;
+    Ok(all)
+}
+
+/// What a comparison says itself, and what all arms have in common.
+const TAKEN: [(&str, &str); 5] = [
+    ("run.seed", "tuning has seeds of its own: `compare.tune.seeds`"),
+    ("run.name", "arms have names of their own"),
+    ("policy.use", "another policy is another arm: `[[compare.policies]]`"),
+    ("budget", "all trials have the same budget"),
+    ("evaluation", "all trials are measured alike"),
+];
+
+fn flatten(
+    name: &str,
+    place: &str,
+    path: &str,
+    section: &Table,
+    all: &mut Vec<(String, Range)>,
+) -> Result<()> {
+    for (key, value) in section {
+        let key = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` in `{place}` {what}")));
+        let under = |taken: &str| key == taken || key.starts_with(&format!("{taken}."));
+        if let Some((_, why)) = TAKEN.iter().find(|(taken, _)| under(taken)) {
+            return wrong(format!("is not tuned: {why}"));
+        }
+        match value {
+            Value::Array(values) if values.is_empty() => return wrong("has no value to try".to_owned()),
+            Value::Array(values) => {
+                let twice = values.iter().enumerate().find(|(i, v)| values[..*i].iter().any(|o| alike(o, v)));
+                if let Some((_, value)) = twice {
+                    return wrong(format!("has {value} twice"));
+                }
+                all.push((key, Range::List(values.clone())));
+            }
+            Value::Table(table) if table.contains_key("from") || table.contains_key("to") => {
+                match span(table) {
+                    Ok(range) => all.push((key, range)),
+                    Err(what) => return wrong(what),
+                }
+            }
+            Value::Table(table) => flatten(name, place, &key, table, all)?,
+            _ => return wrong("is no range: it is a list of values, or { from = …, to = … }".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+fn span(table: &Table) -> std::result::Result<Range, String> {
+    if let Some(key) = table.keys().find(|key| !["from", "to", "log"].contains(&key.as_str())) {
+        return Err(format!("has the key `{key}`; a range has `from`, `to` and `log`"));
+    }
+    let end = |key: &str| {
+        table
+            .get(key)
+            .and_then(|v| number(v).filter(|x| x.is_finite()))
+            .ok_or(format!("has no number as `{key}`"))
+    };
+    let (from, to) = (end("from")?, end("to")?);
+    let whole = ["from", "to"].iter().all(|key| table.get(*key).is_some_and(Value::is_integer));
+    let log = match table.get("log") {
+        None => false,
+        Some(Value::Boolean(log)) => *log,
+        Some(_) => return Err("has a `log` that is neither true nor false".to_owned()),
+    };
+    if from >= to {
+        return Err(format!("goes from {from} to {to}; it begins with the least"));
+    }
+    if log && from <= 0.0 {
+        return Err(format!("begins at {from}; a logarithmic range begins above 0"));
+    }
+    Ok(Range::Span { from, to, log, whole })
+}
+
+/// So many draws from ranges, none of them twice, and none as it was `declared`. All there is, where it is no more.
+pub fn drawn(
+    ranges: &[(String, Range)],
+    run: u64,
+    count: u32,
+    declared: &[Option<Value>],
+) -> Vec<Vec<Value>> {
+    let all: Option<u64> = ranges.iter().try_fold(1_u64, |n, (_, range)| n.checked_mul(range.len()?));
+    if all.is_some_and(|all| all <= u64::from(count)) {
+        return combinations(ranges).unwrap_or_default();
+    }
+    let mut columns: Vec<(Vec<u32>, Stream)> = ranges
+        .iter()
+        .map(|(key, _)| {
+            let mut stream = Stream::new(seed::tuning(run, key));
+            (stream.order(count), stream)
+        })
+        .collect();
+    let known = |value: &Value, declared: &Option<Value>| declared.as_ref().is_some_and(|d| alike(d, value));
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for i in 0..count as usize {
+        let strata = columns
+            .iter_mut()
+            .map(|(order, stream)| (f64::from(order[i]) + stream.unit()) / f64::from(count));
+        let places: Vec<f64> = strata.collect();
+        let mut row: Vec<Value> =
+            ranges.iter().zip(&places).map(|((_, range), place)| range.at(*place)).collect();
+        let mut left = AGAIN;
+        while left > 0 && (rows.contains(&row) || row.iter().zip(declared).all(|(value, d)| known(value, d)))
+        {
+            row = ranges.iter().zip(&mut columns).map(|((_, r), (_, stream))| r.at(stream.unit())).collect();
+            left -= 1;
+        }
+        if left > 0 {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Every combination of values.
+pub fn product(name: &str, ranges: &[(String, Range)], most: u32) -> Result<Vec<Vec<Value>>> {
+    if let Some((key, _)) = ranges.iter().find(|(_, range)| range.len().is_none()) {
+        let error =
+            Error::new(format!("`{name}`: `{key}` has no end of values, and a grid tries all of them"));
+        return Err(error.hint("list the values that are tried"));
+    }
+    let all = ranges.iter().try_fold(1_u64, |n, (_, range)| n.checked_mul(range.len()?));
+    if all.is_none_or(|all| all >= u64::from(most)) {
+        let error = Error::new(format!("`{name}`: its grid has more than {most} settings of an arm"));
+        return Err(
+            error.hint("list fewer values, or leave --grid out, which tries `compare.tune.trials` of them")
+        );
+    }
+    Ok(combinations(ranges).unwrap_or_default())
+}
+
+/// The last key's values go round first.
+fn combinations(ranges: &[(String, Range)]) -> Option<Vec<Vec<Value>>> {
+    ranges.iter().try_fold(vec![Vec::new()], |rows, (_, range)| {
+        let values = range.values()?;
+        let longer = |row: Vec<Value>| {
+            values.clone().into_iter().map(move |value| row.iter().cloned().chain([value]).collect())
+        };
+        Some(rows.into_iter().flat_map(longer).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<(String, Range)>> {
+        ranges("test", "here", &toml::from_str(text).expect("the test's own section"))
+    }
+
+    #[test]
+    fn each_part_of_a_range_is_drawn_once() {
+        let ranges = of("a = { from = 1e-4, to = 1e-2, log = true }\nb = [1, 2, 3, 4]").expect("ranges");
+        let rows = drawn(&ranges, 3, 8, &[None, None]);
+        assert_eq!(rows.len(), 8);
+        let mut parts: Vec<i64> = rows
+            .iter()
+            .map(|row| ((number(&row[0]).expect("a number") / 1e-4).log10() / 2.0 * 8.0).floor() as i64)
+            .collect();
+        parts.sort_unstable();
+        // Two digits may round over an eighth's end.
+        assert!(parts.iter().zip(0..8).all(|(part, i)| (part - i).abs() <= 1), "{parts:?}");
+        for value in 1..=4 {
+            assert_eq!(rows.iter().filter(|row| row[1].as_integer() == Some(value)).count(), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_told() {
+        for (text, words) in [
+            ("a = 3", "`a` in `here` is no range"),
+            ("a = []", "has no value to try"),
+            ("a = [1, 1.0]", "has 1.0 twice"),
+            ("a = { from = 2, to = 1 }", "goes from 2 to 1"),
+            ("a = { from = 0, to = 1, log = true }", "a logarithmic range begins above 0"),
+            ("a = { from = 0, to = 1, step = 1 }", "has the key `step`"),
+            ("a = { from = 0 }", "has no number as `to`"),
+            ("run.seed = [1, 2]", "tuning has seeds of its own"),
+            ("budget.rollouts = [1, 2]", "all trials have the same budget"),
+        ] {
+            let error = of(text).expect_err(text);
+            assert!(error.what.contains(words), "{text}: {}", error.what);
+        }
+    }
+
+    #[test]
+    fn a_grid_has_every_combination() {
+        let ranges = of("a = [1, 2]\nb = { from = 3, to = 5 }").expect("ranges");
+        assert_eq!(product("test", &ranges, 100).expect("a few").len(), 6);
+        assert!(product("test", &ranges, 5).is_err());
+        assert!(product("test", &of("a = { from = 0.0, to = 1.0 }").expect("a range"), 5).is_err());
+    }
+
+    #[test]
+    fn whole_numbers_stay_whole_and_within() {
+        let range = Range::Span { from: 1.0, to: 64.0, log: true, whole: true };
+        let values: Vec<i64> = (0..100).filter_map(|i| range.at(f64::from(i) / 100.0).as_integer()).collect();
+        assert_eq!((values.len(), values[0], values[99]), (100, 1, 64));
+        assert!(values.is_sorted());
+    }
+}

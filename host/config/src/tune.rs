@@ -1,0 +1,353 @@
+//! The section `[compare.tune]`: over which ranges each arm's settings are tuned before the comparison, and how.
+//!
+//! Every arm has the same number of trials. The first is its declared setting; the others are drawn from the run's
+//! seed, the same for every arm where arms share a range. What a range is drawn from is in [`ranges`](crate::ranges).
+
+use allot_error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::compare::{Arm, CompareConfig, Seeds, merge};
+use crate::ranges::{Range, drawn, product, ranges};
+
+/// How the arms are tuned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuneConfig {
+    /// Trials of each arm, its declared setting among them.
+    pub trials: Option<u32>,
+    /// Whether all combinations of the ranges' values are tried in place of that, to be looked at.
+    #[serde(default)]
+    pub grid: bool,
+    /// How many seeds each trial has, or which. So many are counted from a million past the run's own on.
+    #[serde(default = "one")]
+    pub seeds: Seeds,
+    /// One in so many trials goes on from a rung to the next.
+    #[serde(default = "three")]
+    pub reduction: u32,
+    /// How many rungs there are; by default as many as leave two trials to choose from in the last.
+    pub rungs: Option<u32>,
+    /// The share of the budget that a trial of the last rung may spend.
+    #[serde(default = "whole")]
+    pub share: f64,
+    /// What a trial is judged by.
+    pub objective: Option<Objective>,
+    /// What is tuned for every arm: keys of the config, with the values that they may have.
+    #[serde(default)]
+    pub ranges: Table,
+    /// What is tuned for the baseline alone.
+    #[serde(default)]
+    pub baseline: Table,
+}
+
+/// What a trial is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The cost to the first target.
+    Cost,
+    /// The accuracy at the end.
+    Accuracy,
+}
+
+/// How trials are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// As many as were asked for, drawn from the ranges.
+    Drawn,
+    /// All that the ranges have.
+    Grid,
+}
+
+/// A setting to be tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialConfig {
+    /// Its number. 0 is the declared setting.
+    pub number: u32,
+    /// What it sets, by key. The declared one sets nothing.
+    pub settings: Vec<(String, toml::Value)>,
+}
+
+/// Where counted seeds of a tuning begin, past the run's own: far enough that a comparison can grow.
+const PAST: u64 = 1_000_000;
+
+/// Each trial is a run at the least.
+const MOST_TRIALS: u32 = 1000;
+
+fn one() -> Seeds {
+    Seeds::Count(1)
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl TuneConfig {
+    /// Checks what can be checked without the arms. `name` is what the config is called in an error.
+    pub fn check(&self, name: &str, compare: &CompareConfig) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
+        match self.trials {
+            Some(n) if !(2..=MOST_TRIALS).contains(&n) => {
+                return wrong(format!("`compare.tune.trials` is {n}; it is from 2 to {MOST_TRIALS}"));
+            }
+            None if !self.grid => {
+                let error = Error::new(format!("`{name}`: `compare.tune.trials` is missing"));
+                return Err(error.hint("say how many settings are tried for each policy"));
+            }
+            _ => {}
+        }
+        self.seeds.check(name, "compare.tune.seeds")?;
+        if self.reduction < 2 {
+            return wrong(format!("`compare.tune.reduction` is {}; it is at least 2", self.reduction));
+        }
+        if self.rungs.is_some_and(|rungs| !(1..=20).contains(&rungs)) {
+            return wrong("`compare.tune.rungs` is from 1 to 20".to_owned());
+        }
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return wrong(format!(
+                "`compare.tune.share` is {}; it is more than 0 and at most 1, the whole budget",
+                self.share
+            ));
+        }
+        if self.objective == Some(Objective::Cost) && compare.targets.is_empty() {
+            let error =
+                Error::new(format!("`{name}`: arms are tuned for their cost to a target, and there is none"));
+            return Err(error.hint("set `compare.targets`, or `compare.tune.objective = \"accuracy\"`"));
+        }
+        ranges(name, "compare.tune.ranges", &self.ranges)?;
+        ranges(name, "compare.tune.baseline", &self.baseline)?;
+        Ok(())
+    }
+
+    /// What a trial is judged by: the cost to the first target, where there is one.
+    pub fn objective(&self, targets: &[f64]) -> Objective {
+        self.objective.unwrap_or(if targets.is_empty() { Objective::Accuracy } else { Objective::Cost })
+    }
+
+    /// How trials are chosen.
+    pub fn search(&self) -> Search {
+        if self.grid { Search::Grid } else { Search::Drawn }
+    }
+
+    /// The seeds of trials, none of which may be one of the comparison's own. `first` is the run's seed.
+    pub fn seeds(&self, name: &str, first: u64, own: &[u64]) -> Result<Vec<u64>> {
+        let seeds = match &self.seeds {
+            Seeds::Count(n) => {
+                (0..u64::from(*n)).map(|i| first.saturating_add(PAST).saturating_add(i)).collect()
+            }
+            Seeds::List(list) => list.clone(),
+        };
+        match seeds.iter().find(|seed| own.contains(seed)) {
+            None => Ok(seeds),
+            Some(seed) => {
+                let error = Error::new(format!(
+                    "`{name}`: seed {seed} is one of the comparison and one of its tuning; a winner would be measured \
+                     where it was chosen"
+                ));
+                Err(error.hint("leave `compare.tune.seeds` out, or give it other seeds than `compare.seeds`"))
+            }
+        }
+    }
+
+    /// What is tuned for an arm, by key: what all arms share, and what it has of its own instead or beside it.
+    pub fn of(&self, name: &str, arm: &Arm, baseline: bool) -> Result<Vec<(String, Range)>> {
+        let mut all = ranges(name, "compare.tune.ranges", &self.ranges)?;
+        let own = if baseline { &self.baseline } else { &arm.ranges };
+        for (key, range) in ranges(name, &format!("ranges of {}", arm.shown), own)? {
+            match all.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, shared)) => *shared = range,
+                None => all.push((key, range)),
+            }
+        }
+        if all.is_empty() {
+            let error = Error::new(format!("`{name}`: nothing is tuned for `{}`", arm.shown));
+            return Err(error.hint("name what is, in [compare.tune.ranges] or in the policy's own `ranges`"));
+        }
+        Ok(all)
+    }
+
+    /// An arm's trials. `seed` is the run's own.
+    pub fn trials(&self, name: &str, (arm, baseline): (&Arm, bool), seed: u64) -> Result<Vec<TrialConfig>> {
+        let ranges = self.of(name, arm, baseline)?;
+        let declared: Vec<_> = ranges.iter().map(|(key, _)| value(&arm.config, key)).collect();
+        let others = self.trials.unwrap_or(MOST_TRIALS) - 1;
+        let tried = match self.search() {
+            Search::Grid => product(name, &ranges, MOST_TRIALS)?,
+            Search::Drawn => drawn(&ranges, seed, others, &declared),
+        };
+        let first = TrialConfig { number: 0, settings: Vec::new() };
+        let same = |values: &Vec<toml::Value>| {
+            declared.iter().zip(values).all(|(a, b)| a.as_ref().is_some_and(|a| alike(a, b)))
+        };
+        let keys = || ranges.iter().map(|(key, _)| key.clone());
+        let others = tried.into_iter().filter(|values| !same(values)).zip(1..);
+        let others =
+            others.map(|(values, number)| TrialConfig { number, settings: keys().zip(values).collect() });
+        Ok(std::iter::once(first).chain(others).collect())
+    }
+
+    /// How many trials are in each rung, the declared setting not counted where it would have been dropped, and
+    /// which share of the budget each of them may have spent by its end.
+    pub fn rungs(&self, trials: usize) -> Vec<(usize, f64)> {
+        let reduction = self.reduction as usize;
+        let mut sizes = vec![trials];
+        let more = |sizes: &[usize]| match (self.search(), self.rungs) {
+            (Search::Grid, _) => false,
+            (_, Some(rungs)) => sizes.len() < rungs as usize,
+            (_, None) => sizes[sizes.len() - 1].div_ceil(reduction) >= 2,
+        };
+        while more(&sizes) {
+            sizes.push(sizes[sizes.len() - 1].div_ceil(reduction));
+        }
+        let last = sizes.len() as i32 - 1;
+        let share = |rung: i32| self.share * f64::from(self.reduction).powi(rung - last);
+        sizes.into_iter().zip(0..).map(|(size, rung)| (size, share(rung))).collect()
+    }
+}
+
+impl Arm {
+    /// The arm with a trial's settings.
+    pub fn with(&self, settings: &[(String, toml::Value)]) -> Self {
+        let mut arm = self.clone();
+        for (key, value) in settings {
+            let mut nested = toml::Value::clone(value);
+            for part in key.rsplit('.') {
+                nested = toml::Value::Table(Table::from_iter([(part.to_owned(), nested)]));
+            }
+            if let toml::Value::Table(nested) = nested {
+                merge(&mut arm.config, &nested);
+            }
+        }
+        arm
+    }
+}
+
+/// The value of a key in a config.
+pub fn value(config: &Table, key: &str) -> Option<toml::Value> {
+    let (last, path) = key.rsplit_once('.').map_or((key, ""), |(path, last)| (last, path));
+    let mut table = config;
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        table = table.get(part)?.as_table()?;
+    }
+    table.get(last).cloned()
+}
+
+/// Whether two values are the same, 1 and 1.0 among them.
+pub fn alike(a: &toml::Value, b: &toml::Value) -> bool {
+    let number = |v: &toml::Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64));
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> (Table, CompareConfig) {
+        let whole: Table = toml::from_str(text).expect("the test's own config");
+        let compare = whole["compare"].clone().try_into().expect("the test's own section");
+        (whole, compare)
+    }
+
+    const CONFIG: &str = r#"
+        [run]
+        seed = 7
+        groups = 16
+        [policy]
+        use = "first"
+        [optimizer]
+        learning_rate = 2e-4
+        [compare]
+        seeds = 2
+        targets = [0.5]
+        [compare.tune]
+        trials = 9
+        [compare.tune.ranges]
+        optimizer.learning_rate = { from = 1e-5, to = 1e-3, log = true }
+        run.groups = [2, 4, 16]
+        [[compare.policies]]
+        use = "other"
+        ranges = { policy.settings.pilot = { from = 2, to = 8 }, run.groups = [1] }
+    "#;
+
+    fn trials(text: &str, arm: usize) -> Vec<TrialConfig> {
+        let (whole, compare) = config(text);
+        compare.check("test").expect("it is in order");
+        let (tune, arms) =
+            (compare.tune.clone().expect("it is tuned"), compare.arms(&whole, "test").expect("arms"));
+        tune.trials("test", (&arms[arm], arm == 0), 7).expect("trials")
+    }
+
+    #[test]
+    fn the_first_trial_is_the_declared_setting_and_shared_ranges_are_tried_alike() {
+        let (one, other) = (trials(CONFIG, 0), trials(CONFIG, 1));
+        assert_eq!((one.len(), other.len()), (9, 9));
+        assert!(one[0].settings.is_empty() && other[0].settings.is_empty());
+        let rate = |trial: &TrialConfig| trial.settings[0].clone();
+        assert_eq!(rate(&one[1]).0, "optimizer.learning_rate");
+        assert!(one.iter().zip(&other).skip(1).all(|(a, b)| rate(a) == rate(b)), "{one:?} {other:?}");
+        assert!(
+            other.iter().skip(1).all(|t| t.settings[1].1.as_integer() == Some(1)),
+            "its own range goes first"
+        );
+        let pilots: Vec<i64> = other.iter().skip(1).filter_map(|t| t.settings[2].1.as_integer()).collect();
+        assert!(pilots.len() == 8 && pilots.iter().all(|n| (2..=8).contains(n)), "{pilots:?}");
+        assert_eq!(trials(CONFIG, 0), one, "trials come from the seed alone");
+    }
+
+    #[test]
+    fn a_small_space_is_tried_as_a_whole_and_nothing_twice() {
+        let text = CONFIG.replace("{ from = 1e-5, to = 1e-3, log = true }", "[1e-4, 2e-4]");
+        let all = trials(&text, 0);
+        assert_eq!(all.len(), 6, "the declared one is among the two times three: {all:?}");
+        let mut seen: Vec<String> = all.iter().map(|t| format!("{:?}", t.settings)).collect();
+        seen.dedup();
+        assert_eq!(seen.len(), 6);
+    }
+
+    #[test]
+    fn rungs_are_cut_until_one_would_be_left() {
+        let (_, compare) = config(CONFIG);
+        let tune = compare.tune.expect("it is tuned");
+        let shares = |trials| tune.rungs(trials);
+        assert_eq!(shares(2), [(2, 1.0)]);
+        assert_eq!(shares(9).iter().map(|r| r.0).collect::<Vec<_>>(), [9, 3]);
+        let sixteen = shares(16);
+        assert_eq!(sixteen.iter().map(|r| r.0).collect::<Vec<_>>(), [16, 6, 2]);
+        assert!((sixteen[0].1 - 1.0 / 9.0).abs() < 1e-12 && sixteen[2].1 == 1.0, "{sixteen:?}");
+        let grid = TuneConfig { grid: true, ..tune.clone() };
+        assert_eq!(grid.rungs(16), [(16, 1.0)]);
+        let alone = TuneConfig { rungs: Some(1), share: 0.5, ..tune };
+        assert_eq!(alone.rungs(16), [(16, 0.5)]);
+    }
+
+    #[test]
+    fn seeds_of_tuning_are_never_those_of_the_comparison() {
+        let (_, compare) = config(CONFIG);
+        let tune = compare.tune.expect("it is tuned");
+        assert_eq!(tune.seeds("test", 7, &[7, 8]).expect("others"), [1_000_007]);
+        let same = TuneConfig { seeds: Seeds::List(vec![3, 8]), ..tune };
+        let error = same.seeds("test", 7, &[7, 8]).expect_err("8 is in both");
+        assert!(error.what.starts_with("`test`: seed 8 is one of the comparison and one of its tuning"));
+    }
+
+    #[test]
+    fn an_arm_takes_over_a_trials_settings() {
+        let (whole, compare) = config(CONFIG);
+        let arms = compare.arms(&whole, "test").expect("arms");
+        let settings = [
+            ("policy.settings.pilot".to_owned(), toml::Value::Integer(4)),
+            ("optimizer.learning_rate".to_owned(), toml::Value::Float(1e-3)),
+        ];
+        let arm = arms[1].with(&settings);
+        assert_eq!(value(&arm.config, "policy.settings.pilot"), Some(toml::Value::Integer(4)));
+        assert_eq!(value(&arm.config, "optimizer.learning_rate"), Some(toml::Value::Float(1e-3)));
+        assert_eq!(value(&arm.config, "run.groups"), Some(toml::Value::Integer(16)));
+    }
+}

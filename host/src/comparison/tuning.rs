@@ -1,0 +1,394 @@
+//! The tuning of a comparison's arms: its trials, a folder for each of their runs, what they came to, and the
+//! settings that won. Everything follows from the config and from the records of the trials, so that a tuning that is
+//! stopped goes on, and comes to the same.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use allot_config::compare::{Arm, CompareConfig};
+use allot_config::ranges::Range;
+use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
+use allot_error::{Error, Result};
+use allot_report::history::History;
+use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning};
+use allot_report::{Axis, Costs, follow};
+use toml::Table;
+
+use super::{Planned, RunKind, anew, settled};
+use crate::jobs::Field;
+use crate::until::{Means, Until};
+
+/// A tuning that is to be done.
+pub struct Tuner {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What it is judged by.
+    pub goal: Goal,
+    /// The seeds of trials.
+    pub seeds: Vec<u64>,
+    /// Its rungs: how many trials each has at most, and the share of the budget that they may have spent by its end.
+    pub rungs: Vec<(usize, f64)>,
+    /// What a run may spend.
+    pub means: Means,
+    arms: Vec<ArmTuner>,
+    kind: RunKind,
+    search: Search,
+    threads: usize,
+    /// What the comparison's config is called in an error.
+    name: String,
+}
+
+/// An arm, and what is tried for it.
+struct ArmTuner {
+    arm: Arm,
+    ranges: Vec<(String, Range)>,
+    trials: Vec<TrialConfig>,
+}
+
+/// The trials of a rung, by arm.
+pub type Alive = Vec<Vec<u32>>;
+
+/// What a comparison has in common with its tuning.
+pub struct Shared<'c> {
+    /// What its config is called in an error.
+    pub name: &'c str,
+    /// Its folder.
+    pub folder: &'c Path,
+    /// Its section.
+    pub section: &'c CompareConfig,
+    /// The run's seed, and the comparison's own ones.
+    pub seeds: (u64, &'c [u64]),
+    /// What kind of runs it has.
+    pub kind: RunKind,
+    /// What each may spend.
+    pub means: Means,
+}
+
+/// The folder of a comparison's tuning.
+pub fn folder(comparison: &Path) -> PathBuf {
+    comparison.join("tuning")
+}
+
+/// What a tuning came to: in its folder once it is over, and made anew from its trials' records where it is lost.
+const RESULT: &str = "tuning.json";
+
+/// What a comparison's tuning came to, if it is over.
+pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
+    let path = folder(comparison).join(RESULT);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::file("read", &path, &e)),
+    };
+    let read = serde_json::from_str(&text).map_err(|e| {
+        let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
+        error.hint("remove it: it is made anew from the records of the trials")
+    });
+    read.map(Some)
+}
+
+impl Tuner {
+    /// The tuning of these arms, which are as they were declared.
+    pub fn new(tune: &TuneConfig, of: &Shared<'_>, arms: &[Arm]) -> Result<Self> {
+        let Shared { name, section, seeds: (first, own), means, kind, .. } = *of;
+        let seeds = tune.seeds(name, first, own)?;
+        let arm = |(i, arm): (usize, &Arm)| {
+            Ok(ArmTuner {
+                ranges: tune.of(name, arm, i == 0)?,
+                trials: tune.trials(name, (arm, i == 0), first)?,
+                arm: arm.clone(),
+            })
+        };
+        let arms: Vec<ArmTuner> = arms.iter().enumerate().map(arm).collect::<Result<_>>()?;
+        let most = arms.iter().map(|arm| arm.trials.len()).max().unwrap_or(0);
+        let axis = section.axis.unwrap_or_else(|| {
+            let budget = means.budget;
+            match (budget.rollouts, budget.tokens, budget.flops, budget.seconds) {
+                (None, Some(_), ..) => Axis::Tokens,
+                (None, None, Some(_), _) => Axis::Flops,
+                (None, None, None, Some(_)) => Axis::Seconds,
+                _ => Axis::Rollouts,
+            }
+        });
+        let target = section.targets.first().copied();
+        let target = target.filter(|_| tune.objective(&section.targets) == Objective::Cost);
+        Ok(Self {
+            folder: folder(of.folder),
+            goal: Goal { target, axis },
+            seeds,
+            rungs: tune.rungs(most),
+            means,
+            arms,
+            kind,
+            search: tune.search(),
+            threads: 1,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The same, with so many threads for each run.
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// All trials of all arms.
+    pub fn all(&self) -> Alive {
+        self.arms.iter().map(|arm| arm.trials.iter().map(|trial| trial.number).collect()).collect()
+    }
+
+    /// How many trials each arm has.
+    pub fn trials(&self) -> Vec<(&str, usize)> {
+        self.arms.iter().map(|arm| (arm.arm.shown.as_str(), arm.trials.len())).collect()
+    }
+
+    /// How many whole budgets an arm of so many trials spends at most on a seed.
+    pub fn most(&self, trials: usize) -> f64 {
+        let mut before = 0.0;
+        let rung = |(rung, (size, share)): (usize, &(usize, f64))| {
+            // The declared setting is never dropped.
+            let declared = usize::from(rung > 0);
+            let spent = (size + declared).min(trials) as f64 * (share - before);
+            before = *share;
+            spent
+        };
+        self.rungs.iter().enumerate().map(rung).sum()
+    }
+
+    /// Where trials of a rung pause.
+    fn until(&self, rung: usize) -> Until {
+        Until { share: Some(self.rungs[rung].1), accuracy: self.goal.target }
+    }
+
+    /// A rung's folder, for what an executor keeps.
+    pub fn rung(&self, rung: usize) -> PathBuf {
+        self.folder.join(format!("rung-{}", rung + 1))
+    }
+
+    /// The runs of a rung, arm by arm.
+    pub fn field(&self, rung: usize, alive: &Alive) -> Field {
+        let mut columns: Vec<(u32, u64)> = Vec::new();
+        for trial in alive.iter().flatten() {
+            columns.extend(self.seeds.iter().map(|seed| (*trial, *seed)));
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        let mut runs = Vec::new();
+        for (arm, trials) in alive.iter().enumerate() {
+            for trial in trials {
+                for seed in &self.seeds {
+                    let column = columns.binary_search(&(*trial, *seed)).unwrap_or(0);
+                    runs.push(self.planned(rung, (arm, *trial), (*seed, column)));
+                }
+            }
+        }
+        let head = |(trial, _): &(u32, u64)| format!("#{trial}");
+        Field {
+            kind: self.kind,
+            means: self.means,
+            rows: self.arms.iter().map(|arm| arm.arm.shown.clone()).collect(),
+            columns: columns.iter().map(head).collect(),
+            runs,
+        }
+    }
+
+    fn planned(&self, rung: usize, (arm, trial): (usize, u32), (seed, column): (u64, usize)) -> Planned {
+        let (called, name) = (format!("seed-{seed:04}"), &self.arms[arm].arm.name);
+        let trial_folder = format!("trial-{trial:02}");
+        let place = self.folder.join("runs").join(name).join(&trial_folder);
+        let config = self.folder.join("configs").join(name).join(&trial_folder);
+        Planned {
+            arm,
+            column,
+            trial: Some(trial),
+            seed,
+            config: config.join(format!("{called}.toml")),
+            folder: place.join(&called),
+            log: place.join(format!("{called}.log")),
+            until: self.until(rung),
+        }
+    }
+
+    /// A trial's config.
+    fn text(&self, arm: usize, trial: u32, seed: u64) -> Result<String> {
+        let of = &self.arms[arm];
+        let settings = of.trials.iter().find(|t| t.number == trial).map_or(&[][..], |t| &t.settings);
+        let mut config = of.arm.with(settings).with_seed(seed);
+        if let Some(toml::Value::Table(run)) = config.get_mut("run") {
+            run.insert("name".to_owned(), toml::Value::String(format!("{} #{trial}", of.arm.shown)));
+        }
+        let shown: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let name = format!("{}, trial {trial} of {} ({})", self.name, of.arm.name, shown.join(", "));
+        settled(self.kind, &config, &name, self.threads)
+            .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
+    }
+
+    /// Checks that every trial is a config.
+    pub fn check(&self) -> Result<()> {
+        for (arm, of) in self.arms.iter().enumerate() {
+            for trial in &of.trials {
+                self.text(arm, trial.number, self.seeds[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the configs of runs, but for those that are there.
+    pub fn keep(&self, field: &Field) -> Result<()> {
+        for run in field.runs.iter().filter(|run| !run.config.exists()) {
+            for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
+                std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
+            }
+            let text = self.text(run.arm, run.trial.unwrap_or(0), run.seed)?;
+            let aside = run.config.with_extension("part");
+            let written = std::fs::write(&aside, text).and_then(|()| std::fs::rename(&aside, &run.config));
+            written.map_err(|e| Error::file("write", &run.config, &e))?;
+        }
+        Ok(())
+    }
+
+    /// What the trials of a rung came to, by arm.
+    pub fn measured(&self, rung: usize, field: &Field) -> Vec<BTreeMap<u32, Measure>> {
+        let mut seen: Vec<BTreeMap<u32, Vec<Option<Seen>>>> = vec![BTreeMap::new(); self.arms.len()];
+        for run in &field.runs {
+            let one = self.history(rung, run).and_then(|(history, _)| {
+                let share = self.rungs[rung].1;
+                // Nobody is measured beyond the rung, however long its last step was.
+                let within = |steps, costs: &Costs| self.means.share(steps, costs) <= share + 1e-9;
+                Seen::of(&history, self.goal, within)
+            });
+            seen[run.arm].entry(run.trial.unwrap_or(0)).or_default().push(one);
+        }
+        let measured = |trials: BTreeMap<u32, Vec<Option<Seen>>>| {
+            trials.into_iter().map(|(trial, seen)| (trial, Measure::of(&seen))).collect()
+        };
+        seen.into_iter().map(measured).collect()
+    }
+
+    /// A run's history up to where it paused in a rung, and what it cost by then. None of one that failed.
+    fn history(&self, rung: usize, run: &Planned) -> Option<(History, Costs)> {
+        let mut history = follow::read(&run.folder, &mut |_| {}).ok()?;
+        if let Some(steps) = self.until(rung).in_history(&self.means, &history) {
+            history.steps.truncate(steps as usize);
+            history.scores.retain(|score| score.steps <= steps);
+        } else if history.end.as_ref().is_none_or(|end| !end.normal) {
+            return None;
+        }
+        let costs = history.steps.last().map_or_else(Costs::default, |step| step.costs);
+        Some((history, costs))
+    }
+
+    /// Removes the checkpoints of trials that do not go on: their records are kept.
+    pub fn drop(&self, field: &Field, alive: &Alive) {
+        for run in &field.runs {
+            if run.trial.is_some_and(|trial| !alive[run.arm].contains(&trial)) {
+                // What is left takes room and nothing else.
+                let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));
+            }
+        }
+    }
+
+    /// What the tuning came to. `rungs` are the measures of each rung, by arm, and `failed` the reasons of failures.
+    pub fn result(
+        &self,
+        rungs: &[Vec<BTreeMap<u32, Measure>>],
+        failed: &BTreeMap<(usize, u32), String>,
+    ) -> Tuning {
+        let arms = self.arms.iter().enumerate().map(|(i, of)| {
+            let trial = |trial: &TrialConfig| {
+                let measures: Vec<Measure> =
+                    rungs.iter().map_while(|rung| rung[i].get(&trial.number).copied()).collect();
+                let last = measures.len().saturating_sub(1);
+                let none = Costs { seconds: Some(0.0), ..Costs::default() };
+                let costs = self.seeds.iter().fold(none, |sum, seed| {
+                    let run = self.planned(last, (i, trial.number), (*seed, 0));
+                    self.history(last, &run).map_or(sum, |(_, costs)| sum.plus(&costs))
+                });
+                // Seconds are those of one machine on one day.
+                let costs = Costs { seconds: None, ..costs };
+                let failed = failed.get(&(i, trial.number)).cloned();
+                Trial { number: trial.number, values: self.values(i, trial), rungs: measures, costs, failed }
+            };
+            let last: Vec<(u32, Measure)> =
+                rungs.last().map(|rung| rung[i].iter().map(|(n, m)| (*n, *m)).collect()).unwrap_or_default();
+            TunedArm {
+                name: of.arm.shown.clone(),
+                ranges: of.ranges.iter().map(|(key, range)| tuned(key, range)).collect(),
+                trials: of.trials.iter().map(trial).collect(),
+                best: allot_report::tuning::ranked(&last).first().copied().unwrap_or(0),
+            }
+        });
+        Tuning {
+            grid: self.is_grid(),
+            goal: self.goal,
+            seeds: self.seeds.clone(),
+            shares: self.rungs.iter().map(|(_, share)| *share).collect(),
+            arms: arms.collect(),
+        }
+    }
+
+    /// A trial's values of what is tuned.
+    fn values(&self, arm: usize, trial: &TrialConfig) -> Vec<serde_json::Value> {
+        let of = &self.arms[arm];
+        // With the defaults that a config leaves out.
+        let whole = self.text(arm, trial.number, self.seeds[0]).ok();
+        let whole: Option<Table> = whole.and_then(|text| toml::from_str(&text).ok());
+        let one = |(key, _): &(String, Range)| {
+            let set = trial.settings.iter().find(|(k, _)| k == key).map(|(_, value)| value.clone());
+            let set = set.or_else(|| value(whole.as_ref()?, key));
+            set.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_default()
+        };
+        of.ranges.iter().map(one).collect()
+    }
+
+    /// Writes down what the tuning came to.
+    pub fn write(&self, tuning: &Tuning) -> Result<()> {
+        let path = self.folder.join(RESULT);
+        let mut text =
+            serde_json::to_string_pretty(tuning).map_err(|e| Error::new(format!("no JSON: {e}")))?;
+        text.push('\n');
+        allot_files::write_whole(&path, text.as_bytes()).map_err(|e| Error::file("write", &path, &e))
+    }
+
+    /// The arms as they won, and whether all of them did: others are as they were declared.
+    pub fn won(&self, tuning: &Tuning) -> (Vec<Arm>, bool) {
+        let won = |of: &ArmTuner| {
+            let best = tuning.arms.iter().find(|arm| arm.name == of.arm.shown)?.best;
+            Some(of.arm.with(&of.trials.iter().find(|trial| trial.number == best)?.settings))
+        };
+        let all: Vec<Option<Arm>> = self.arms.iter().map(won).collect();
+        let whole = !self.is_grid() && all.iter().all(Option::is_some);
+        let arms = self.arms.iter().zip(all).map(|(of, won)| won.unwrap_or_else(|| of.arm.clone()));
+        (arms.collect(), whole)
+    }
+
+    /// Whether all combinations are tried, to be looked at.
+    pub fn is_grid(&self) -> bool {
+        self.search == Search::Grid
+    }
+
+    /// A trial's config that is there and is not what this tuning would write: its place, what it says, and what it
+    /// would say.
+    pub fn differs(&self) -> Result<Option<(PathBuf, String, String)>> {
+        for run in self.field(0, &self.all()).runs.iter().filter(|run| run.config.exists()) {
+            let then = anew(self.kind, &allot_config::read(&run.config)?, &run.config.display().to_string())?;
+            let now = self.text(run.arm, run.trial.unwrap_or(0), run.seed)?;
+            if let Some((then, now)) = then.lines().zip(now.lines()).find(|(then, now)| then != now) {
+                return Ok(Some((run.config.clone(), then.to_owned(), now.to_owned())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A setting that is tuned, as a report shows it.
+fn tuned(key: &str, range: &Range) -> Tuned {
+    let ends = range.numbers();
+    let (low, high) = (ends.map(|e| e.0), ends.map(|e| e.1));
+    // Lists such as 1, 2, 4, 8 are spread as logarithms are.
+    let spread = low.zip(high).is_some_and(|(low, high)| low > 0.0 && high / low >= 4.0);
+    let log = match range {
+        Range::List(_) => spread,
+        Range::Span { log, .. } => *log,
+    };
+    Tuned { key: key.to_owned(), low, high, log }
+}

@@ -1,0 +1,123 @@
+//! A comparison's arms, tuned: rung by rung, with the best trials of each going on, until one of each arm has won.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use allot_error::{Error, Result, count};
+use allot_executor::Executor;
+use allot_report::tuning::{Measure, Tuning, promoted};
+
+use crate::board;
+use crate::comparison::tuning::{Alive, Tuner};
+use crate::jobs::{Field, Job, Jobs, State};
+use crate::screen::Screen;
+
+/// Opens whatever makes the runs, for runs in a folder.
+pub type Open<'o> = &'o dyn Fn(&Path) -> Result<Box<dyn Executor>>;
+
+/// How a tuning came to rest.
+pub enum Rest {
+    /// It is over, and written down.
+    Over(Box<Tuning>),
+    /// Somebody wanted it to stop, or a run was lost. It can go on.
+    Paused,
+}
+
+/// Does what is left of a tuning.
+pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Rest> {
+    let mut alive = tuner.all();
+    let mut rungs: Vec<Vec<BTreeMap<u32, Measure>>> = Vec::new();
+    let mut failed: BTreeMap<(usize, u32), String> = BTreeMap::new();
+    for (rung, (_, share)) in tuner.rungs.iter().enumerate() {
+        let field = tuner.field(rung, &alive);
+        tuner.keep(&field)?;
+        let each: Vec<usize> = alive.iter().map(Vec::len).collect();
+        let (least, most) = (each.iter().min().unwrap_or(&0), each.iter().max().unwrap_or(&0));
+        let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        screen.tell(format_args!(
+            "tuning, rung {} of {}: {each} trials of each policy, up to {} of the budget",
+            rung + 1,
+            tuner.rungs.len(),
+            allot_report::number::percent_tick(*share)
+        ));
+        if !all_over(tuner, rung, &field, (open, &mut failed), screen)? {
+            return Ok(Rest::Paused);
+        }
+        let measured = tuner.measured(rung, &field);
+        let next = tuner.rungs.get(rung + 1).map(|(size, _)| *size);
+        if let Some(next) = next {
+            alive = going_on(&measured, next);
+            tuner.drop(&field, &alive);
+        } else {
+            // What the last rung leaves is measured, and needed no more.
+            tuner.drop(&field, &vec![Vec::new(); alive.len()]);
+        }
+        rungs.push(measured);
+    }
+    let tuning = tuner.result(&rungs, &failed);
+    tuner.write(&tuning)?;
+    Ok(Rest::Over(Box::new(tuning)))
+}
+
+/// The trials of the next rung.
+fn going_on(measured: &[BTreeMap<u32, Measure>], next: usize) -> Alive {
+    let arm = |arm: &BTreeMap<u32, Measure>| {
+        let rung: Vec<(u32, Measure)> = arm.iter().map(|(number, measure)| (*number, *measure)).collect();
+        promoted(&rung, next)
+    };
+    measured.iter().map(arm).collect()
+}
+
+/// Makes the runs of a rung. A trial that fails twice in the same way has lost by its settings, and is told of; false
+/// where a run was stopped, or failed for another reason.
+fn all_over(
+    tuner: &Tuner,
+    rung: usize,
+    field: &Field,
+    (open, failed): (Open<'_>, &mut BTreeMap<(usize, u32), String>),
+    screen: &mut Screen<'_>,
+) -> Result<bool> {
+    let folder = tuner.rung(rung);
+    std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
+    let mut before: Option<Failures> = None;
+    loop {
+        let mut jobs = Jobs::of(field, open(&folder)?)?;
+        if !board::all_over(&mut jobs, screen)? {
+            return Ok(false);
+        }
+        let now = failures(&jobs);
+        match before {
+            None if !now.is_empty() => {
+                let runs = count(now.len() as u64, "run");
+                screen.tell(format_args!(
+                    "{runs} of trials failed: tried once more, to tell settings from mishaps"
+                ));
+                before = Some(now);
+            }
+            before => {
+                for ((arm, trial, _), reason) in &now {
+                    screen.tell(format_args!("trial {trial} of `{}` failed: {reason}", field.rows[*arm]));
+                    failed.insert((*arm, *trial), reason.clone());
+                }
+                let same = |(run, reason): (&(usize, u32, u64), &String)| {
+                    before.as_ref().is_some_and(|before| before.get(run) == Some(reason))
+                };
+                return Ok(now.iter().all(same));
+            }
+        }
+    }
+}
+
+/// Reasons of failures, by arm, trial and seed.
+type Failures = BTreeMap<(usize, u32, u64), String>;
+
+fn failures(jobs: &Jobs<'_>) -> Failures {
+    let failed = |job: &Job| match &job.state {
+        State::Failed(reason) => {
+            let of = &job.planned;
+            Some(((of.arm, of.trial.unwrap_or(0), of.seed), reason.clone()))
+        }
+        _ => None,
+    };
+    jobs.all.iter().filter_map(failed).collect()
+}
