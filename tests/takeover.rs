@@ -6,6 +6,8 @@
 
 #[path = "takeover/readers.rs"]
 mod readers;
+#[path = "takeover/replaying.rs"]
+mod replaying;
 mod scratch;
 #[path = "takeover/shadows.rs"]
 mod shadows;

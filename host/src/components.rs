@@ -53,17 +53,27 @@ pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Ve
     Ok(bytes)
 }
 
+/// The bytes of the component of this hash, which decided in a run at some time; of a run that has not kept it, of the
+/// one that is in charge.
+pub fn decided(run: &Path, hash: &str, named: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
+    let before = in_charge(run).is_some_and(|now| now != hash);
+    let kept = if before { kept(run, hash)? } else { None };
+    kept.map_or_else(|| of(Some(run), named, screen), Ok)
+}
+
 /// The hash of the component that is in charge of a run: as its newest checkpoint says, or the first line of its
 /// record.
 fn in_charge(run: &Path) -> Option<String> {
     let latest = Checkpoints::of(run, 1).latest().ok().flatten().map(|manifest| manifest.policy);
-    let hash = latest.or_else(|| Some(Reader::open(run).ok()?.1.policy.sha256))?;
-    // It becomes a path.
-    (hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hash)
+    latest.or_else(|| Some(Reader::open(run).ok()?.1.policy.sha256))
 }
 
 /// A component that a run has kept. Fails where it is not what it is called by.
 fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
+    // It becomes a path.
+    if hash.len() != 64 || !hash.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(None);
+    }
     let place = place(run, hash);
     let bytes = match std::fs::read(&place) {
         Ok(bytes) => bytes,

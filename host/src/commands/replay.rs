@@ -1,12 +1,13 @@
 //! `allot replay`: a recorded run's questions, put to another policy or another build of the same.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::str::FromStr;
 
 use allot_allocation::{Columns, Plan, Run, Terms, Value, View, rules, shown};
 use allot_error::{Error, Exit, Result, signals};
-use allot_record::{Asked, Head, Line, Reader, Views, unhex};
-use allot_sandbox::{Cost, Policy};
+use allot_record::{Asked, Head, Line, Reader, Swap, Views, unhex};
+use allot_sandbox::{Cost, Policy, Sandbox};
 use clap::Args;
 use serde::Deserialize;
 
@@ -18,7 +19,7 @@ use crate::{components, diff, policy_loader, shipped};
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, a component's path, or oci://… [default: the run's own]
+    /// The policy to ask: a name, a component's path, or oci://… [default: the run's own; of several, each on its part]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -57,42 +58,35 @@ struct Tally {
     calls: u64,
     differ: u64,
     states: u64,
-    first: Option<(u32, u32)>,
-    /// Steps from which on the record has another policy.
-    swaps: Vec<u32>,
+    /// The first call whose plan differs, and who was asked there.
+    first: Option<((u32, u32), String)>,
+    /// Steps from which on the record has another policy, and who is asked from there on.
+    swaps: Vec<(u32, String)>,
 }
 
 /// A policy that is asked again, with what it remembers.
-struct Witness<'a> {
-    policy: &'a Policy,
-    name: &'a str,
+struct Witness {
+    policy: Rc<Policy>,
+    name: String,
     run: Run,
     state: Vec<u8>,
+}
+
+/// Who is asked about a record: the policy that was named, or on each part of it that part's own.
+struct Witnesses<'a> {
+    command: &'a Replay,
+    head: &'a Head,
+    sandbox: Sandbox,
+    named: Option<Rc<Policy>>,
 }
 
 /// Replays it.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut reader, head) = Reader::open(&command.record)?;
-    let sandbox = policy_loader::sandbox(shipped::caps(head.caps))?;
-    let policy = if let Some(named) = &command.policy {
-        policy_loader::load(&sandbox, named, None, screen)?
-    } else {
-        let named = of_config(&command.record)?;
-        let bytes = components::of(Some(folder(&command.record)), &named, screen)?;
-        policy_loader::of_bytes(&sandbox, &bytes, None, &named, screen)?
-    };
-    if policy.description().signals != head.signals {
-        let (description, has) = (policy.description(), signals(&head.signals));
-        let (name, wants) = (&description.name, signals(&description.signals));
-        return Err(Error::new(format!("policy `{name}` wants {wants}; the record has {has}")));
-    }
-    let begun = settings(command, &head.run.settings, &policy, Some(screen))?;
-    // Those of a policy that took over, too: they are the data set's from the start.
-    let asks = !policy.description().columns.is_empty();
-    let columns = if asks { allot_record::columns(&command.record)? } else { Columns::default() };
-    let mut witness = Witness::new(&policy, Run { settings: begun, ..head.run.clone() }, &columns)?;
+    let witnesses = Witnesses::new(command, &head, screen)?;
+    let mut witness = witnesses.first(screen)?;
     if let Some(at) = command.at {
-        return one(command, at, (&mut reader, &head, &columns), &mut witness, screen);
+        return one(&witnesses, at, &mut reader, witness, screen);
     }
     let mut views = Views::new(&head)?;
     let mut tally = Tally::default();
@@ -102,12 +96,10 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         ended |= matches!(line, Line::End(_));
         if let Line::Swap(swap) = &line {
             // The recorded policy began anew here, and so does the one asked.
-            let settings = settings(command, &swap.settings, &policy, None)?;
-            let run = Run { settings, terms: swap.terms.clone(), ..head.run.clone() };
-            witness = Witness::new(&policy, run, &columns)?;
-            if tally.swaps.last() != Some(&swap.step) {
-                tally.swaps.push(swap.step);
-            }
+            witness = witnesses.after(swap, screen)?;
+            // Of several at one step only the last decided anything.
+            tally.swaps.retain(|(step, _)| *step != swap.step);
+            tally.swaps.push((swap.step, witness.name.clone()));
         }
         let Some(asked) = views.take(&line)? else { continue };
         let (step, round) = (asked.view.step, asked.view.round);
@@ -116,7 +108,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         tally.states += u64::from(plan.state != asked.plan.state);
         if !same(&plan, &asked.plan) {
             tally.differ += 1;
-            tally.first.get_or_insert((step, round));
+            tally.first.get_or_insert_with(|| ((step, round), witness.name.clone()));
             if tally.differ <= command.show as u64 && !command.json {
                 screen.say(format_args!("step {step}, round {round}: recorded (-), {} (+)", witness.name));
                 for line in diff::plans(&asked.plan, &plan, 24) {
@@ -129,11 +121,12 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     if command.json {
         screen.say(serde_json::json!({
             "calls": tally.calls, "differ": tally.differ, "states_differ": tally.states,
-            "first": tally.first, "swaps": tally.swaps, "cut": reader.cut(), "ended": ended,
-            "recorded": head.policy.sha256, "asked": policy.sha256(),
+            "first": tally.first.map(|(at, _)| at), "cut": reader.cut(), "ended": ended,
+            "swaps": tally.swaps.iter().map(|(step, _)| step).collect::<Vec<_>>(),
+            "recorded": head.policy.sha256, "asked": witness.policy.sha256(),
         }));
     } else {
-        show(&tally, witness.name, screen);
+        show(&tally, screen);
         if reader.cut() {
             screen.say(format_args!(
                 "the record's last line is cut off; it was left out (line {})",
@@ -146,9 +139,62 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(if tally.differ == 0 { Exit::Good } else { Exit::Bad })
 }
 
-impl<'a> Witness<'a> {
-    fn new(policy: &'a Policy, run: Run, columns: &Columns) -> Result<Self> {
-        let name = policy.description().name.as_str();
+impl<'a> Witnesses<'a> {
+    fn new(command: &'a Replay, head: &'a Head, screen: &mut Screen<'_>) -> Result<Self> {
+        let sandbox = policy_loader::sandbox(shipped::caps(head.caps))?;
+        let named = command.policy.as_ref();
+        let named = named.map(|named| policy_loader::load(&sandbox, named, None, screen)).transpose()?;
+        Ok(Self { command, head, sandbox, named: named.map(Rc::new) })
+    }
+
+    /// Who is asked from the record's first call on.
+    fn first(&self, screen: &mut Screen<'_>) -> Result<Witness> {
+        let policy = self.policy(&self.head.policy.sha256, screen)?;
+        let settings = settings(self.command, &self.head.run.settings, &policy, Some(screen))?;
+        self.begun(policy, Run { settings, ..self.head.run.clone() })
+    }
+
+    /// Who is asked once another policy, or the same one with other settings, took over.
+    fn after(&self, swap: &Swap, screen: &mut Screen<'_>) -> Result<Witness> {
+        let policy = self.policy(&swap.policy.sha256, screen)?;
+        let settings = settings(self.command, &swap.settings, &policy, None)?;
+        self.begun(policy, Run { settings, terms: swap.terms.clone(), ..self.head.run.clone() })
+    }
+
+    /// The one that was named, or that of this hash.
+    fn policy(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Rc<Policy>> {
+        let policy = match &self.named {
+            Some(named) => Rc::clone(named),
+            None => Rc::new(self.own(sha256, screen)?),
+        };
+        let description = policy.description();
+        if description.signals != self.head.signals {
+            let (name, wants) = (&description.name, signals(&description.signals));
+            let has = signals(&self.head.signals);
+            return Err(Error::new(format!("policy `{name}` wants {wants}; the record has {has}")));
+        }
+        Ok(policy)
+    }
+
+    /// The component that decided.
+    fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
+        let record = &self.command.record;
+        let named = of_config(record)?;
+        let bytes = components::decided(folder(record), sha256, &named, screen)?;
+        policy_loader::of_bytes(&self.sandbox, &bytes, None, &named, screen)
+    }
+
+    fn begun(&self, policy: Rc<Policy>, run: Run) -> Result<Witness> {
+        // Those of a policy that took over, too: they are the data set's from the start.
+        let asks = !policy.description().columns.is_empty();
+        let columns = if asks { allot_record::columns(&self.command.record)? } else { Columns::default() };
+        Witness::new(policy, run, &columns)
+    }
+}
+
+impl Witness {
+    fn new(policy: Rc<Policy>, run: Run, columns: &Columns) -> Result<Self> {
+        let name = policy.description().name.clone();
         let told = run.terms.clone().or_else(|| (!columns.is_empty()).then(Terms::default));
         let terms = told.map(|terms| Terms { columns: columns.clone(), ..terms });
         let run = policy.shown_too(Run { terms, ..run });
@@ -164,7 +210,7 @@ impl<'a> Witness<'a> {
             Error::told(what, fault.hint()).note(fault.stack())
         })?;
         let bounds = rules::Bounds::default().within(&self.run);
-        rules::check(self.name, view, &plan, bounds)
+        rules::check(&self.name, view, &plan, bounds)
             .map_err(|broken| Error::new(broken.to_string()).hint(broken.rule.hint()))?;
         Ok((plan, cost))
     }
@@ -180,12 +226,13 @@ struct Kept {
 /// Asks one call. A policy of the recorded one's name remembers what that remembered; another is led through
 /// all calls before.
 fn one(
-    command: &Replay,
+    witnesses: &Witnesses<'_>,
     at: At,
-    (reader, head, columns): (&mut Reader, &Head, &Columns),
-    witness: &mut Witness<'_>,
+    reader: &mut Reader,
+    mut witness: Witness,
     screen: &mut Screen<'_>,
 ) -> Result<Exit> {
+    let Witnesses { command, head, .. } = witnesses;
     let mut views = Views::new(head)?;
     let mut name = head.policy.name.clone();
     let mut state = unhex(&head.state).unwrap_or_default();
@@ -193,9 +240,7 @@ fn one(
     for line in reader {
         let line = line?;
         if let Line::Swap(swap) = &line {
-            let settings = settings(command, &swap.settings, witness.policy, None)?;
-            let run = Run { settings, terms: swap.terms.clone(), ..head.run.clone() };
-            *witness = Witness::new(witness.policy, run, columns)?;
+            witness = witnesses.after(swap, screen)?;
             name.clone_from(&swap.policy.name);
             state = unhex(&swap.state).unwrap_or_default();
         }
@@ -281,22 +326,22 @@ fn same(plan: &Plan, recorded: &Plan) -> bool {
     Plan { state: recorded.state.clone(), ..plan.clone() } == *recorded
 }
 
-fn show(tally: &Tally, name: &str, screen: &mut Screen<'_>) {
+fn show(tally: &Tally, screen: &mut Screen<'_>) {
     let calls = tally.calls;
-    match tally.first {
+    match &tally.first {
         None if tally.states == 0 => screen.say(format_args!("{calls} calls, no difference")),
         None => screen.say(format_args!(
             "{calls} calls, no plan differs; the states of {} do, which is another build's right",
             tally.states
         )),
-        Some((step, round)) => {
+        Some(((step, round), name)) => {
             screen.say(format_args!("{calls} calls, {} differ", tally.differ));
             screen.say(format_args!(
                 "valid up to the first difference, at step {step}, round {round}: from there on {name} was shown a run that it did not steer"
             ));
         }
     }
-    for step in &tally.swaps {
+    for (step, name) in &tally.swaps {
         screen
             .say(format_args!("the record has another policy from step {step} on; {name} began anew there"));
     }

@@ -11,6 +11,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { speedUp } from "./bindings.mjs";
 import { Modules, Trouble } from "./modules.mjs";
 
 const COMPONENTIZE = "@bytecodealliance/componentize-js";
@@ -89,8 +90,9 @@ hint: or set ALLOT_NODE_MODULES to a node_modules folder that has it`,
   const manifest = realpathSync(path.join(home, "package.json"));
   const { version, exports } = JSON.parse(readFileSync(manifest, "utf8"));
   try {
-    const main = pathToFileURL(path.join(path.dirname(manifest), exports.import));
-    const { componentize } = await import(main);
+    const own = (file) => import(pathToFileURL(path.join(path.dirname(manifest), file)));
+    const { componentize } = await own(exports.import);
+    speedUp((await own("lib/spidermonkey-embedding-splicer.js")).splicer);
     // componentize-js has this parser with it.
     return { version, componentize, parse: createRequire(manifest)("oxc-parser").parseSync };
   } catch (error) {

@@ -8,6 +8,7 @@
 
 import { Plan } from "./plan.js";
 import { kebab } from "./refusal.js";
+import { renamed } from "./renamed.js";
 import { described, read } from "./settings.js";
 import { load, save } from "./state.js";
 /** @import { Description, PlanRecord, Policy, Run, View } from "./types.js" */
@@ -61,7 +62,7 @@ export function begin(policy, run) {
 export function decide(policy, run, bytes, view) {
   const settings = read(policy.settings ?? {}, run);
   const state = load(policy, bytes);
-  const plan = policy.decide(settings, run, state, view);
+  const plan = policy.decide(settings, run, state, renamed(view));
   if (!(plan instanceof Plan)) {
     throw new TypeError(`decide returned ${shown(plan)}, not a plan; \`sample\` and \`train\` make one`);
   }

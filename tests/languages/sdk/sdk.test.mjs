@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { all, deviation, facts, request, sample, train } from "../../../policies/sdk/js/allot.js";
-import { describe, runWith } from "../../../policies/sdk/js/calls.js";
+import { decide, describe, runWith } from "../../../policies/sdk/js/calls.js";
 import * as made from "../../../policies/sdk/js/made.js";
 /** @import { Policy } from "../../../policies/sdk/js/allot.js" */
 
@@ -78,4 +78,19 @@ test("what can't be is refused where it is written", () => {
   ]) {
     assert.throws(wrong);
   }
+});
+
+test("names of contract 0.1 are told their new ones", () => {
+  const seen = { ...made.view(0, 1), groups: [made.group(1, [1, 0])] };
+  seen.pool[0].past = made.past(2, 4);
+  /** @param {(view: any) => unknown} read */
+  const reads = (read) => {
+    const reader = policy({ decide: (settings, run, state, view) => (read(view), train([])) });
+    return () => decide(reader, runWith(reader), [], seen);
+  };
+  assert.throws(reads((view) => view.groups[0].tokens), /a group of contract 0.2 has no `tokens`: it has `lengths`/);
+  assert.throws(reads((view) => view.pool[0].tokens), /it has `length`/);
+  assert.throws(reads((view) => view.pool[0].past.tokens), /it has `meanLength`/);
+  assert.throws(reads((view) => view.pool[0].past.deviation), /`deviation\(past\)`/);
+  reads((view) => [view.groups[0].lengths, view.pool[0].length, view.pool[0].past.std])();
 });
