@@ -14,6 +14,7 @@ use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::{AnyGrader, RewardConfig};
+use allot_judges::http::HttpConfig;
 use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
 use allot_remote::rollouts::{self, Preflight, RolloutsConfig, Split};
@@ -305,7 +306,9 @@ impl<'a> Prepared<'a> {
         // Limits decide verdicts, whether they were written down or not.
         let python = (config.reward.grader == AnyGrader::Python)
             .then(|| PythonConfig { interpreter: None, ..config.reward.python.clone().unwrap_or_default() });
-        let mut reward = serde_json::json!(RewardConfig { judge: None, python, ..config.reward.clone() });
+        let http = config.reward.http.as_ref().map(HttpConfig::identity);
+        let mut reward =
+            serde_json::json!(RewardConfig { judge: None, python, http, ..config.reward.clone() });
         if let Some(judge) = &self.judge {
             reward["judge"] = serde_json::json!(judge.identity);
         }

@@ -1,6 +1,8 @@
 //! What the servers of tests on the loopback have in common: a door, the exchanges that come in by it, and what they
 //! do wrong.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 pub mod runs;
 
 use std::collections::{BTreeMap, HashMap};

@@ -9,6 +9,7 @@ use allot_interpreter::trial::Trial;
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::http::HttpConfig;
 use crate::protocol::is_name;
 use crate::sandboxed::PythonConfig;
 
@@ -44,6 +45,9 @@ pub struct RewardConfig {
     /// The reward functions of grader `functions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<FunctionsConfig>,
+    /// The server of grader `http`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpConfig>,
 }
 
 /// Reward functions as Python trainers have them: verl's `compute_score`, TRL's `reward_funcs`.
@@ -69,6 +73,13 @@ pub(crate) fn no_functions(config: &str) -> Error {
     Error::new(format!("{config} has grader `functions` and no section [reward.functions]")).hint(FUNCTIONS)
 }
 
+/// Says that a config, called so, has no server for its grader.
+pub(crate) fn no_server(config: &str) -> Error {
+    let hint =
+        r#"write, under [reward.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#;
+    Error::new(format!("{config} has grader `http` and no section [reward.http]")).hint(hint)
+}
+
 fn compute_score() -> Vec<String> {
     vec!["compute_score".to_owned()]
 }
@@ -86,6 +97,8 @@ pub enum AnyGrader {
     Functions,
     /// Tests, or inputs and outputs, of generated Python, in the sandbox.
     Python,
+    /// A server that judges.
+    Http,
 }
 
 /// What becomes of a problem none of whose gold answers the grader can read.
@@ -160,19 +173,20 @@ impl AnyGrader {
             Self::Command => "command",
             Self::Functions => "functions",
             Self::Python => "python",
+            Self::Http => "http",
         }
     }
 
     /// Whether it gives rewards of its own, and not only whether an answer is right.
     pub fn gives_rewards(self) -> bool {
-        matches!(self, Self::Command | Self::Functions)
+        matches!(self, Self::Command | Self::Functions | Self::Http)
     }
 
     /// The grader, where it is a part of this program.
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
-            Self::MathVerify | Self::Command | Self::Functions | Self::Python => None,
+            Self::MathVerify | Self::Command | Self::Functions | Self::Python | Self::Http => None,
         }
     }
 
@@ -181,7 +195,7 @@ impl AnyGrader {
         match self {
             Self::Native(grader) => grader.reads(gold),
             Self::Python => Trial::of(gold).is_ok(),
-            Self::MathVerify | Self::Command | Self::Functions => true,
+            Self::MathVerify | Self::Command | Self::Functions | Self::Http => true,
         }
     }
 
@@ -192,6 +206,7 @@ impl AnyGrader {
             Self::Command,
             Self::Functions,
             Self::Python,
+            Self::Http,
         ])
     }
 }
@@ -251,11 +266,13 @@ impl RewardConfig {
             let grader = self.grader.name();
             let what =
                 format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
-            return Err(Error::new(what).hint("leave it out, or take grader `command` or `functions`"));
+            return Err(
+                Error::new(what).hint("leave it out, or take grader `command`, `functions` or `http`")
+            );
         }
         let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
         match (self.grader, &self.judge) {
-            (AnyGrader::Native(_) | AnyGrader::Python, Some(_)) => {
+            (AnyGrader::Native(_) | AnyGrader::Python | AnyGrader::Http, Some(_)) => {
                 let what = format!(
                     "`{name}` has a section [reward.judge], and grader `{}` has no processes",
                     self.grader.name()
@@ -271,6 +288,7 @@ impl RewardConfig {
             _ => {}
         }
         self.check_functions(name)?;
+        self.check_http(name)?;
         match &self.python {
             Some(_) if self.grader != AnyGrader::Python => {
                 let grader = self.grader.name();
@@ -324,6 +342,24 @@ impl RewardConfig {
             (None, _) => return Ok(()),
         };
         Err(Error::new(error).hint(FUNCTIONS))
+    }
+
+    fn check_http(&self, name: &str) -> Result<()> {
+        match (&self.http, self.grader) {
+            (Some(http), AnyGrader::Http) => match http.wrong() {
+                None => Ok(()),
+                Some((key, value, rule)) => {
+                    Err(Error::new(format!("`{name}`: `reward.http.{key}` is {value}; {rule}")))
+                }
+            },
+            (None, AnyGrader::Http) => Err(no_server(&format!("`{name}`"))),
+            (Some(_), grader) => {
+                let grader = grader.name();
+                let what = format!("`{name}` has a section [reward.http], and its grader is `{grader}`");
+                Err(Error::new(what).hint("leave the section out, or take grader `http`"))
+            }
+            (None, _) => Ok(()),
+        }
     }
 
     /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from

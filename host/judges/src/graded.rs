@@ -1,6 +1,7 @@
 //! Answers of a language model, judged as text: by a grader of our own, or by judges that are processes.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 
 use allot_engine::{Answer, Sample};
@@ -9,12 +10,13 @@ use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
+use super::http::Http;
 use super::identity::Identity;
 use super::pool::{Judge, Pool, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::sandboxed::Sandboxed;
 use super::{Reward, UNSCORABLE, Verdict};
-use crate::config::{AnyGrader, Overlong, RewardConfig, no_functions};
+use crate::config::{AnyGrader, Overlong, RewardConfig, no_functions, no_server};
 
 /// Answers of a language model, judged as text.
 pub struct Graded {
@@ -38,6 +40,7 @@ enum By {
     Grader(Grader),
     Judges(Pool),
     Sandboxed(Sandboxed),
+    Http(Http),
 }
 
 impl By {
@@ -53,6 +56,10 @@ impl By {
             AnyGrader::Python => {
                 let config = config.python.clone().unwrap_or_default();
                 return Sandboxed::new(&config).map(Self::Sandboxed);
+            }
+            AnyGrader::Http => {
+                let http = config.http.as_ref().ok_or_else(|| no_server("the config"))?;
+                return Ok(Self::Http(Http::new(http, greeting, known)));
             }
             AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
             AnyGrader::Command => Judge::command(&settings, greeting),
@@ -76,8 +83,11 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Prefl
     if config.grader == AnyGrader::Python {
         return Sandboxed::check(&config.python.clone().unwrap_or_default()).map(Some);
     }
-    let By::Judges(pool) = By::of(config, problems, None)? else { return Ok(None) };
-    let preflight = pool.check()?;
+    let preflight = match By::of(config, problems, None)? {
+        By::Judges(pool) => pool.check()?,
+        By::Http(http) => http.check()?,
+        By::Grader(_) | By::Sandboxed(_) => return Ok(None),
+    };
     // It may be unsure of the greeting, or fail at it: it works.
     let reward = preflight.opinion.clone().map(|judgement| config.reward(judgement));
     if let Ok(Err(why)) = reward {
@@ -108,6 +118,14 @@ impl Graded {
             unjudged: 0,
             last_trouble: None,
         })
+    }
+
+    /// Keeps in a run's folder what a server says that judges, and takes from there what it has said before; `notice`
+    /// is called when the server is away, and when it is back.
+    pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {
+        if let By::Http(http) = &mut self.by {
+            http.keep(&folder.join("replies.jsonl"), notice);
+        }
     }
 
     fn question(&self, sample: &Sample<Answer>) -> std::result::Result<Question, String> {
@@ -149,6 +167,10 @@ impl Reward<Answer> for Graded {
                 sandboxed.begin(place, question);
                 self.opinions.insert(place, None)
             }
+            (Ok(question), By::Http(http)) => {
+                http.begin(place, question);
+                self.opinions.insert(place, None)
+            }
         };
     }
 
@@ -163,6 +185,7 @@ impl Reward<Answer> for Graded {
             By::Grader(_) => Vec::new(),
             By::Judges(pool) => pool.finish().await?,
             By::Sandboxed(sandboxed) => sandboxed.finish().await,
+            By::Http(http) => http.finish().await?,
         };
         opinions.extend(judged.into_iter().map(|(place, opinion)| (place, Some(opinion))));
         let verdict = |(place, sample): &(usize, &Sample<Answer>)| {

@@ -2,7 +2,7 @@
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
 //! judges a model's answers as text, by a grader of ours or by a [`pool`] of judges that are processes and speak the
-//! lines of [`protocol`], or as programs in a sandbox ([`sandboxed`]); [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
+//! lines of [`protocol`], as programs in a sandbox ([`sandboxed`]), or by a server ([`http`]); [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
 //! say, and what becomes of a reward for the run.
 //!
 //! ```
@@ -15,6 +15,7 @@
 
 pub mod config;
 pub mod graded;
+pub mod http;
 pub mod identity;
 pub mod pool;
 pub mod process;

@@ -354,7 +354,8 @@ async fn sit(
     }
 }
 
-fn runtime() -> Result<Runtime> {
+/// A runtime for a thread that asks.
+pub(crate) fn runtime() -> Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))
 }

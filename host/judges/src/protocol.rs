@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::shown;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The most parts of a reward, and the most characters of a part's name.
 const PARTS: usize = 64;
@@ -82,8 +83,15 @@ impl Hello {
 }
 
 #[derive(Deserialize)]
-struct Reply {
+struct Numbered {
     id: u64,
+    #[serde(flatten)]
+    said: Said,
+}
+
+/// What is said of one answer.
+#[derive(Deserialize)]
+struct Said {
     correct: Option<bool>,
     reward: Option<f64>,
     rewards: Option<BTreeMap<String, f64>>,
@@ -92,33 +100,62 @@ struct Reply {
 
 /// What a line says about the question of this number; none where it does not answer it.
 pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
-    let Reply { id, correct, reward, rewards, error } = serde_json::from_slice(said).ok()?;
-    if id != asked || (reward.is_some() && rewards.is_some()) {
-        return None;
-    }
-    let parts = rewards.unwrap_or_default();
-    if !parts.is_empty() && (parts.len() > PARTS || !parts.keys().all(|name| is_name(name))) {
-        return None;
-    }
-    let silent = correct.is_none() && reward.is_none() && parts.is_empty();
-    match error {
-        Some(why) if silent => return Some(Err(words(why.as_bytes()))),
-        Some(_) => return None,
-        None if silent => return None,
-        None => {}
-    }
-    // A reward is 32 bits wide, and nothing that is not finite goes on.
-    let number = |what: &str, x: f64| {
-        let reward = x as f32;
-        if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }
+    let Numbered { id, said } = serde_json::from_slice(said).ok()?;
+    if id == asked { said.opinion() } else { None }
+}
+
+/// What is said of an answer by the same words without a number; none where it says nothing.
+pub fn said(value: &Value) -> Option<Opinion> {
+    Said::deserialize(value).ok()?.opinion()
+}
+
+/// An opinion in these words.
+pub fn words_of(opinion: &Opinion) -> Value {
+    let Judgement { correct, reward, parts, .. } = match opinion {
+        Ok(judgement) => judgement,
+        Err(why) => return serde_json::json!({ "error": why }),
     };
-    let judgement = || -> Opinion {
-        let reward = reward.map(|x| number("reward", x)).transpose()?;
-        let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
-        let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-        Ok(Judgement { correct, reward, parts, share: None })
-    };
-    Some(judgement())
+    let mut said = serde_json::Map::new();
+    said.extend(correct.map(|correct| ("correct".to_owned(), correct.into())));
+    said.extend(reward.map(|reward| ("reward".to_owned(), reward.into())));
+    if !parts.is_empty() {
+        let parts = parts.iter().map(|(name, x)| (name.clone(), (*x).into())).collect();
+        said.insert("rewards".to_owned(), Value::Object(parts));
+    }
+    Value::Object(said)
+}
+
+/// A number that a judge gives, called so. A reward is 32 bits wide, and nothing that is not finite goes on.
+pub fn number(what: &str, x: f64) -> Result<f32, String> {
+    let reward = x as f32;
+    if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }
+}
+
+impl Said {
+    fn opinion(self) -> Option<Opinion> {
+        let Self { correct, reward, rewards, error } = self;
+        if reward.is_some() && rewards.is_some() {
+            return None;
+        }
+        let parts = rewards.unwrap_or_default();
+        if !parts.is_empty() && (parts.len() > PARTS || !parts.keys().all(|name| is_name(name))) {
+            return None;
+        }
+        let silent = correct.is_none() && reward.is_none() && parts.is_empty();
+        match error {
+            Some(why) if silent => return Some(Err(words(why.as_bytes()))),
+            Some(_) => return None,
+            None if silent => return None,
+            None => {}
+        }
+        let judgement = || -> Opinion {
+            let reward = reward.map(|x| number("reward", x)).transpose()?;
+            let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
+            let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
+            Ok(Judgement { correct, reward, parts, share: None })
+        };
+        Some(judgement())
+    }
 }
 
 /// Whether a part of a reward may be called so. Names go into metrics and onto screens.

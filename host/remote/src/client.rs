@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::shown;
 use allot_engine::EngineError;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client as HttpClient, StatusCode, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::address::{Address, Lock, is_loopback};
 use crate::protobuf;
@@ -76,10 +76,20 @@ pub(crate) struct Heard {
     status: StatusCode,
     /// Whether it is protobuf, and not JSON.
     protobuf: bool,
+    /// After how long it wants to be asked again, where it says so.
+    later: Option<Duration>,
     body: Vec<u8>,
 }
 
 impl Heard {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn later(&self) -> Option<Duration> {
+        self.later
+    }
+
     /// What came, as it came.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
@@ -133,6 +143,27 @@ impl Client {
         (self.notice)(words);
     }
 
+    /// Waits until one more exchange is allowed, and holds it.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.turns.acquire().await.ok()
+    }
+
+    /// Says that the server is away, unless that was said.
+    pub(crate) fn gone(&self, verb: &str, why: &str) {
+        if !self.away.replace(true) {
+            let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
+            let what = format!("the server at {url} does not do `{verb}`: {why}");
+            self.notice(&format!("{what}; it is asked again for up to {most} s"));
+        }
+    }
+
+    /// Says that it is back, if it was away.
+    pub(crate) fn back(&self) {
+        if self.away.replace(false) {
+            self.notice(&format!("the server at {} is back", self.to.url));
+        }
+    }
+
     /// One exchange. Where nothing is said it is a GET.
     pub(crate) async fn once(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, reqwest::Error> {
         let url = self.url(verb);
@@ -152,13 +183,16 @@ impl Client {
         let (status, mut body) = (response.status(), Vec::new());
         let content = response.headers().get(CONTENT_TYPE);
         let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(protobuf::CONTENT.as_bytes()));
+        let later =
+            response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
+        let later = later.map(Duration::from_secs);
         while let Some(part) = response.chunk().await? {
             body.extend_from_slice(&part);
             if body.len() > LONGEST_ANSWER {
                 break;
             }
         }
-        Ok(Heard { status, protobuf, body })
+        Ok(Heard { status, protobuf, later, body })
     }
 
     /// Removes something that nobody needs any more. Where that fails it only takes up room.
@@ -204,9 +238,8 @@ impl Client {
 
     async fn say(&self, verb: &str, said: Option<Said<'_>>, again: bool) -> Result<Heard, Failure> {
         let (mut began, mut pauses) = (None, self.pauses());
-        let url = &self.to.url;
         loop {
-            let turn = self.turns.acquire().await;
+            let turn = self.turn().await;
             // Waiting for a turn is no fault of the server's.
             let began = *began.get_or_insert_with(Instant::now);
             let heard = self.once(verb, said).await;
@@ -216,9 +249,7 @@ impl Client {
                     return Err(self.wrong(verb, "more than a gigabyte"));
                 }
                 Ok(heard) if heard.status.is_success() => {
-                    if self.away.replace(false) {
-                        self.notice(&format!("the server at {url} is back"));
-                    }
+                    self.back();
                     return Ok(heard);
                 }
                 Ok(heard) => {
@@ -249,10 +280,8 @@ impl Client {
                 let why = if why.is_empty() { "it has not done what it was asked".to_owned() } else { why };
                 return Err(Failure::Stop(self.away(verb, &why)));
             }
-            if !why.is_empty() && !self.away.replace(true) {
-                let most = self.to.patience.as_secs_f64();
-                let what = format!("the server at {url} does not do `{verb}`: {why}");
-                self.notice(&format!("{what}; it is asked again for up to {most} s"));
+            if !why.is_empty() {
+                self.gone(verb, &why);
             }
             tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
         }
@@ -332,7 +361,7 @@ impl Client {
         told(what, &format!("see to the server; {hint}"))
     }
 
-    fn locked(&self, status: StatusCode) -> EngineError {
+    pub(crate) fn locked(&self, status: StatusCode) -> EngineError {
         let url = &self.to.url;
         match &self.to.api_key_env {
             Some(name) => told(
@@ -351,7 +380,7 @@ impl Client {
     }
 
     /// The server's own words, if it has any: short, on one line, and without the key.
-    fn detail(&self, body: &[u8]) -> String {
+    pub(crate) fn detail(&self, body: &[u8]) -> String {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let said = ["detail", "error", "message"].iter().find_map(|key| match &value[*key] {
             Value::Null => None,
@@ -406,7 +435,7 @@ pub(crate) fn told(what: impl Into<String>, hint: &str) -> EngineError {
     EngineError::Remote { what: what.into(), hint: hint.to_owned() }
 }
 
-fn words(error: &reqwest::Error) -> String {
+pub(crate) fn words(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "it takes too long".to_owned();
     }
@@ -425,6 +454,6 @@ fn root(error: &reqwest::Error) -> String {
     if error.source().is_none() { error.to_string() } else { cause.to_string() }
 }
 
-fn dash(detail: &str) -> String {
+pub(crate) fn dash(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
 }

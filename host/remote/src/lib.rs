@@ -1,6 +1,6 @@
 //! Engines on other machines. [`Remote`] speaks sample, score and update in the Tinker protocol to a server that
 //! holds the model: SkyRL serves it, so do others, and a hosted service. [`rollouts`] samples on a server while the
-//! model learns here; this page is about the former.
+//! model learns here, and a [`Service`] answers requests of any kind, each by itself; this page is about the first.
 //!
 //! A server may be away, slow, forgetful or wrong. What keeps a run whole:
 //!
@@ -38,6 +38,7 @@ mod protobuf;
 pub mod rollouts;
 mod sample;
 mod server;
+mod service;
 mod session;
 
 pub use address::Wrong;
@@ -46,3 +47,4 @@ pub use engine::{Remote, SIGNALS, State};
 pub use patience::patient;
 pub use preflight::preflight;
 pub use server::{Can, Cuts, Mean, Server};
+pub use service::{Service, ServiceConfig};

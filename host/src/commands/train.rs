@@ -173,6 +173,7 @@ fn go(
     screen: &mut Screen<'_>,
 ) -> Result<Exit> {
     let config = &prepared.config;
+    world.reward.keep(place.folder, run_dir::note);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
     let found = match &command.resume {

@@ -1,0 +1,113 @@
+//! What a server that judges has said in a run: a file of lines in the run's folder. Nothing is asked twice, even by a
+//! run that is taken up again, so that it comes to the same though the server may say another thing each time.
+//!
+//! The file is never cut, as a checkpoint's files are: an answer that is sampled again has its verdict there.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use allot_error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::protocol::{self, Opinion};
+
+/// What was said, by the sha256 of the request.
+#[derive(Default)]
+pub(super) struct Replies {
+    known: HashMap<String, Opinion>,
+    file: Option<(File, PathBuf)>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// The sha256 of the request.
+    request: String,
+    /// The server's words.
+    #[serde(default)]
+    reply: Value,
+    /// What they come to, in the words of a judge that is a process.
+    verdict: Value,
+}
+
+impl Replies {
+    /// Those in a file, and those to come.
+    pub fn open(path: &Path) -> Result<Self> {
+        let told = |verb: &str, e: &std::io::Error| Error::file(verb, path, e);
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut file = file.map_err(|e| told("write", &e))?;
+        let (mut known, mut line, mut whole) = (HashMap::new(), Vec::new(), 0);
+        let mut reader = BufReader::new(&file);
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(|e| told("read", &e))?;
+            if !line.ends_with(b"\n") {
+                break;
+            }
+            whole += read as u64;
+            let parsed: Option<Line> = serde_json::from_slice(&line).ok();
+            if let Some((request, opinion)) =
+                parsed.and_then(|l| Some((l.request, protocol::said(&l.verdict)?)))
+            {
+                known.insert(request, opinion);
+            }
+        }
+        // The start of a line that was being written when the run ended.
+        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|e| told("write", &e))?;
+        Ok(Self { known, file: Some((file, path.to_owned())) })
+    }
+
+    /// What was said to a request.
+    pub fn get(&self, request: &str) -> Option<&Opinion> {
+        self.known.get(request)
+    }
+
+    /// Keeps what was said.
+    pub fn keep(&mut self, request: String, reply: Value, opinion: Opinion) -> Result<()> {
+        if let Some((file, path)) = &mut self.file {
+            let line = Line { request: request.clone(), reply, verdict: protocol::words_of(&opinion) };
+            let mut text =
+                serde_json::to_vec(&line).map_err(|e| Error::new(format!("no reply can be written: {e}")))?;
+            text.push(b'\n');
+            file.write_all(&text).map_err(|e| Error::file("write", path, &e))?;
+        }
+        self.known.insert(request, opinion);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Judgement;
+
+    #[test]
+    fn what_was_said_is_there_again_but_for_a_line_that_was_cut() {
+        let Ok(folder) = tempfile::tempdir() else { panic!("no folder") };
+        let path = folder.path().join("replies.jsonl");
+        let parts =
+            Judgement { parts: vec![("a".to_owned(), 0.1), ("b".to_owned(), -2.0)], ..Judgement::default() };
+        let all: [Opinion; 4] = [
+            Ok(true.into()),
+            Ok(Judgement { reward: Some(0.3), correct: Some(false), ..Judgement::default() }),
+            Ok(parts),
+            Err("no verdict".to_owned()),
+        ];
+        let Ok(mut replies) = Replies::open(&path) else { panic!("not opened") };
+        for (i, opinion) in all.iter().enumerate() {
+            assert_eq!(replies.keep(i.to_string(), "said".into(), opinion.clone()), Ok(()));
+        }
+        drop(replies);
+        let Ok(whole) = std::fs::read(&path) else { panic!("no file") };
+        assert!(std::fs::write(&path, [&whole[..], b"{\"request\":\"9\",\"verd"].concat()).is_ok());
+        let Ok(replies) = Replies::open(&path) else { panic!("not opened") };
+        for (i, opinion) in all.iter().enumerate() {
+            assert_eq!(replies.get(&i.to_string()), Some(opinion), "{i}");
+        }
+        assert_eq!(replies.get("9"), None);
+        assert_eq!(std::fs::read(&path).ok(), Some(whole));
+    }
+}

@@ -1,0 +1,296 @@
+//! What a server that judges is asked about an answer, and what its reply comes to.
+//!
+//! An answer may try to be its own judge. Where it stands in a prompt, it is between lines that have a mark, and the
+//! verdict has the mark too. The mark is made of a hash of question and answer, so that no answer contains its own.
+
+use allot_record::sha256;
+use allot_tasks::template;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value, json};
+
+use super::config::{Api, HttpConfig};
+use crate::protocol::{self, Judgement, Opinion, Question, words};
+
+/// What a language model is asked, where the config does not say.
+const PROMPT: &str = include_str!("prompt.txt");
+/// How its verdict is found, where the config does not say.
+const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
+/// The longest reply, where the config does not say, in tokens.
+const MAX_TOKENS: u32 = 1024;
+/// What stands for the mark in a regular expression.
+const MARK: &str = "{{ mark }}";
+/// Characters of a mark.
+const MARK_LENGTH: usize = 8;
+/// The largest regular expression, compiled, in bytes.
+const LARGEST: usize = 1 << 20;
+/// The template's name.
+const NAME: &str = "prompt";
+
+/// How answers become requests, and replies become verdicts.
+pub(super) struct Form {
+    api: Api,
+    model: Option<String>,
+    environment: Option<Environment<'static>>,
+    /// With [`MARK`] in it.
+    verdict: String,
+    max_tokens: u32,
+    body: Map<String, Value>,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// What is sent.
+    pub body: String,
+    /// What tells it from others.
+    pub key: String,
+    /// The mark around the answer.
+    mark: String,
+}
+
+/// What a server said: who it is, what is kept of its words, and what they come to.
+pub(super) struct Reply {
+    /// The model by which it says that it judged.
+    pub model: Option<String>,
+    /// Its version, where it says one.
+    pub version: Option<String>,
+    /// Its words.
+    pub words: Value,
+    /// What they come to.
+    pub opinion: Opinion,
+}
+
+impl Form {
+    /// What is asked by default.
+    pub fn prompt(api: Api) -> Option<&'static str> {
+        (api == Api::Chat).then_some(PROMPT)
+    }
+
+    /// How a verdict is found by default.
+    pub fn verdict(api: Api) -> Option<&'static str> {
+        (api == Api::Chat).then_some(VERDICT)
+    }
+
+    /// The longest reply by default.
+    pub fn max_tokens(api: Api) -> Option<u32> {
+        (api == Api::Chat).then_some(MAX_TOKENS)
+    }
+
+    /// A form, or the key that is broken and how.
+    pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
+        let source = config.prompt.as_deref().or(Self::prompt(config.api));
+        let environment = source.map(environment).transpose();
+        let environment = environment.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
+        let verdict = config.verdict.clone().unwrap_or_else(|| VERDICT.to_owned());
+        let form = Self {
+            api: config.api,
+            model: config.model.clone(),
+            environment,
+            verdict,
+            max_tokens: config.max_tokens.unwrap_or(MAX_TOKENS),
+            body: config.body.clone().into_iter().collect(),
+        };
+        let pattern = form.pattern("0").map_err(|e| ("verdict", e))?;
+        if pattern.captures_len() < 2 {
+            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
+        }
+        if form.environment.is_some() {
+            form.request(&Question::default()).map_err(|e| ("prompt", e))?;
+        }
+        Ok(form)
+    }
+
+    fn pattern(&self, mark: &str) -> Result<Regex, String> {
+        let source = self.verdict.replace(MARK, mark);
+        let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
+        pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
+    }
+
+    /// What is asked about an answer.
+    pub fn request(&self, question: &Question) -> Result<Request, String> {
+        let mark = mark(question);
+        let mut body = match self.api {
+            Api::Chat => json!({
+                "model": self.model,
+                "messages": [{ "role": "user", "content": self.text(question, &mark)? }],
+                "temperature": 0,
+                "seed": 0,
+                "max_tokens": self.max_tokens,
+            }),
+            // Of a reward model the number is wanted, and not what a softmax makes of it.
+            Api::Classify if self.environment.is_some() => {
+                json!({ "model": self.model, "input": self.text(question, &mark)?, "use_activation": false })
+            }
+            Api::Classify => json!({
+                "model": self.model,
+                "messages": [
+                    { "role": "user", "content": question.prompt },
+                    { "role": "assistant", "content": question.answer },
+                ],
+                "use_activation": false,
+            }),
+            Api::Embeddings => json!({ "model": self.model, "input": self.text(question, &mark)? }),
+            Api::Score => {
+                json!({ "model": self.model, "text_1": question.prompt, "text_2": question.answer })
+            }
+            Api::Custom => verl(question),
+        };
+        if let Value::Object(fields) = &mut body {
+            // OpenAI's newer name for it; servers refuse both together.
+            if self.body.contains_key("max_completion_tokens") {
+                fields.remove("max_tokens");
+            }
+            fields.extend(self.body.clone());
+        }
+        let body = body.to_string();
+        let key = sha256(format!("{}\n{body}", self.api.name()));
+        Ok(Request { body, key, mark })
+    }
+
+    fn text(&self, question: &Question, mark: &str) -> Result<String, String> {
+        let Some(environment) = &self.environment else { return Ok(String::new()) };
+        let Question { gold, answer, prompt, source } = question;
+        let first = gold.first().map(String::as_str).unwrap_or_default();
+        let given = json!({
+            "question": prompt, "answer": answer, "gold": first, "golds": gold, "source": source, "mark": mark,
+            "row": row(first),
+        });
+        let text = environment.get_template(NAME).and_then(|t| template::rendered(&t, Serde(&given)));
+        text.map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
+    }
+
+    /// What a reply comes to. An error where it is none.
+    pub fn reply(&self, request: &Request, body: &[u8]) -> Result<Reply, String> {
+        let garbage =
+            || format!("the server said `{}`, which is no reply of `{}`", words(body), self.api.name());
+        let said: Value = serde_json::from_slice(body).map_err(|_| garbage())?;
+        let model = said["model"].as_str().map(str::to_owned);
+        let number = |x: &Value| x.as_f64().map(|x| protocol::number("score", x).map(rewarded));
+        // As verl takes them: of several numbers the last.
+        let last = |list: &Value| list.as_array().and_then(|list| number(list.last()?));
+        let (words, opinion) = match self.api {
+            Api::Chat => {
+                let choice = &said["choices"][0];
+                let Some(text) = choice["message"]["content"].as_str() else { return Err(garbage()) };
+                let cut = choice["finish_reason"] == "length";
+                (text.into(), if cut { Err(self.cut()) } else { self.verdict_in(text, &request.mark) })
+            }
+            Api::Classify => {
+                (said["data"][0]["probs"].clone(), last(&said["data"][0]["probs"]).ok_or_else(garbage)?)
+            }
+            Api::Embeddings => {
+                let opinion = last(&said["data"][0]["embedding"]).ok_or_else(garbage)?;
+                (said["data"][0]["embedding"].as_array().and_then(|all| all.last()).cloned().into(), opinion)
+            }
+            Api::Score => {
+                (said["data"][0]["score"].clone(), number(&said["data"][0]["score"]).ok_or_else(garbage)?)
+            }
+            Api::Custom => (said.clone(), custom(&said).ok_or_else(garbage)?),
+        };
+        let (model, version) = if self.api == Api::Custom {
+            let text = |key: &str| said[key].as_str().map(str::to_owned);
+            (text("name"), text("version"))
+        } else {
+            (model, None)
+        };
+        Ok(Reply { model, version, words, opinion })
+    }
+
+    fn cut(&self) -> String {
+        format!("the judge's reply was cut after {} tokens", self.max_tokens)
+    }
+
+    /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
+    /// may reason, and cite.
+    fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
+        let pattern = self.pattern(mark)?;
+        let Some(found) = pattern.captures_iter(text).last() else {
+            return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
+        };
+        let group = found.name("verdict").or_else(|| found.iter().skip(1).flatten().next());
+        let word = group.map(|group| group.as_str().trim()).unwrap_or_default();
+        match word.to_lowercase().as_str() {
+            "yes" | "true" | "correct" | "right" => Ok(true.into()),
+            "no" | "false" | "incorrect" | "wrong" => Ok(false.into()),
+            _ => match word.parse::<f64>() {
+                Ok(x) if x.is_finite() => protocol::number("verdict", x).map(rewarded),
+                _ => Err(format!(
+                    "the judge's verdict `{}` is neither yes or no nor a number",
+                    words(word.as_bytes())
+                )),
+            },
+        }
+    }
+}
+
+fn environment(source: &str) -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    template::bound(&mut environment);
+    template::parsed(source, || environment.add_template_owned(NAME, source.to_owned()))?;
+    Ok(environment)
+}
+
+/// A mark that an answer does not contain: whoever writes the answer would have to know its hash.
+fn mark(question: &Question) -> String {
+    let Question { gold, answer, prompt, source } = question;
+    let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());
+    hash.truncate(MARK_LENGTH);
+    hash
+}
+
+fn rewarded(reward: f32) -> Judgement {
+    Judgement { reward: Some(reward), ..Judgement::default() }
+}
+
+/// A gold answer that is a whole row of the data set.
+fn row(gold: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(gold).ok()
+}
+
+/// What verl's `compute_score` is given. Of several gold answers all.
+fn verl(question: &Question) -> Value {
+    let Question { gold, answer, prompt, source } = question;
+    let (row, gold) = match &gold[..] {
+        [one] => (row(one), Value::from(one.as_str())),
+        all => (None, json!(all)),
+    };
+    let truth = row.as_ref().and_then(|row| {
+        row.get("reward_model")
+            .and_then(|model| model.get("ground_truth"))
+            .or_else(|| row.get("ground_truth"))
+    });
+    let of_row = |key: &str| row.as_ref().and_then(|row| row.get(key)).cloned();
+    json!({
+        "data_source": of_row("data_source").unwrap_or_else(|| source.as_str().into()),
+        "solution_str": answer,
+        "ground_truth": truth.cloned().unwrap_or(gold),
+        "extra_info": of_row("extra_info").unwrap_or_else(|| json!({ "question": prompt })),
+    })
+}
+
+/// What a server of the user's own says: a number, verl's `score` and `acc`, or the words of a judge's line.
+fn custom(said: &Value) -> Option<Opinion> {
+    if let Some(score) = said.as_f64() {
+        return Some(protocol::number("score", score).map(rewarded));
+    }
+    let Some(score) = said.get("score") else { return protocol::said(said) };
+    let correct = match said.get("acc").or_else(|| said.get("correct")) {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(correct)) => Some(*correct),
+        Some(acc) => Some(acc.as_f64()? != 0.0),
+    };
+    let score = protocol::number("score", score.as_f64()?);
+    Some(score.map(|score| Judgement { correct, ..rewarded(score) }))
+}
+
+/// The end of a text, as it fits into a sentence.
+fn tail(text: &str) -> String {
+    let text = text.trim_end();
+    let from = text.char_indices().rev().nth(99).map_or(0, |(at, _)| at);
+    words(&text.as_bytes()[from..])
+}

@@ -1,0 +1,196 @@
+//! A server that answers requests, each by itself, and keeps nothing between them: one that judges. What is asked and
+//! what a reply means is for who asks.
+//!
+//! It is asked again after a pause, with patience, like every server here. A request that fails while the server does
+//! others is the request's own failure: then its asker learns why, and the run goes on.
+
+use std::time::{Duration, Instant};
+
+use allot_engine::EngineError;
+use reqwest::{StatusCode, Url};
+use serde_json::Value;
+
+use crate::address::{Address, Lock, Wrong, wrong_seconds, wrong_url};
+use crate::client::{Client, Said, dash, told, words};
+use crate::preflight::waited;
+
+/// The longest reply that is taken, in bytes.
+const LONGEST_REPLY: usize = 16 << 20;
+/// The longest pause that a server may ask for.
+const LONGEST_LATER: Duration = Duration::from_mins(1);
+
+/// Where a service is, and how much is put up with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceConfig {
+    /// Where it is. What is asked for comes behind that.
+    pub url: String,
+    /// The section of the config that says so, for sentences.
+    pub section: &'static str,
+    /// The variable of the environment that has the key.
+    pub api_key_env: Option<String>,
+    /// Requests at a time, at most.
+    pub connections: u32,
+    /// The longest that one exchange may take.
+    pub request_seconds: f64,
+    /// How long the server may be away.
+    pub patience_seconds: f64,
+    /// The first pause before something is asked again.
+    pub retry_seconds: f64,
+    /// How often a request is tried that the server fails at while it does others.
+    pub tries: u32,
+}
+
+impl ServiceConfig {
+    /// The first key whose value makes no sense, its value, and the rule that it breaks. `example` is a good address.
+    pub fn wrong(&self, example: &str) -> Option<Wrong> {
+        if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), self.section, example) {
+            return Some(wrong);
+        }
+        for (key, value) in [("connections", self.connections), ("tries", self.tries)] {
+            if !(1..=1024).contains(&value) {
+                return Some((key, value.to_string(), "it is from 1 to 1024".to_owned()));
+            }
+        }
+        wrong_seconds([
+            ("request_seconds", self.request_seconds),
+            ("patience_seconds", self.patience_seconds),
+            ("retry_seconds", self.retry_seconds),
+        ])
+    }
+
+    /// The same server, and what is behind it in the address: for a server that has one door alone.
+    pub fn parted(mut self) -> (Self, String) {
+        let Ok(url) = Url::parse(&self.url) else { return (self, String::new()) };
+        let path = url.path().trim_start_matches('/').to_owned();
+        let whole = self.url.len() - path.len();
+        if self.url.ends_with(&path) {
+            self.url.truncate(whole);
+        }
+        (self, path)
+    }
+
+    fn address(&self) -> Address {
+        Address {
+            url: self.url.clone(),
+            path: "/",
+            section: self.section,
+            api_key_env: self.api_key_env.clone(),
+            lock: Lock::Bearer("OPENAI_API_KEY"),
+            connections: self.connections,
+            request: Duration::from_secs_f64(self.request_seconds),
+            patience: Duration::from_secs_f64(self.patience_seconds),
+            retry: Duration::from_secs_f64(self.retry_seconds),
+        }
+    }
+}
+
+/// A server that answers requests.
+pub struct Service {
+    client: Client,
+    tries: u32,
+}
+
+/// What comes of a request: the reply, or why there is none though the server is there.
+pub type Replied = Result<Vec<u8>, String>;
+
+impl Service {
+    /// A service. Nothing is sent yet. `notice` is called when the server is away, and when it is back.
+    pub fn open(config: &ServiceConfig, notice: fn(&str)) -> Result<Self, EngineError> {
+        Ok(Self { client: Client::open(config.address(), notice)?, tries: config.tries })
+    }
+
+    /// What some work with the service comes to, before a run starts: here and now, and with little patience.
+    pub fn first<T, E: From<EngineError>>(
+        config: &ServiceConfig,
+        work: impl AsyncFnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let service = Self { client: Client::first(config.address())?, tries: 1 };
+        waited(work(&service))?
+    }
+
+    /// What is at a path, if anything is there: JSON.
+    pub async fn get(&self, path: &str) -> Result<Option<Value>, EngineError> {
+        match self.replied(path, None, None).await {
+            Ok(replied) => Ok(replied.ok().and_then(|body| serde_json::from_slice(&body).ok())),
+            Err(Halt::NoSuchPath(_)) => Ok(None),
+            Err(Halt::Stop(error)) => Err(error),
+        }
+    }
+
+    /// The reply to a request, JSON. `other` is a request that the server can do if it can do anything. An error means
+    /// that the server does nothing any more.
+    pub async fn ask(&self, path: &str, body: &str, other: Option<&str>) -> Result<Replied, EngineError> {
+        self.replied(path, Some(body), other).await.map_err(|halt| match halt {
+            Halt::Stop(error) => error,
+            Halt::NoSuchPath(detail) => {
+                let (url, section) = (&self.client.to().url, self.client.to().section);
+                let what = format!("the server at {url} has no `{path}`, or no such model{}", dash(&detail));
+                told(
+                    what,
+                    &format!("`{section}.url` is what comes before `{path}`; see the server's own log"),
+                )
+            }
+        })
+    }
+
+    async fn replied(&self, path: &str, body: Option<&str>, other: Option<&str>) -> Result<Replied, Halt> {
+        let client = &self.client;
+        let (mut began, mut failures, mut pauses) = (None, 0, client.pauses());
+        loop {
+            let turn = client.turn().await;
+            // Waiting for a turn is no fault of the server's.
+            let began = *began.get_or_insert_with(Instant::now);
+            let heard = client.once(path, body.map(Said::Json)).await;
+            drop(turn);
+            let mut later = None;
+            let (why, own) = match heard {
+                Ok(heard) if heard.body().len() > LONGEST_REPLY => {
+                    return Ok(Err(format!("the server replied with more than {LONGEST_REPLY} bytes")));
+                }
+                Ok(heard) if heard.status().is_success() => {
+                    client.back();
+                    return Ok(Ok(heard.body().to_vec()));
+                }
+                Ok(heard) => {
+                    let (status, detail) = (heard.status(), client.detail(heard.body()));
+                    match status.as_u16() {
+                        401 | 403 => return Err(Halt::Stop(client.locked(status))),
+                        404 | 405 | 410 => return Err(Halt::NoSuchPath(detail)),
+                        408 | 425 | 429 | 500.. => {}
+                        code => {
+                            return Ok(Err(format!("the server refused it ({code}){}", dash(&detail))));
+                        }
+                    }
+                    later = heard.later();
+                    // The others say that the server is busy, or not there, whatever is asked.
+                    let own = status == StatusCode::INTERNAL_SERVER_ERROR;
+                    (format!("it answers {status}{}", dash(&detail)), own)
+                }
+                Err(error) => (words(&error), !error.is_connect()),
+            };
+            failures += u32::from(own);
+            if failures >= self.tries && other.is_some() && self.does(path, other).await {
+                return Ok(Err(format!("the server failed at it {failures} times: {why}")));
+            }
+            if began.elapsed() >= client.to().patience {
+                return Err(Halt::Stop(client.away(path, &why)));
+            }
+            client.gone(path, &why);
+            let pause = pauses.next().unwrap_or_default();
+            tokio::time::sleep(later.map_or(pause, |later| later.clamp(pause, LONGEST_LATER))).await;
+        }
+    }
+
+    /// Whether the server does this now.
+    async fn does(&self, path: &str, body: Option<&str>) -> bool {
+        let _turn = self.client.turn().await;
+        let heard = self.client.once(path, body.map(Said::Json)).await;
+        heard.is_ok_and(|heard| heard.status().is_success())
+    }
+}
+
+/// Why there will be no reply.
+enum Halt {
+    NoSuchPath(String),
+    Stop(EngineError),
+}
