@@ -297,7 +297,8 @@ mod tests {
     #[test]
     fn whole_numbers_stay_whole_and_within() {
         let range = Range::Span { from: 1.0, to: 64.0, log: true, whole: true };
-        let values: Vec<i64> = (0..1000).filter_map(|i| range.at(f64::from(i) / 1000.0).as_integer()).collect();
+        let values: Vec<i64> =
+            (0..1000).filter_map(|i| range.at(f64::from(i) / 1000.0).as_integer()).collect();
         assert_eq!((values.len(), values[0], values[999]), (1000, 1, 64));
         assert!(values.is_sorted());
     }
