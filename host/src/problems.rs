@@ -11,6 +11,7 @@ use std::rc::Rc;
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
 use allot_config::train::{TrainConfig, is_of_the_hub};
 use allot_error::{Error, Result};
+use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;
 use allot_record::hex;
@@ -72,7 +73,7 @@ impl Found {
             }
         }
         for data in &config.data {
-            let sides = dataset(data, &wanted, &mut notes)?.split(data.held_out);
+            let sides = dataset(data, config, &wanted, &mut notes)?.split(data.held_out);
             train.extend(sides.train);
             held_out.extend(sides.held_out);
         }
@@ -81,7 +82,7 @@ impl Found {
             sets.push((HELD_OUT.to_owned(), held_out));
         }
         for set in &config.evaluation.sets {
-            let problems = dataset(set, &[], &mut notes)?.problems;
+            let problems = dataset(set, config, &[], &mut notes)?.problems;
             let name = set.name.clone().unwrap_or_else(|| problems[0].source.clone());
             if sets.iter().any(|(other, _)| *other == name) {
                 let error = Error::new(format!("two evaluation sets are called `{name}`"));
@@ -230,12 +231,29 @@ impl Problems {
     }
 }
 
-fn dataset(config: &DatasetConfig, columns: &[String], notes: &mut Vec<String>) -> Result<Dataset> {
+fn dataset(
+    data: &DatasetConfig,
+    config: &TrainConfig,
+    columns: &[String],
+    notes: &mut Vec<String>,
+) -> Result<Dataset> {
     let told = |e: allot_tasks::dataset::DataError| Error::told(e.to_string(), e.hint().as_deref());
-    let mut local = config.clone();
-    local.files = Files::Many(files(&config.files)?);
-    let dataset = Dataset::with_columns(&local, Path::new(""), columns).map_err(told)?;
+    let mut local = data.clone();
+    // Until it was read.
+    let made = tempfile::tempdir().map_err(|e| Error::new(format!("no folder for what is made: {e}")))?;
+    local.files = Files::Many(match (&data.environment, config.reward.environments()) {
+        (Some(environment), Some(python)) => environment::make(environment, &python, made.path())?,
+        (Some(environment), None) => {
+            let what = format!("problems of {} are judged by it alone", environment.package.name());
+            return Err(Error::new(what).hint("write, under [reward], grader = \"environment\""));
+        }
+        (None, _) => files(&data.files)?,
+    });
+    let mut dataset = Dataset::with_columns(&local, Path::new(""), columns).map_err(told)?;
     notes.extend(dataset.report.sentences());
+    if data.environment.is_some() {
+        dataset.problems.iter_mut().for_each(|problem| problem.place = None);
+    }
     Ok(dataset)
 }
 

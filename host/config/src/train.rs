@@ -242,6 +242,25 @@ fn rows() -> usize {
     64
 }
 
+/// Refuses a data set that has neither files nor an environment, or both.
+fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
+    match (&data.environment, data.files.is_none()) {
+        (None, false) => Ok(()),
+        (Some(environment), true) => match environment.wrong() {
+            None => Ok(()),
+            Some((key, rule)) => Err(Error::new(format!("`{name}`: `data.environment.{key}`: {rule}"))),
+        },
+        (None, true) => {
+            let error = Error::new(format!("`{name}` has a data set without `files`"));
+            Err(error.hint("write files = \"…\", or [data.environment] with `use` and `tasks`"))
+        }
+        (Some(_), false) => {
+            let what = format!("`{name}` has a data set with `files` and with `environment`");
+            Err(Error::new(what).hint("leave one of them out, or make two data sets of it"))
+        }
+    }
+}
+
 /// Whether a data set's file is a name such as the hub has, and nothing that lies here.
 pub fn is_of_the_hub(path: &Path) -> bool {
     path.to_str().is_some_and(allot_models::is_hub_name) && path.extension().is_none() && !path.exists()
@@ -312,6 +331,7 @@ impl TrainConfig {
             let error = Error::new(format!("`{name}` has no problems to train on"));
             return Err(error.hint("add a [[tasks]] or a [[data]] section"));
         }
+        self.data.iter().chain(&self.evaluation.sets).try_for_each(|data| of_one_kind(data, name))?;
         let wrong = |key: String, value: f64, rule: &str| {
             Err(Error::new(format!("`{name}`: `{key}` is {value}; {rule}")))
         };

@@ -9,7 +9,9 @@ use allot_interpreter::trial::Trial;
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::environment;
 use crate::http::HttpConfig;
+use crate::pool::python;
 use crate::protocol::is_name;
 use crate::sandboxed::PythonConfig;
 
@@ -99,6 +101,8 @@ pub enum AnyGrader {
     Python,
     /// A server that judges.
     Http,
+    /// The environment that made the problem.
+    Environment,
 }
 
 /// What becomes of a problem none of whose gold answers the grader can read.
@@ -174,19 +178,25 @@ impl AnyGrader {
             Self::Functions => "functions",
             Self::Python => "python",
             Self::Http => "http",
+            Self::Environment => "environment",
         }
     }
 
     /// Whether it gives rewards of its own, and not only whether an answer is right.
     pub fn gives_rewards(self) -> bool {
-        matches!(self, Self::Command | Self::Functions | Self::Http)
+        matches!(self, Self::Command | Self::Functions | Self::Http | Self::Environment)
     }
 
     /// The grader, where it is a part of this program.
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
-            Self::MathVerify | Self::Command | Self::Functions | Self::Python | Self::Http => None,
+            Self::MathVerify
+            | Self::Command
+            | Self::Functions
+            | Self::Python
+            | Self::Http
+            | Self::Environment => None,
         }
     }
 
@@ -195,6 +205,7 @@ impl AnyGrader {
         match self {
             Self::Native(grader) => grader.reads(gold),
             Self::Python => Trial::of(gold).is_ok(),
+            Self::Environment => environment::reads(gold),
             Self::MathVerify | Self::Command | Self::Functions | Self::Http => true,
         }
     }
@@ -207,6 +218,7 @@ impl AnyGrader {
             Self::Functions,
             Self::Python,
             Self::Http,
+            Self::Environment,
         ])
     }
 }
@@ -320,6 +332,16 @@ impl RewardConfig {
             }
         }
         Ok(())
+    }
+
+    /// From which reward on an answer is correct, where it is not said. An environment's whole reward is 1.
+    pub fn correct_from(&self) -> Option<f32> {
+        self.correct_from.or((self.grader == AnyGrader::Environment).then_some(1.0))
+    }
+
+    /// The Python that has the packages of environments, where an environment judges.
+    pub fn environments(&self) -> Option<Vec<String>> {
+        (self.grader == AnyGrader::Environment).then(|| python(&self.judge.clone().unwrap_or_default()))
     }
 
     fn check_functions(&self, name: &str) -> Result<()> {

@@ -10,6 +10,7 @@ use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 
+use super::environment;
 use super::http::Http;
 use super::identity::Identity;
 use super::pool::{Judge, Pool, Preflight};
@@ -60,6 +61,9 @@ impl By {
             AnyGrader::Http => {
                 let http = config.http.as_ref().ok_or_else(|| no_server("the config"))?;
                 return Ok(Self::Http(Http::new(http, greeting, known)));
+            }
+            AnyGrader::Environment => {
+                Judge::environment(environment::packages(problems), &settings, greeting)
             }
             AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
             AnyGrader::Command => Judge::command(&settings, greeting),
@@ -204,7 +208,7 @@ impl RewardConfig {
         let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
         let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
         let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
-        let correct = match (correct, told, self.correct_from) {
+        let correct = match (correct, told, self.correct_from()) {
             (Some(correct), ..) => correct,
             (None, Some(reward), Some(from)) => reward >= from,
             _ => return Err("gives a reward, and does not say whether the answer is correct".to_owned()),

@@ -14,6 +14,7 @@
 //! ```
 
 pub mod config;
+pub mod environment;
 pub mod graded;
 pub mod http;
 pub mod identity;

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
+use super::environment::SCRIPT;
 use super::identity::Identity;
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
@@ -25,7 +26,7 @@ const FUNCTIONS: &str = include_str!("functions.py");
 const TRIES: u32 = 3;
 
 /// The Python that a script that ships runs in.
-fn python(config: &JudgeConfig) -> Vec<String> {
+pub(crate) fn python(config: &JudgeConfig) -> Vec<String> {
     config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
 }
 
@@ -81,6 +82,15 @@ impl Judge {
         let messages = u8::from(functions.messages).to_string();
         let told = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
         Self::in_python(config, ("functions.py", FUNCTIONS), told, name, greeting, hint)
+    }
+
+    /// The one that ships, for environments of these packages. The config's command is a Python that has them.
+    pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
+        let name = format!("{} environment.py {}", python(config).join(" "), packages.join(" "));
+        let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
+                    [reward.judge] names another Python than `python3`";
+        let told = ["judge".to_owned()].into_iter().chain(packages).collect();
+        Self::in_python(config, ("environment.py", SCRIPT), told, name, greeting, hint.to_owned())
     }
 
     /// A script that ships, told so much, in the config's Python: which one that is is told by its version.

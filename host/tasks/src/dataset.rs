@@ -5,6 +5,7 @@
 
 mod answer;
 mod columns;
+mod environment;
 mod fault;
 mod parquet_file;
 mod report;
@@ -25,6 +26,7 @@ pub use crate::place::Place;
 use crate::question::{Key, folded};
 use answer::Answers;
 use columns::{Fields, Mapping};
+pub use environment::{EnvironmentConfig, EnvironmentTask, Package};
 pub use fault::DataError;
 pub use report::{OverLong, Repeat, Report};
 use row::Row;
@@ -38,7 +40,11 @@ pub(crate) use wording::{Question, Wording};
 #[serde(deny_unknown_fields)]
 pub struct DatasetConfig {
     /// A file or several, read in this order.
+    #[serde(default, skip_serializing_if = "Files::is_none")]
     pub files: Files,
+    /// Or the environment that makes the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentConfig>,
     /// What the problems' source is called; by default each file's name without its ending.
     pub name: Option<String>,
     /// The files' format; by default what their endings say.
@@ -90,7 +96,18 @@ pub enum Files {
     Many(Vec<PathBuf>),
 }
 
+impl Default for Files {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
 impl Files {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.all().is_empty()
+    }
+
     fn all(&self) -> &[PathBuf] {
         match self {
             Self::One(file) => std::slice::from_ref(file),

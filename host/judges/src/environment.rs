@@ -1,0 +1,111 @@
+//! Environments: packages of Python that make problems and judge answers to them. One script does both; the judge's side
+//! is a judge like others, in [`crate::pool`].
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use allot_error::{Error, Result};
+use allot_tasks::Problem;
+use allot_tasks::dataset::EnvironmentConfig;
+use serde::Deserialize;
+
+use crate::protocol::words;
+
+/// The script.
+pub(crate) const SCRIPT: &str = include_str!("environment.py");
+
+/// A problem, as the script writes it.
+#[derive(Deserialize)]
+struct Made {
+    /// Its task's place among those of the request.
+    task: usize,
+    /// The row, as its line.
+    row: String,
+}
+
+/// What of a gold answer says which package judges.
+#[derive(Deserialize)]
+struct Gold {
+    environment: String,
+}
+
+/// Makes an environment's problems by a Python, as files of rows in a folder: one for each task, called like it.
+///
+/// # Errors
+///
+/// A Python without the package, or tasks that it does not have.
+pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Result<Vec<PathBuf>> {
+    let name = config.package.name();
+    let Some((program, arguments)) = python.split_first() else {
+        return Err(Error::new("the command of the Python that makes problems is empty"));
+    };
+    let failed = |why: String| {
+        let (shown, version) = (python.join(" "), config.package.tested());
+        let hint = format!(
+            "it needs a Python with {name}: `pip install {name}=={version}`; `command` in [reward.judge] names another \
+             Python than `python3`"
+        );
+        Error::new(format!("`{shown}` could not make the problems of {name}: {why}")).hint(hint)
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).args(["-c", SCRIPT, "make"]);
+    command.envs([("PYTHONIOENCODING", "utf-8"), ("PYTHONHASHSEED", "0")]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    if let Some(mut stdin) = stdin {
+        // One that ends at once says why by itself.
+        let _ = stdin.write_all(config.request().to_string().as_bytes());
+    }
+    let listener = std::thread::spawn(move || {
+        let lines = stderr.map(|stderr| BufReader::new(stderr).split(b'\n'));
+        lines
+            .into_iter()
+            .flatten()
+            .map_while(std::result::Result::ok)
+            .filter(|line| !line.trim_ascii().is_empty())
+            .last()
+    });
+    let mut files = Vec::new();
+    for (i, task) in config.tasks.iter().enumerate() {
+        let stem: String = task.name().chars().map(|c| if "/\\:".contains(c) { '_' } else { c }).collect();
+        let inside = folder.join(i.to_string());
+        let path = inside.join(format!("{stem}.jsonl"));
+        let file = std::fs::create_dir(&inside).and_then(|()| File::create(&path));
+        files.push((BufWriter::new(file.map_err(|e| Error::file("write", &path, &e))?), path));
+    }
+    for line in stdout.map(|stdout| BufReader::new(stdout).lines()).into_iter().flatten() {
+        let line = line.map_err(|e| failed(e.to_string()))?;
+        let garbage = || failed(format!("it said `{}`", words(line.as_bytes())));
+        let made: Made = serde_json::from_str(&line).map_err(|_| garbage())?;
+        let (file, path) = files.get_mut(made.task).ok_or_else(garbage)?;
+        writeln!(file, "{}", made.row).map_err(|e| Error::file("write", path, &e))?;
+    }
+    let status = child.wait().map_err(|e| failed(e.to_string()))?;
+    if !status.success() {
+        let last = listener.join().ok().flatten().map(|line| words(&line));
+        return Err(failed(last.unwrap_or_else(|| format!("it ended with {status}"))));
+    }
+    let close = |(mut file, path): (BufWriter<File>, PathBuf)| match file.flush() {
+        Ok(()) => Ok(path),
+        Err(e) => Err(Error::file("write", &path, &e)),
+    };
+    files.into_iter().map(close).collect()
+}
+
+/// The packages that judge answers to these problems.
+pub(crate) fn packages(problems: &[Problem]) -> Vec<String> {
+    let of = |problem: &Problem| {
+        let gold: Gold = serde_json::from_str(problem.gold.first()?).ok()?;
+        Some(gold.environment)
+    };
+    problems.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Whether a gold answer is a problem's of an environment.
+pub(crate) fn reads(gold: &str) -> bool {
+    serde_json::from_str::<Gold>(gold).is_ok()
+}
