@@ -50,7 +50,8 @@ fn cases() -> std::path::PathBuf {
 /// What the packages say of answers to rows.
 fn judged(python: &str, package: &str, asked: &[(&Value, &str)]) -> Vec<Opinion> {
     let words = ["env".to_owned(), format!("PYTHONPATH={}", cases().display()), python.to_owned()];
-    let config = JudgeConfig { command: Some(words.to_vec()), seconds: 60.0, ..JudgeConfig::default() };
+    let config =
+        JudgeConfig { command: Some(words.to_vec()), processes: 1, seconds: 60.0, ..JudgeConfig::default() };
     let question = |(row, answer): &(&Value, &str)| Question {
         gold: vec![row["answer"].to_string()],
         answer: (*answer).to_owned(),
@@ -76,37 +77,34 @@ fn problems_of_reasoning_gym_are_made_and_judged_as_by_itself() {
     let mut tasks: Vec<&str> = recorded.iter().map(|row| row["dataset"].as_str().unwrap()).collect();
     tasks.dedup();
     assert_eq!(tasks.len(), 5);
-    let config =
-        |tag: Value| json!({ "use": "reasoning-gym", "tasks": tasks, "size": 8, "seed": 42, "tag": tag });
-    let rows = made(&python, config(Value::Null)).unwrap();
-    assert_eq!(rows.len(), recorded.len());
-    let mut asked = Vec::new();
+    // This scorer fails at what is no number.
+    let mut all: Vec<Value> = tasks.iter().map(|task| (*task).into()).collect();
+    all.push(json!({ "name": "prime_factorization", "size": 1 }));
+    let config = json!({ "use": "reasoning-gym", "tasks": all, "size": 8, "seed": 42 });
+    let rows = made(&python, config).unwrap();
+    assert_eq!(rows.len(), recorded.len() + 1);
     for (row, recorded) in rows.iter().zip(&recorded) {
         assert_eq!(row["question"], recorded["question"]);
         assert_eq!(row["oracle"], recorded["answer"]);
         assert_eq!(row["metadata"]["source_dataset"], recorded["dataset"]);
         assert_eq!(row["answer"]["version"], json!(["reasoning-gym 0.1.25"]));
-        asked.push((row, row["oracle"].as_str().unwrap()));
-        asked.push((row, "no answer"));
     }
-    let opinions = judged(&python, "reasoning-gym", &asked);
+    let oracle = |row: &'static Value| (row, row["oracle"].as_str().unwrap());
+    let rows: &'static [Value] = rows.leak();
+    let mut asked: Vec<(&Value, &str)> =
+        rows.iter().flat_map(|row| [oracle(row), (row, "no answer")]).collect();
+    // Of a tag the last counts, and nothing else.
+    let mut row = rows[0].clone();
+    row["answer"]["tag"] = "answer".into();
+    let tagged = format!("<answer>0</answer> or <answer>\n{}\n</answer>.", oracle(&rows[0]).1);
+    asked.extend([(&row, tagged.as_str()), (&row, oracle(&rows[0]).1)]);
+    let mut opinions = judged(&python, "reasoning-gym", &asked);
+    assert_eq!(opinions.split_off(asked.len() - 4), [reward(1.0), reward(0.0), reward(1.0), reward(0.0)]);
     for (two, recorded) in opinions.chunks(2).zip(&recorded) {
         assert_eq!(two[0], reward(recorded["score_of_answer"].as_f64().unwrap() as f32), "{recorded}");
         let Ok(Judgement { reward: Some(wrong), .. }) = two[1] else { panic!("{:?}", two[1]) };
         assert!(wrong < 0.1, "{wrong} for {recorded}");
     }
-    // Of a tag the last counts, and nothing else.
-    let row = &made(&python, config("answer".into())).unwrap()[0];
-    let oracle = row["oracle"].as_str().unwrap();
-    let tagged = format!("<answer>0</answer> or <answer>\n{oracle}\n</answer>.");
-    let opinions = judged(&python, "reasoning-gym", &[(row, &tagged), (row, oracle)]);
-    assert_eq!(opinions, [reward(1.0), reward(0.0)]);
-    // This scorer fails at what is no number.
-    let primes = json!({ "use": "reasoning-gym", "tasks": [{ "name": "prime_factorization", "size": 1 }] });
-    let row = &made(&python, primes).unwrap()[0];
-    let oracle = row["oracle"].as_str().unwrap();
-    let opinions = judged(&python, "reasoning-gym", &[(row, oracle), (row, "none of them")]);
-    assert_eq!(opinions, [reward(1.0), reward(0.0)]);
 }
 
 #[test]
@@ -123,18 +121,17 @@ fn task_sets_of_verifiers_are_judged_by_their_rewards() {
         let parts = vec![("right".to_owned(), right), ("short".to_owned(), short)];
         Ok(Judgement { parts, ..Judgement::default() })
     };
-    let asked = [(&rows[0], "9"), (&rows[1], "9"), (&rows[2], "It is 11"), (&rows[2], "raise")];
+    // In another order, by a seed.
+    let shuffled = made(&python, json!({ "use": "verifiers", "tasks": ["sums"], "seed": 3 })).unwrap();
+    assert_eq!(shuffled.len(), 100);
+    assert_ne!(shuffled[0]["question"], "0+0=");
+    let first = (&shuffled[0], shuffled[0]["metadata"]["answer"].as_str().unwrap());
+    let (wrong, long, raising) = ((&rows[1], "9"), (&rows[2], "It is 11"), (&rows[2], "raise"));
+    let asked = [(&rows[0], "9"), wrong, long, first, raising];
     let mut opinions = judged(&python, "verifiers", &asked);
     let failed = opinions.pop().unwrap().unwrap_err();
     assert!(failed.contains("this is asked to fail"), "{failed}");
-    assert_eq!(opinions, [parts(0.75, 0.25), parts(0.0, 0.25), parts(0.0, 0.0)]);
-    // In another order, by a seed.
-    let config = json!({ "use": "verifiers", "tasks": ["sums"], "seed": 3 });
-    let shuffled = made(&python, config).unwrap();
-    assert_eq!(shuffled.len(), 100);
-    assert_ne!(shuffled[0]["question"], "0+0=");
-    let oracle = shuffled[0]["metadata"]["answer"].as_str().unwrap();
-    assert_eq!(judged(&python, "verifiers", &[(&shuffled[0], oracle)]), [parts(0.75, 0.25)]);
+    assert_eq!(opinions, [parts(0.75, 0.25), parts(0.0, 0.25), parts(0.0, 0.0), parts(0.75, 0.25)]);
 }
 
 #[test]
@@ -153,12 +150,6 @@ fn what_takes_more_than_one_answer_is_refused() {
     let task = "    @vf.reward(weight=0.75)\n";
     let with = |more: &str| format!("{more}\n{task}");
     let cases = [
-        ("boxed", with("    NEEDS_CONTAINER = True\n"), "boxed needs a container"),
-        (
-            "begun",
-            with("    async def setup(self, trace, runtime):\n        pass\n"),
-            "begun has a `setup` that needs",
-        ),
         (
             "scored",
             with("    @vf.reward\n    async def run(self, trace, runtime) -> float:\n        return 0.0\n"),
@@ -179,9 +170,6 @@ fn what_takes_more_than_one_answer_is_refused() {
     let missing = json!({ "use": "verifiers", "tasks": ["no-such-set"] });
     let said = made(&python, missing).unwrap_err().what;
     assert!(said.contains("no-such-set is no task set"), "{said}");
-    let missing = json!({ "use": "reasoning-gym", "tasks": ["no_such_task"] });
-    let said = made(&python, missing).unwrap_err().what;
-    assert!(said.contains("no_such_task is no task of reasoning-gym"), "{said}");
     let setting = json!({ "use": "reasoning-gym", "tasks": [{ "name": "chain_sum", "max_term": 3 }] });
     let said = made(&python, setting).unwrap_err().what;
     assert!(said.contains("chain_sum does not take these settings: ") && said.contains("max_term"), "{said}");
@@ -214,14 +202,14 @@ environment = { use = "verifiers", tasks = ["sums"], size = 30 }
 "#;
     let tasks = CONFIG.find("[[tasks]]").unwrap();
     let reward = format!(
-        "\n[reward]\ngrader = \"environment\"\n[reward.judge]\ncommand = [\"{}\"]\nseconds = 60\n",
+        "\n[reward]\ngrader = \"environment\"\n[reward.judge]\ncommand = [\"{}\"]\nprocesses = 1\nseconds = 60\n",
         python.display()
     );
     format!("{}{reward}\n[checkpoint]\nevery = 1\n{data}", &CONFIG[..tasks])
 }
 
 #[test]
-fn a_run_on_environments_goes_on_as_it_began() {
+fn a_run_is_on_both_packages() {
     let Some(python) = python() else { return };
     let (scratch, config) = (Scratch::new(), config(Path::new(&python)));
     scratch.write("sums.py", SUMS);
@@ -236,13 +224,19 @@ fn a_run_on_environments_goes_on_as_it_began() {
     assert!(judge["version"].as_str().unwrap().starts_with("Python 3."), "{judge}");
     // Some are right, and the parts of a task set are there by name.
     assert!(rest.contains("\"right\"") && rest.contains("0.75"), "{rest}");
-    // A run that is stopped before its end comes to the same.
-    let longer = config.replace("steps = 2", "steps = 3");
-    scratch.write("longer.toml", &longer);
-    let said = scratch.allot(&["train", "longer.toml", "--out", "whole"]);
+}
+
+#[test]
+fn a_run_on_an_environment_goes_on_as_it_began() {
+    let Some(python) = python() else { return };
+    let (scratch, config) = (Scratch::new(), config(Path::new(&python)));
+    let one = config[..config.rfind("[[data]]").unwrap()].replace("steps = 2", "steps = 3");
+    scratch.write("run.toml", one);
+    let said = scratch.allot(&["train", "run.toml", "--out", "whole"]);
     assert!(said.ends_with("exit code 0"), "{said}");
-    let mut child = scratch.started(&["train", "longer.toml", "--out", "killed"]);
-    while !scratch.path().join("killed/checkpoints/step-000001").exists() && child.try_wait().unwrap().is_none() {
+    let mut child = scratch.started(&["train", "run.toml", "--out", "killed"]);
+    let first = scratch.path().join("killed/checkpoints/step-000001");
+    while !first.exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let _ = child.kill();
@@ -250,17 +244,6 @@ fn a_run_on_environments_goes_on_as_it_began() {
     let said = scratch.allot(&["train", "--resume", "killed"]);
     assert!(said.ends_with("exit code 0"), "{said}");
     assert_eq!(scratch.read("killed/record.jsonl"), scratch.read("whole/record.jsonl"));
-    // Of another file they are other problems.
-    scratch.write("sums.py", SUMS.replace("< 4", "< 5"));
-    let said = scratch.allot(&["train", "longer.toml", "--out", "other"]);
-    assert!(said.ends_with("exit code 0"), "{said}");
-    let hash = |run: &str| -> Value {
-        let record = scratch.read(&format!("{run}/record.jsonl"));
-        let head: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
-        head["training"]["problems"]["sha256"].clone()
-    };
-    assert_eq!(hash("whole"), hash("killed"));
-    assert_ne!(hash("whole"), hash("other"));
 }
 
 #[test]

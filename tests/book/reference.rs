@@ -86,7 +86,13 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         ("[optimizer]", plain("optimizer")),
         ("[evaluation]", plain("evaluation")),
         ("[checkpoint]", plain("checkpoint")),
-        ("[[data]]", vec![("[[data]]\nno_such_key = 1\n".into(), String::new())]),
+        (
+            "[[data]]",
+            vec![
+                ("[[data]]\nno_such_key = 1\n".into(), String::new()),
+                ("[[data]]\n[data.environment]\nno_such_key = 1\n".into(), "environment.".into()),
+            ],
+        ),
         (
             "[policy]",
             vec![
