@@ -159,6 +159,12 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return float(solution_str.strip() == ground_truth)
 "#;
 
+/// Before the answer: is lost after 40 answers, until there is a file `found`.
+const LOST: &str = "    import os
+    with open('count', 'a') as f: f.write('x')
+    if os.path.getsize('count') > 40 and not os.path.exists('found'): os._exit(6)
+    return";
+
 #[test]
 fn a_run_is_rewarded_by_a_function_and_goes_on_with_the_same_one_alone() {
     if no_python() {
@@ -185,9 +191,20 @@ fn a_run_is_rewarded_by_a_function_and_goes_on_with_the_same_one_alone() {
     assert!(!rollouts("exact").is_empty());
     assert_eq!(rollouts("functions"), rollouts("exact"));
 
-    scratch.write("reward.py", EXACT.replace("float(", "0.5 * float("));
-    let said = scratch.allot(&["train", "--resume", "functions", "--set", "run.steps=3"]);
-    assert!(said.contains("error: ") && !said.ends_with("exit code 0"), "{said}");
+    // A run whose functions were lost on the way goes on with the same ones, and with no others.
+    let lost = EXACT.replace("    return", LOST);
+    scratch.write("reward.py", &lost);
+    scratch.write("lost.toml", config(functions) + "\n[checkpoint]\nevery = 1\n");
+    let said = scratch.allot(&["train", "lost.toml", "--out", "lost"]);
+    assert!(said.contains("exit status 6") && said.ends_with("exit code 2"), "{said}");
+    scratch.write("found", "");
+    scratch.write("reward.py", lost.replace("return float(", "return 0.5 * float("));
+    let said = scratch.allot(&["train", "--resume", "lost"]);
+    assert!(said.contains("is from a run with another judge: ") && said.ends_with("exit code 2"), "{said}");
+    scratch.write("reward.py", &lost);
+    let said = scratch.allot(&["train", "--resume", "lost"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    assert_eq!(rollouts("lost"), rollouts("exact"));
 }
 
 #[test]

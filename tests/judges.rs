@@ -388,7 +388,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
             "grader = \"math_verify\"".to_owned(),
             "`run.toml` line 2, `grader = \"math_verify\"`: unknown variant `math_verify`, expected one of \
              `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, \
-             `number`, `math-verify`, `command`, `functions`, `python`, `http`, `environment`",
+             `number`, `math-verify`, `command`, `functions`, `python`, `http`, `environment`, `pattern`",
             "did you mean `math-verify`?",
         ),
     ] {
@@ -783,12 +783,12 @@ fn what_a_judge_gives_must_come_to_a_reward() {
         (
             "@rewards@:{@a@:1},@correct@:true",
             "weights = { b = 1.0 }",
-            "the judge gives no part `b`, which `reward.weights` has",
+            "the judge gives no part `b`, which `weights` has",
         ),
         (
             "@rewards@:{@a@:1,@b@:2},@correct@:true",
             "weights = { b = 1.0 }",
-            "the judge gives a part `a`, which `reward.weights` has not",
+            "the judge gives a part `a`, which `weights` has not",
         ),
     ] {
         let said = told(reply, more);

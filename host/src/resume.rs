@@ -169,10 +169,14 @@ fn of_this_run(
 /// Refuses to go on under another judge than the one that the run began with. Records of older programs do not
 /// say who that was.
 fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
-    let then = head.training.as_ref().map(|t| t["reward"]["judge"].clone()).unwrap_or_default();
-    let Ok(then) = serde_json::from_value::<Identity>(then) else { return Ok(()) };
-    let Some(judge) = &prepared.judge else { return Ok(()) };
-    let Some(how) = judge.identity.apart(&then, &judge.words) else { return Ok(()) };
+    let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
+    let then = reward["graders"].as_array().map_or(std::slice::from_ref(reward), Vec::as_slice);
+    let now = then.iter().zip(&prepared.judges).find_map(|(then, now)| {
+        let then = serde_json::from_value::<Identity>(then["judge"].clone()).ok()?;
+        let now = now.as_ref()?;
+        now.identity.apart(&then, &now.words)
+    });
+    let Some(how) = now else { return Ok(()) };
     let shown = checkpoint.display();
     let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
     Err(Error::new(what).hint(format!(

@@ -13,7 +13,8 @@ use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
-use allot_judges::config::{AnyGrader, RewardConfig};
+use allot_judges::config::RewardConfig;
+use allot_judges::grader::AnyGrader;
 use allot_judges::http::HttpConfig;
 use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
@@ -60,7 +61,7 @@ pub struct Prepared<'a> {
     /// The problems.
     pub problems: Rc<Problems>,
     /// Who judges, where that is no part of this program.
-    pub judge: Option<Met>,
+    pub judges: Vec<Option<Met>>,
     /// How the model is set up.
     pub setup: Setup,
     /// Where it is.
@@ -134,7 +135,7 @@ impl<'a> Prepared<'a> {
             return Err(Error::new(what).hint("a prompt and its answer must fit into the context together"));
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
-        let judge = graded::check(&config.reward, &problems.all)?;
+        let judges = graded::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
@@ -169,7 +170,7 @@ impl<'a> Prepared<'a> {
             tokens,
             stops,
             problems,
-            judge,
+            judges,
             setup,
             device,
             memory,
@@ -236,8 +237,9 @@ impl<'a> Prepared<'a> {
         if let Some(terms) = &mut run.terms {
             terms.costs = TokenCosts::over(&lengths, longest, |prompt, tokens| engine.cost(prompt, tokens));
         }
-        let (tokens, judge) = (Rc::clone(&self.tokens), self.judge.as_ref().map(|j| j.identity.clone()));
-        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, judge)?;
+        let known = self.judges.iter().map(|met| met.as_ref().map(|met| met.identity.clone())).collect();
+        let tokens = Rc::clone(&self.tokens);
+        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, known)?;
         let sets = self.problems.sets.clone();
         let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);
@@ -302,15 +304,13 @@ impl<'a> Prepared<'a> {
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
         let (config, description) = (&self.config, self.policy.description());
         let train = self.problems.train;
-        // How answers are judged, and who the judge is in place of where it lies on this machine.
-        // Limits decide verdicts, whether they were written down or not.
-        let python = (config.reward.grader == AnyGrader::Python)
-            .then(|| PythonConfig { interpreter: None, ..config.reward.python.clone().unwrap_or_default() });
-        let http = config.reward.http.as_ref().map(HttpConfig::identity);
-        let mut reward =
-            serde_json::json!(RewardConfig { judge: None, python, http, ..config.reward.clone() });
-        if let Some(judge) = &self.judge {
-            reward["judge"] = serde_json::json!(judge.identity);
+        let mut reward = serde_json::json!(RewardConfig { graders: Vec::new(), ..config.reward.clone() });
+        let mut judged =
+            config.reward.each().iter().zip(&self.judges).map(|(one, met)| judged(one, met.as_ref()));
+        if config.reward.graders.is_empty() {
+            reward = judged.next().unwrap_or(reward);
+        } else {
+            reward["graders"] = judged.collect();
         }
         let mut training = serde_json::json!({
             "weights": fingerprint,
@@ -369,6 +369,19 @@ impl<'a> Prepared<'a> {
         world.run = Loop::new(world.run.of.clone(), self.config.budget.ceilings(), state.run);
         Ok(())
     }
+}
+
+/// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
+/// they were written down or not.
+fn judged(one: &RewardConfig, met: Option<&Met>) -> serde_json::Value {
+    let python = (one.grader == Some(AnyGrader::Python))
+        .then(|| PythonConfig { interpreter: None, ..one.python.clone().unwrap_or_default() });
+    let http = one.http.as_ref().map(HttpConfig::identity);
+    let mut judged = serde_json::json!(RewardConfig { judge: None, python, http, ..one.clone() });
+    if let Some(met) = met {
+        judged["judge"] = serde_json::json!(met.identity);
+    }
+    judged
 }
 
 /// What a record says of a run that a server trains, in place of what it would say of this machine. Neither the

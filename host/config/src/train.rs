@@ -286,13 +286,13 @@ impl TrainConfig {
             },
             costs: TokenCosts::default(),
             columns: Columns::default(),
-            parts: self.reward.weights.keys().cloned().collect(),
+            parts: self.reward.parts(),
             needs: [
                 (Need::AnyPrompt, true),
                 (Need::Replay, true),
                 (Need::Stopping, true),
                 (Need::Sampling, self.requests.is_some()),
-                (Need::Parts, !self.reward.weights.is_empty()),
+                (Need::Parts, !self.reward.parts().is_empty()),
                 (Need::Updating, self.update.by_policy),
             ]
             .into_iter()

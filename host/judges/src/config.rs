@@ -1,26 +1,35 @@
 //! The part of a training run's config that says how answers are judged.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
-use allot_interpreter::trial::Trial;
-use allot_tasks::grader::Grader;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use allot_error::Error;
+use serde::{Deserialize, Serialize};
 
-use crate::environment;
+use crate::grader::AnyGrader;
 use crate::http::HttpConfig;
 use crate::pool::python;
-use crate::protocol::is_name;
 use crate::sandboxed::PythonConfig;
 
-/// How answers are judged.
+/// How answers are judged: by one grader, or by several, each of which is written in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardConfig {
-    /// Who judges.
-    pub grader: AnyGrader,
+    /// Who judges, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grader: Option<AnyGrader>,
+    /// Of one of several: what its part of the reward is called; by default as the grader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of one of several: the sources whose problems it judges; by default all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// Of one of several: what its part of the reward weighs; by default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f32>,
+    /// Of one of several: whether it says that an answer is correct; by default the first does that judges a problem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decides: Option<bool>,
     /// The reward of a right answer.
     #[serde(default = "one")]
     pub right: f32,
@@ -50,6 +59,20 @@ pub struct RewardConfig {
     /// The server of grader `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
+    /// The form that grader `pattern` wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<PatternConfig>,
+    /// Several graders, each for a part of the reward.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graders: Vec<RewardConfig>,
+}
+
+/// A form that answers should have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatternConfig {
+    /// A regular expression in Rust's syntax, which has to match somewhere in the answer.
+    pub regex: String,
 }
 
 /// Reward functions as Python trainers have them: verl's `compute_score`, TRL's `reward_funcs`.
@@ -67,42 +90,24 @@ pub struct FunctionsConfig {
 }
 
 /// What to write for grader `functions`.
-const FUNCTIONS: &str =
+pub(crate) const FUNCTIONS: &str =
     r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
 
-/// Says that a config, called so, has no functions for their grader.
-pub(crate) fn no_functions(config: &str) -> Error {
-    Error::new(format!("{config} has grader `functions` and no section [reward.functions]")).hint(FUNCTIONS)
+/// Says that a config, called so, has no functions for their grader in this section.
+pub(crate) fn no_functions(config: &str, place: &str) -> Error {
+    Error::new(format!("{config} has grader `functions` and no section [{place}.functions]")).hint(FUNCTIONS)
 }
 
-/// Says that a config, called so, has no server for its grader.
-pub(crate) fn no_server(config: &str) -> Error {
-    let hint =
-        r#"write, under [reward.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#;
-    Error::new(format!("{config} has grader `http` and no section [reward.http]")).hint(hint)
+/// Says that a config, called so, has no server for its grader in this section.
+pub(crate) fn no_server(config: &str, place: &str) -> Error {
+    let hint = format!(
+        r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
+    );
+    Error::new(format!("{config} has grader `http` and no section [{place}.http]")).hint(hint)
 }
 
 fn compute_score() -> Vec<String> {
     vec!["compute_score".to_owned()]
-}
-
-/// A grader: one of ours, or processes that judge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnyGrader {
-    /// A part of this program.
-    Native(Grader),
-    /// Python's math-verify.
-    MathVerify,
-    /// A command of the user's own.
-    Command,
-    /// Reward functions in a file of Python.
-    Functions,
-    /// Tests, or inputs and outputs, of generated Python, in the sandbox.
-    Python,
-    /// A server that judges.
-    Http,
-    /// The environment that made the problem.
-    Environment,
 }
 
 /// What becomes of a problem none of whose gold answers the grader can read.
@@ -168,250 +173,67 @@ fn one() -> f32 {
     1.0
 }
 
-impl AnyGrader {
-    /// Its name in configs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Native(grader) => grader.name(),
-            Self::MathVerify => "math-verify",
-            Self::Command => "command",
-            Self::Functions => "functions",
-            Self::Python => "python",
-            Self::Http => "http",
-            Self::Environment => "environment",
+impl Default for RewardConfig {
+    fn default() -> Self {
+        Self {
+            grader: None,
+            name: None,
+            sources: Vec::new(),
+            weight: None,
+            decides: None,
+            right: one(),
+            wrong: 0.0,
+            correct_from: None,
+            weights: BTreeMap::new(),
+            unreadable: Unreadable::default(),
+            overlong: None,
+            judge: None,
+            python: None,
+            functions: None,
+            http: None,
+            pattern: None,
+            graders: Vec::new(),
         }
-    }
-
-    /// Whether it gives rewards of its own, and not only whether an answer is right.
-    pub fn gives_rewards(self) -> bool {
-        matches!(self, Self::Command | Self::Functions | Self::Http | Self::Environment)
-    }
-
-    /// The grader, where it is a part of this program.
-    pub fn native(self) -> Option<Grader> {
-        match self {
-            Self::Native(grader) => Some(grader),
-            Self::MathVerify
-            | Self::Command
-            | Self::Functions
-            | Self::Python
-            | Self::Http
-            | Self::Environment => None,
-        }
-    }
-
-    /// Whether it can read a gold answer. Judges that are processes read for themselves.
-    pub fn reads(self, gold: &str) -> bool {
-        match self {
-            Self::Native(grader) => grader.reads(gold),
-            Self::Python => Trial::of(gold).is_ok(),
-            Self::Environment => environment::reads(gold),
-            Self::MathVerify | Self::Command | Self::Functions | Self::Http => true,
-        }
-    }
-
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Grader::ALL.into_iter().map(Self::Native).chain([
-            Self::MathVerify,
-            Self::Command,
-            Self::Functions,
-            Self::Python,
-            Self::Http,
-            Self::Environment,
-        ])
-    }
-}
-
-impl Serialize for AnyGrader {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for AnyGrader {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        let name = String::deserialize(from)?;
-        Self::all().find(|grader| grader.name() == name).ok_or_else(|| {
-            let known: Vec<String> = Self::all().map(|g| format!("`{}`", g.name())).collect();
-            let known = known.join(", ");
-            serde::de::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
-        })
     }
 }
 
 impl RewardConfig {
-    /// Checks it for answers of at most so many tokens; `name` is what the config is called in an error.
-    pub fn check(&self, name: &str, longest: u32) -> Result<()> {
-        let wrong = |key: &str, value: f64, rule: &str| {
-            Err(Error::new(format!("`{name}`: `reward.{key}` is {value}; {rule}")))
-        };
-        let penalty = self.overlong.map_or(0.0, |o| o.penalty);
-        let weights = self.weights.iter().map(|(part, x)| (format!("weights.{part}"), *x));
-        let numbers = [
-            ("right", self.right),
-            ("wrong", self.wrong),
-            ("correct_from", self.correct_from.unwrap_or(0.0)),
-            ("overlong.penalty", penalty),
-        ];
-        for (key, x) in numbers.map(|(key, x)| (key.to_owned(), x)).into_iter().chain(weights) {
-            if !x.is_finite() {
-                return wrong(&key, f64::from(x), "it is finite");
-            }
-        }
-        if penalty < 0.0 {
-            return wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
-        }
-        if let Some(Overlong { buffer, .. }) = self.overlong
-            && (buffer == 0 || buffer > longest)
-        {
-            return wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
-        }
-        if let Some(part) = self.weights.keys().find(|part| !is_name(part)) {
-            let what = format!("`{name}`: `reward.weights` has a part {part:?}");
-            return Err(
-                Error::new(what).hint("a part's name has letters, digits, `_`, `-` and `.`, 64 at most")
-            );
-        }
-        let given = [("correct_from", self.correct_from.is_some()), ("weights", !self.weights.is_empty())];
-        if let Some((key, _)) = given.into_iter().find(|(_, given)| *given && !self.grader.gives_rewards()) {
-            let grader = self.grader.name();
-            let what =
-                format!("`{name}` has `reward.{key}`, and grader `{grader}` gives no rewards of its own");
-            return Err(
-                Error::new(what).hint("leave it out, or take grader `command`, `functions` or `http`")
-            );
-        }
-        let words = self.judge.as_ref().and_then(|j| j.command.as_ref());
-        match (self.grader, &self.judge) {
-            (AnyGrader::Native(_) | AnyGrader::Python | AnyGrader::Http, Some(_)) => {
-                let what = format!(
-                    "`{name}` has a section [reward.judge], and grader `{}` has no processes",
-                    self.grader.name()
-                );
-                return Err(Error::new(what)
-                    .hint("leave the section out, or take grader `command`, `functions` or `math-verify`"));
-            }
-            (AnyGrader::Command, _) if words.is_none() => {
-                let what = format!("`{name}` has grader `command` and no command");
-                let hint = r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#;
-                return Err(Error::new(what).hint(hint));
-            }
-            _ => {}
-        }
-        self.check_functions(name)?;
-        self.check_http(name)?;
-        match &self.python {
-            Some(_) if self.grader != AnyGrader::Python => {
-                let grader = self.grader.name();
-                let what = format!("`{name}` has a section [reward.python], and its grader is `{grader}`");
-                return Err(Error::new(what).hint("leave the section out, or take grader `python`"));
-            }
-            Some(python) => {
-                if let Some((key, value, rule)) = python.wrong() {
-                    return wrong(key, value, rule);
-                }
-            }
-            None => {}
-        }
-        if words.is_some_and(|words| words.first().is_none_or(String::is_empty)) {
-            let what = format!("`{name}`: `reward.judge.command` is empty");
-            return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
-        }
-        if let Some(judge) = &self.judge {
-            if !(1..=1024).contains(&judge.processes) {
-                return wrong("judge.processes", judge.processes as f64, "it is from 1 to 1024");
-            }
-            if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
-                let rule = "it is more than 0 and at most a day, 86400";
-                return wrong("judge.seconds", judge.seconds, rule);
-            }
-            let start = judge.start_seconds();
-            if !(start > 0.0 && start <= 604_800.0) {
-                return wrong("judge.start_seconds", start, "it is more than 0 and at most a week, 604800");
-            }
-        }
-        Ok(())
+    /// Each of its graders with the settings of that one.
+    pub fn each(&self) -> &[Self] {
+        if self.graders.is_empty() { std::slice::from_ref(self) } else { &self.graders }
+    }
+
+    /// Whether this one judges problems of a source.
+    pub fn judges(&self, source: &str) -> bool {
+        self.sources.is_empty() || self.sources.iter().any(|own| is_of(source, own))
     }
 
     /// From which reward on an answer is correct, where it is not said. An environment's whole reward is 1.
     pub fn correct_from(&self) -> Option<f32> {
-        self.correct_from.or((self.grader == AnyGrader::Environment).then_some(1.0))
+        self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
     }
 
     /// The Python that has the packages of environments, where an environment judges.
     pub fn environments(&self) -> Option<Vec<String>> {
-        (self.grader == AnyGrader::Environment).then(|| python(&self.judge.clone().unwrap_or_default()))
+        let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;
+        Some(python(&one.judge.clone().unwrap_or_default()))
     }
 
-    fn check_functions(&self, name: &str) -> Result<()> {
-        let error = match (&self.functions, self.grader) {
-            (None, AnyGrader::Functions) => return Err(no_functions(&format!("`{name}`"))),
-            (Some(functions), AnyGrader::Functions) => {
-                let twice = |name: &String| functions.names.iter().filter(|other| *other == name).count() > 1;
-                match functions.names.iter().find(|function| !is_name(function) || twice(function)) {
-                    Some(function) => format!("`{name}`: `reward.functions.names` has {function:?}"),
-                    None if functions.names.is_empty() => {
-                        format!("`{name}`: `reward.functions.names` is empty")
-                    }
-                    None => return Ok(()),
-                }
-            }
-            (Some(_), grader) => {
-                let grader = grader.name();
-                format!("`{name}` has a section [reward.functions], and its grader is `{grader}`")
-            }
-            (None, _) => return Ok(()),
-        };
-        Err(Error::new(error).hint(FUNCTIONS))
+    /// What its part of the reward is called.
+    pub fn part(&self) -> &str {
+        self.name.as_deref().or_else(|| self.grader.map(AnyGrader::name)).unwrap_or_default()
     }
 
-    fn check_http(&self, name: &str) -> Result<()> {
-        match (&self.http, self.grader) {
-            (Some(http), AnyGrader::Http) => match http.wrong() {
-                None => Ok(()),
-                Some((key, value, rule)) => {
-                    Err(Error::new(format!("`{name}`: `reward.http.{key}` is {value}; {rule}")))
-                }
-            },
-            (None, AnyGrader::Http) => Err(no_server(&format!("`{name}`"))),
-            (Some(_), grader) => {
-                let grader = grader.name();
-                let what = format!("`{name}` has a section [reward.http], and its grader is `{grader}`");
-                Err(Error::new(what).hint("leave the section out, or take grader `http`"))
-            }
-            (None, _) => Ok(()),
+    /// The names of the parts that every reward is known to have before anything was judged.
+    pub fn parts(&self) -> Vec<String> {
+        if self.graders.is_empty() {
+            return self.weights.keys().cloned().collect();
         }
-    }
-
-    /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from
-    /// elsewhere.
-    pub fn settle(&mut self) -> Result<()> {
-        if let Some(path) = self.python.as_mut().and_then(|python| python.interpreter.as_mut()) {
-            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
-        }
-        if let Some(path) = self.functions.as_mut().map(|functions| &mut functions.file) {
-            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
-        }
-        let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
-        for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
-            let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
-            *word = path.display().to_string();
-        }
-        Ok(())
+        self.graders.iter().map(|one| one.part().to_owned()).collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_grader_is_written_as_it_is_read() {
-        for grader in AnyGrader::all() {
-            let written = serde_json::to_value(grader).ok();
-            assert_eq!(written, Some(grader.name().into()));
-            assert_eq!(written.and_then(|w| serde_json::from_value(w).ok()), Some(grader));
-        }
-    }
+/// Whether a source is the one of this name, or a level of it: `sums/2` is one of `sums`.
+pub fn is_of(source: &str, name: &str) -> bool {
+    source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -97,12 +97,12 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
 }
 
 /// The packages that judge answers to these problems.
-pub(crate) fn packages(problems: &[Problem]) -> Vec<String> {
+pub(crate) fn packages<'p>(problems: impl Iterator<Item = &'p Problem>) -> Vec<String> {
     let of = |problem: &Problem| {
         let gold: Gold = serde_json::from_str(problem.gold.first()?).ok()?;
         Some(gold.environment)
     };
-    problems.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
+    problems.filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Whether a gold answer is a problem's of an environment.

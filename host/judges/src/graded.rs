@@ -1,6 +1,6 @@
-//! Answers of a language model, judged as text: by a grader of our own, or by judges that are processes.
+//! Answers of a language model, judged as text: by one grader, or by several, each for a part of the reward.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -8,16 +8,13 @@ use allot_engine::{Answer, Sample};
 use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
-use allot_tasks::grader::Grader;
 
-use super::environment;
-use super::http::Http;
 use super::identity::Identity;
-use super::pool::{Judge, Pool, Preflight};
+use super::pool::Preflight;
 use super::protocol::{Judgement, Opinion, Part, Question};
-use super::sandboxed::Sandboxed;
+use super::single::Single;
 use super::{Reward, UNSCORABLE, Verdict};
-use crate::config::{AnyGrader, Overlong, RewardConfig, no_functions, no_server};
+use crate::config::{Overlong, RewardConfig};
 
 /// Answers of a language model, judged as text.
 pub struct Graded {
@@ -27,193 +24,233 @@ pub struct Graded {
     config: RewardConfig,
     /// The length limit of an answer.
     longest: u32,
-    by: By,
-    /// Of what was begun, by its place: the opinion, or none yet where a judge has the question.
-    opinions: HashMap<usize, Option<Opinion>>,
+    /// Who judges: one, or as many as the config has parts.
+    graders: Vec<Single>,
+    /// Places that graders were asked about.
+    begun: HashSet<usize>,
+    /// Answers that are no text, by their place, and why.
+    unread: HashMap<usize, String>,
     /// Answers that could not be judged.
     pub unjudged: u64,
     /// Why an answer could not be judged, the last time that one could not.
     pub last_trouble: Option<String>,
 }
 
-/// Who judges.
-enum By {
-    Grader(Grader),
-    Judges(Pool),
-    Sandboxed(Sandboxed),
-    Http(Http),
-}
+/// What an answer comes to by one grader, before any weight: the reward, whether the answer is correct if that is said,
+/// and the reward's parts.
+type Judged = (f32, Option<bool>, Vec<Part>);
 
-impl By {
-    fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
-        let settings = config.judge.clone().unwrap_or_default();
-        // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
-        let greeting = problems.first().map_or_else(Question::default, |problem| {
-            let gold: Vec<String> = problem.gold.first().cloned().into_iter().collect();
-            asked(problem, gold.first().cloned().unwrap_or_default(), gold)
+/// Looks at who would judge answers to these problems: what is missing is told before anything else is made. Gives, for
+/// each of the config's graders, who it is, where it is no part of this program.
+///
+/// # Errors
+///
+/// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
+pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<Preflight>>> {
+    config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
+    let mut met = Vec::new();
+    for one in config.each() {
+        let preflight = Single::check(one, problems)?;
+        // It may be unsure of the greeting, or fail at it: it works.
+        let said = preflight.as_ref().and_then(|preflight| preflight.opinion.clone().ok());
+        let lacks = said.and_then(|judgement| match one.reward(judgement) {
+            Ok((_, None, _)) if decides(config, one) => Some(UNDECIDED.to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(why),
         });
-        let judge = match config.grader {
-            AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
-            AnyGrader::Python => {
-                let config = config.python.clone().unwrap_or_default();
-                return Sandboxed::new(&config).map(Self::Sandboxed);
-            }
-            AnyGrader::Http => {
-                let http = config.http.as_ref().ok_or_else(|| no_server("the config"))?;
-                return Ok(Self::Http(Http::new(http, greeting, known)));
-            }
-            AnyGrader::Environment => {
-                Judge::environment(environment::packages(problems), &settings, greeting)
-            }
-            AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
-            AnyGrader::Command => Judge::command(&settings, greeting),
-            AnyGrader::Functions => {
-                let functions = config.functions.as_ref().ok_or_else(|| no_functions("the config"))?;
-                Judge::functions(functions, &settings, greeting)
-            }
-        };
-        Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
+        if let Some(why) = lacks {
+            let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
+                        reward weigh";
+            return Err(Error::new(format!("the judge {why}")).hint(rule));
+        }
+        met.push(preflight);
     }
+    Ok(met)
 }
 
-/// What is asked about an answer to a problem.
-fn asked(problem: &Problem, answer: String, gold: Vec<String>) -> Question {
-    Question { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
-}
+/// What a judge lacks that has to say whether an answer is correct.
+const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
 
-/// Starts one of the judges that answers to these problems would have, if they are processes, and lets it
-/// go again: what is missing is told before anything else is made. Gives who it is.
-pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
-    if config.grader == AnyGrader::Python {
-        return Sandboxed::check(&config.python.clone().unwrap_or_default()).map(Some);
-    }
-    let preflight = match By::of(config, problems, None)? {
-        By::Judges(pool) => pool.check()?,
-        By::Http(http) => http.check()?,
-        By::Grader(_) | By::Sandboxed(_) => return Ok(None),
-    };
-    // It may be unsure of the greeting, or fail at it: it works.
-    let reward = preflight.opinion.clone().map(|judgement| config.reward(judgement));
-    if let Ok(Err(why)) = reward {
-        let rule = "`reward.correct_from` says from which reward on an answer is correct, `reward.weights` what the \
-                    parts of a reward weigh";
-        return Err(Error::new(format!("the judge {why}")).hint(rule));
-    }
-    Ok(Some(preflight))
+/// Whether a grader may have to say that an answer is correct.
+fn decides(config: &RewardConfig, one: &RewardConfig) -> bool {
+    let marked = config.each().iter().any(|other| other.decides == Some(true));
+    one.decides.unwrap_or(!marked)
 }
 
 impl Graded {
-    /// A judge of answers to these problems. Of one that is a process, who it was when it was looked at.
+    /// A judge of answers to these problems. For each of the config's graders, who it was when it was looked at.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`].
     pub fn new(
         tokens: Rc<Tokens>,
         problems: Rc<Vec<Problem>>,
         config: RewardConfig,
         longest: u32,
-        known: Option<Identity>,
+        known: Vec<Option<Identity>>,
     ) -> Result<Self> {
-        let by = By::of(&config, &problems, known)?;
+        let known = known.into_iter().chain(std::iter::repeat(None));
+        let graders = config.each().iter().zip(known).map(|(one, known)| Single::new(one, &problems, known));
+        let graders = graders.collect::<Result<_>>()?;
         Ok(Self {
             tokens,
             problems,
             config,
             longest,
-            by,
-            opinions: HashMap::new(),
+            graders,
+            begun: HashSet::new(),
+            unread: HashMap::new(),
             unjudged: 0,
             last_trouble: None,
         })
     }
 
-    /// Keeps in a run's folder what a server says that judges, and takes from there what it has said before; `notice`
-    /// is called when the server is away, and when it is back.
+    /// Keeps in a run's folder what servers say that judge, and takes from there what they have said before; `notice`
+    /// is called when a server is away, and when it is back.
     pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {
-        if let By::Http(http) = &mut self.by {
-            http.keep(&folder.join("replies.jsonl"), notice);
+        let alone = self.config.graders.is_empty();
+        for grader in &mut self.graders {
+            let part = grader.config.part();
+            let file = if alone { "replies.jsonl".to_owned() } else { format!("replies-{part}.jsonl") };
+            grader.keep(&folder.join(file), notice);
         }
     }
 
-    fn question(&self, sample: &Sample<Answer>) -> std::result::Result<Question, String> {
-        let answer = self.tokens.decode(&sample.answer.tokens).map_err(|t| t.what)?;
-        let problem = &self.problems[sample.prompt.0 as usize];
-        Ok(asked(problem, answer, problem.gold.clone()))
+    fn verdict(&mut self, sample: &Sample<Answer>, opinions: Vec<(usize, Opinion)>) -> Verdict {
+        let told = if self.config.graders.is_empty() {
+            let (_, opinion) = opinions.into_iter().next().unwrap_or_else(|| (0, Err(UNASKED.to_owned())));
+            self.alone(sample, opinion)
+        } else {
+            self.together(sample, opinions)
+        };
+        told.unwrap_or_else(|why| self.unscorable(why))
     }
 
-    fn verdict(&mut self, sample: &Sample<Answer>, opinion: Opinion) -> Verdict {
-        let config = &self.config;
-        match opinion.and_then(|judgement| config.reward(judgement).map_err(|why| format!("the judge {why}")))
-        {
-            Ok((plain, correct, parts)) => {
-                let penalty = config.overlong.map_or(0.0, |o| o.of(sample.tokens, self.longest));
-                Verdict { reward: Some(plain - penalty), correct, parts }
+    fn unscorable(&mut self, why: String) -> Verdict {
+        self.unjudged += 1;
+        self.last_trouble = Some(why);
+        UNSCORABLE
+    }
+
+    /// The verdict of the only grader.
+    fn alone(&self, sample: &Sample<Answer>, opinion: Opinion) -> std::result::Result<Verdict, String> {
+        let (reward, correct, parts) = self.judged(&self.config, sample, opinion?)?;
+        let correct = correct.ok_or_else(|| format!("the judge {UNDECIDED}"))?;
+        Ok(Verdict { reward: Some(reward), correct, parts })
+    }
+
+    /// The verdict of several, each with its place among the config's graders: the sum of the parts by their weights.
+    /// Where one of them can't judge, nobody can: a reward that lacks a part is another one.
+    fn together(
+        &self,
+        sample: &Sample<Answer>,
+        opinions: Vec<(usize, Opinion)>,
+    ) -> std::result::Result<Verdict, String> {
+        let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
+        let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));
+        let (mut sum, mut correct, mut parts) = (0.0, None, Vec::new());
+        for (at, (i, opinion)) in opinions.into_iter().enumerate() {
+            let one = &self.config.graders[i];
+            let name = one.part();
+            let judged = opinion.and_then(|judgement| self.judged(one, sample, judgement));
+            let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
+            if if marked { one.decides == Some(true) } else { first == Some(at) } {
+                let right = right.ok_or_else(|| format!("`{name}`: the judge {UNDECIDED}"))?;
+                correct = Some(correct.unwrap_or(true) && right);
             }
-            Err(why) => {
-                self.unjudged += 1;
-                self.last_trouble = Some(why);
-                UNSCORABLE
-            }
+            sum += one.weight.unwrap_or(1.0) * reward;
+            parts.push((name.to_owned(), reward));
+            parts.extend(within.into_iter().map(|(part, x)| (format!("{name}.{part}"), x)));
         }
+        let reward = sum - self.penalty(&self.config, sample);
+        if !reward.is_finite() {
+            return Err("parts of a reward add up to more than a number holds".to_owned());
+        }
+        let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
+        Ok(Verdict { reward: Some(reward), correct, parts })
+    }
+
+    /// What one grader's judgement comes to, with its penalty.
+    fn judged(
+        &self,
+        one: &RewardConfig,
+        sample: &Sample<Answer>,
+        judgement: Judgement,
+    ) -> std::result::Result<Judged, String> {
+        let (reward, correct, parts) = one.reward(judgement).map_err(|why| format!("the judge {why}"))?;
+        Ok((reward - self.penalty(one, sample), correct, parts))
+    }
+
+    fn penalty(&self, config: &RewardConfig, sample: &Sample<Answer>) -> f32 {
+        config.overlong.map_or(0.0, |overlong| overlong.of(sample.tokens, self.longest))
     }
 }
 
+/// Why there is no opinion where nobody was asked.
+const UNASKED: &str = "it was not asked about";
+
 impl Reward<Answer> for Graded {
     fn begin(&mut self, place: usize, sample: &Sample<Answer>) {
-        match (self.question(sample), &mut self.by) {
-            (Err(why), _) => self.opinions.insert(place, Some(Err(why))),
-            (Ok(question), By::Grader(grader)) => {
-                let correct = grader.grade_any(&question.gold, &question.answer);
-                self.opinions.insert(place, Some(correct.map(Into::into).map_err(|e| e.to_string())))
+        self.begun.insert(place);
+        let problem = &self.problems[sample.prompt.0 as usize];
+        match self.tokens.decode(&sample.answer.tokens) {
+            Ok(answer) => {
+                let question = Question::of(problem, answer, problem.gold.clone());
+                for grader in self.graders.iter_mut().filter(|grader| grader.config.judges(&problem.source)) {
+                    grader.begin(place, question.clone());
+                }
             }
-            (Ok(question), By::Judges(pool)) => {
-                pool.begin(place, question);
-                self.opinions.insert(place, None)
+            Err(trouble) => {
+                self.unread.insert(place, trouble.what);
             }
-            (Ok(question), By::Sandboxed(sandboxed)) => {
-                sandboxed.begin(place, question);
-                self.opinions.insert(place, None)
-            }
-            (Ok(question), By::Http(http)) => {
-                http.begin(place, question);
-                self.opinions.insert(place, None)
-            }
-        };
+        }
     }
 
     async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> Result<Vec<Verdict>> {
         for (place, sample) in samples {
-            if !self.opinions.contains_key(place) {
+            if !self.begun.contains(place) {
                 self.begin(*place, sample);
             }
         }
-        let mut opinions = std::mem::take(&mut self.opinions);
-        let judged = match &mut self.by {
-            By::Grader(_) => Vec::new(),
-            By::Judges(pool) => pool.finish().await?,
-            By::Sandboxed(sandboxed) => sandboxed.finish().await,
-            By::Http(http) => http.finish().await?,
-        };
-        opinions.extend(judged.into_iter().map(|(place, opinion)| (place, Some(opinion))));
-        let verdict = |(place, sample): &(usize, &Sample<Answer>)| {
-            let opinion = opinions.remove(place).flatten();
-            self.verdict(sample, opinion.unwrap_or_else(|| Err("it was not asked about".to_owned())))
-        };
-        Ok(samples.iter().map(verdict).collect())
+        self.begun.clear();
+        let mut unread = std::mem::take(&mut self.unread);
+        let mut said = Vec::with_capacity(self.graders.len());
+        for grader in &mut self.graders {
+            said.push(grader.finish().await?);
+        }
+        let mut verdicts = Vec::with_capacity(samples.len());
+        for (place, sample) in samples {
+            if let Some(why) = unread.remove(place) {
+                verdicts.push(self.unscorable(why));
+                continue;
+            }
+            let source = &self.problems[sample.prompt.0 as usize].source;
+            let asked = self.graders.iter().zip(&mut said).enumerate();
+            let asked = asked.filter(|(_, (grader, _))| grader.config.judges(source));
+            let unasked = || Err(UNASKED.to_owned());
+            let opinions =
+                asked.map(|(i, (_, said))| (i, said.remove(place).unwrap_or_else(unasked))).collect();
+            verdicts.push(self.verdict(sample, opinions));
+        }
+        Ok(verdicts)
     }
 }
 
 impl RewardConfig {
-    /// What a judgement comes to before any penalty: the reward, whether the answer is correct, and the reward's
-    /// parts. Or what the judgement lacks.
-    pub fn reward(&self, judgement: Judgement) -> std::result::Result<(f32, bool, Vec<Part>), String> {
+    /// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
+    /// reward's parts. Or what the judgement lacks.
+    pub fn reward(&self, judgement: Judgement) -> std::result::Result<Judged, String> {
         let Judgement { correct, reward, parts, share } = judgement;
         let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
         let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
         let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
-        let correct = match (correct, told, self.correct_from()) {
-            (Some(correct), ..) => correct,
-            (None, Some(reward), Some(from)) => reward >= from,
-            _ => return Err("gives a reward, and does not say whether the answer is correct".to_owned()),
+        let correct = correct.or_else(|| Some(told? >= self.correct_from()?));
+        let reward = match (told, correct) {
+            (Some(told), _) => told,
+            (None, Some(true)) => self.right,
+            (None, _) => self.wrong,
         };
-        let reward = told.unwrap_or(if correct { self.right } else { self.wrong });
         if !reward.is_finite() {
             return Err("gives parts of a reward that add up to more than a number holds".to_owned());
         }
@@ -226,11 +263,11 @@ impl RewardConfig {
             return Ok(parts.iter().map(|(_, x)| x).sum());
         }
         if let Some(missing) = self.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
-            return Err(format!("gives no part `{missing}`, which `reward.weights` has"));
+            return Err(format!("gives no part `{missing}`, which `weights` has"));
         }
         let one = |(name, x): &Part| match self.weights.get(name) {
             Some(weight) => Ok(weight * x),
-            None => Err(format!("gives a part `{name}`, which `reward.weights` has not")),
+            None => Err(format!("gives a part `{name}`, which `weights` has not")),
         };
         parts.iter().map(one).sum()
     }

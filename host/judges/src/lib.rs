@@ -1,8 +1,9 @@
 //! Rewards: from what a rollout says to how good it was.
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
-//! judges a model's answers as text, by a grader of ours or by a [`pool`] of judges that are processes and speak the
-//! lines of [`protocol`], as programs in a sandbox ([`sandboxed`]), or by a server ([`http`]); [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
+//! judges a model's answers as text, by one grader or by several for a part of the reward each. A grader is a function
+//! of ours, a [`pool`] of judges that are processes and speak the lines of [`protocol`], a sandbox for programs
+//! ([`sandboxed`]), or a server ([`http`]); [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
 //! say, and what becomes of a reward for the run.
 //!
 //! ```
@@ -13,15 +14,19 @@
 //! assert_eq!(UNSCORABLE.reward, None);
 //! ```
 
+mod check;
 pub mod config;
 pub mod environment;
 pub mod graded;
+pub mod grader;
 pub mod http;
 pub mod identity;
+mod pattern;
 pub mod pool;
 pub mod process;
 pub mod protocol;
 pub mod sandboxed;
+mod single;
 
 use allot_engine::Sample;
 use allot_error::Result;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
+use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +29,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// What is asked about an answer to a problem, of which these gold answers count.
+    pub fn of(problem: &Problem, answer: String, gold: Vec<String>) -> Self {
+        Self { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
+    }
+
     /// The line that a judge gets.
     pub fn line(&self, id: u64) -> String {
         let Self { gold, answer, prompt, source } = self;

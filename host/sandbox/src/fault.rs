@@ -243,9 +243,9 @@ impl Fault {
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")
             }
-            Self::Lacking(Need::Parts) => {
-                Some("name the parts of rewards in `[reward.weights]`, each with what it weighs")
-            }
+            Self::Lacking(Need::Parts) => Some(
+                "name the parts of rewards in `[reward.weights]`, or give each a grader under [[reward.graders]]",
+            ),
             Self::Lacking(Need::Updating) => {
                 Some("set `update.by_policy = true`; a trainer in Python says how it updates by `update=`")
             }

@@ -1,27 +1,46 @@
-//! Gold answers that the run's grader can't read, found before the run starts.
+//! Gold answers that the run's graders can't read, found before the run starts.
 
 use allot_error::{Error, Result};
-use allot_judges::config::{AnyGrader, RewardConfig, Unreadable};
+use allot_judges::config::{RewardConfig, Unreadable};
+use allot_judges::grader::AnyGrader;
 use allot_tasks::Problem;
 
 use super::{counted, examples, named};
 
-/// Looks at all gold answers. One that can't be read is told of and passed over; a problem that has no other is
-/// refused or left out, as the config says. Judges that are processes read for themselves.
+/// Looks at all gold answers, with the eyes of each grader that judges their problem. One that can't be read is told of
+/// and passed over; a problem that has no other is refused or left out, as the config says. Judges that are processes
+/// read for themselves.
 pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut Vec<String>) -> Result<()> {
-    let grader = reward.grader;
+    for one in reward.each() {
+        let Some(grader) = one.grader else { continue };
+        // The one that is said of all, where there are several.
+        let unreadable =
+            if one.unreadable == Unreadable::default() { reward.unreadable } else { one.unreadable };
+        by_one(problems, (one, grader), unreadable, notes)?;
+    }
+    Ok(())
+}
+
+fn by_one(
+    problems: &mut Vec<Problem>,
+    (one, grader): (&RewardConfig, AnyGrader),
+    unreadable: Unreadable,
+    notes: &mut Vec<String>,
+) -> Result<()> {
     let quoted = |p: &Problem| {
         let gold = p.gold.iter().find(|gold| !grader.reads(gold)).map(String::as_str).unwrap_or_default();
         let start: String = gold.chars().take(40).collect();
         format!("{} ({start:?})", named(p))
     };
-    let reads = |p: &Problem| p.gold.iter().any(|gold| grader.reads(gold));
+    let reads = |p: &Problem| !one.judges(&p.source) || p.gold.iter().any(|gold| grader.reads(gold));
     let (name, all) = (grader.name(), std::mem::take(problems));
     let (kept, lost): (Vec<Problem>, Vec<Problem>) = all.into_iter().partition(reads);
-    let mixed = kept.iter().filter(|p| p.gold.len() > 1 && !p.gold.iter().all(|gold| grader.reads(gold)));
+    let own = kept.iter().filter(|p| one.judges(&p.source));
+    let mixed = own.filter(|p| p.gold.len() > 1 && !p.gold.iter().all(|gold| grader.reads(gold)));
     let mixed: Vec<&Problem> = mixed.collect();
     if !mixed.is_empty() {
-        let n: usize = mixed.iter().map(|p| unreadable(grader, p)).sum();
+        let unread = |p: &&Problem| p.gold.iter().filter(|gold| !grader.reads(gold)).count();
+        let n: usize = mixed.iter().map(unread).sum();
         notes.push(format!(
             "{} can't be read by grader `{name}`, and others of the same problems count: {}",
             counted(n, "gold answer"),
@@ -33,7 +52,7 @@ pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut 
         let what =
             format!("{} {have} no gold answer that grader `{name}` can read", counted(lost.len(), "problem"));
         let which = examples(lost.iter().map(quoted));
-        match reward.unreadable {
+        match unreadable {
             Unreadable::Refuse => {
                 let hint = "mend these rows, take another grader, or leave them out by `reward.unreadable = \
                             \"leave-out\"`";
@@ -44,8 +63,4 @@ pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut 
     }
     *problems = kept;
     Ok(())
-}
-
-fn unreadable(grader: AnyGrader, problem: &Problem) -> usize {
-    problem.gold.iter().filter(|gold| !grader.reads(gold)).count()
 }

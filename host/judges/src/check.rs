@@ -1,0 +1,314 @@
+//! What a config of rewards has to be, beyond what its types say; and its paths, made whole.
+
+use std::path::{Path, PathBuf};
+
+use allot_error::{Error, Result};
+use allot_files::looks_like_a_path;
+
+use crate::config::{
+    FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_of, no_functions, no_server,
+};
+use crate::grader::AnyGrader;
+use crate::protocol::is_name;
+use crate::sandboxed::PythonConfig;
+
+/// What to write where no grader is named.
+const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
+/// What a part's name may be.
+const PART: &str = "a part's name has letters, digits, `_`, `-` and `.`, 64 at most";
+
+impl RewardConfig {
+    /// Checks it for answers of at most so many tokens; `name` is what the config is called in an error.
+    ///
+    /// # Errors
+    ///
+    /// What is not as it should be, and where.
+    pub fn check(&self, name: &str, longest: u32) -> Result<()> {
+        let whole = One { config: self, longest, file: format!("`{name}`"), place: "reward" };
+        if self.graders.is_empty() {
+            whole.stands_alone()?;
+            return whole.check();
+        }
+        let of_one =
+            Self { graders: Vec::new(), overlong: None, unreadable: Unreadable::default(), ..self.clone() };
+        if of_one != Self::default() {
+            let what =
+                format!("`{name}` has graders under [[reward.graders]], and settings of one under [reward]");
+            return Err(Error::new(what).hint(
+                "write `grader` and all that belongs to it under a [[reward.graders]]; `overlong` and `unreadable` \
+                 alone can be said of all",
+            ));
+        }
+        whole.penalty()?;
+        for one in &self.graders {
+            let part = one.part();
+            let place = "reward.graders";
+            let file = format!("`{name}` (grader `{part}`)");
+            let one = One { config: one, longest, file, place };
+            one.is_a_part()?;
+            one.check()?;
+            if self.graders.iter().filter(|other| other.part() == part).count() > 1 {
+                let what = format!("`{name}` has two graders that are called `{part}`");
+                return Err(Error::new(what)
+                    .hint("give each a `name` of its own: its part of the reward is called so"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that all problems of these sources have a grader, and each grader a source.
+    ///
+    /// # Errors
+    ///
+    /// A source without a grader, or a grader of a source that is not there.
+    pub fn check_sources<'s>(&self, sources: impl Iterator<Item = &'s str> + Clone) -> Result<()> {
+        let there = || {
+            let mut names: Vec<&str> = sources.clone().collect();
+            names.sort_unstable();
+            names.dedup();
+            format!("the sources are {}", allot_error::listed(names.into_iter()))
+        };
+        if let Some(alone) = sources.clone().find(|source| !self.each().iter().any(|one| one.judges(source)))
+        {
+            let what = format!("no grader under [[reward.graders]] judges the problems of source `{alone}`");
+            return Err(
+                Error::new(what).hint("add it to the `sources` of one, or leave `sources` out of one")
+            );
+        }
+        let undecided = |source: &&str| {
+            self.each().iter().filter(|one| one.judges(source)).all(|one| one.decides == Some(false))
+        };
+        if let Some(source) = sources.clone().find(undecided) {
+            let what = format!("no grader says whether answers to problems of source `{source}` are correct");
+            return Err(Error::new(what).hint("take `decides = false` away from one that judges them"));
+        }
+        for one in self.each() {
+            if let Some(missing) =
+                one.sources.iter().find(|own| !sources.clone().any(|source| is_of(source, own)))
+            {
+                let what = format!(
+                    "grader `{}` judges source `{missing}`, and no problem comes from there",
+                    one.part()
+                );
+                return Err(Error::new(what).hint(there()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from
+    /// elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// A path that the system can't make whole.
+    pub fn settle(&mut self) -> Result<()> {
+        self.graders.iter_mut().try_for_each(Self::settle)?;
+        let whole = |path: &mut PathBuf| -> Result<()> {
+            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
+            Ok(())
+        };
+        self.python.as_mut().and_then(|python| python.interpreter.as_mut()).map_or(Ok(()), whole)?;
+        self.functions.as_mut().map(|functions| &mut functions.file).map_or(Ok(()), whole)?;
+        let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
+        for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
+            let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
+            *word = path.display().to_string();
+        }
+        Ok(())
+    }
+}
+
+/// One grader's settings, and where they stand.
+struct One<'c> {
+    config: &'c RewardConfig,
+    /// The length limit of an answer.
+    longest: u32,
+    /// What the config is called, and which of its graders this is.
+    file: String,
+    /// The section.
+    place: &'static str,
+}
+
+impl One<'_> {
+    /// Keys that only one of several graders has.
+    fn stands_alone(&self) -> Result<()> {
+        let RewardConfig { name, sources, weight, decides, .. } = self.config;
+        let given = [
+            ("name", name.is_some()),
+            ("sources", !sources.is_empty()),
+            ("weight", weight.is_some()),
+            ("decides", decides.is_some()),
+        ];
+        let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+        let what = format!("{} has `reward.{key}`, which is for one of several graders", self.file);
+        Err(Error::new(what).hint("leave it out, or write the grader under [[reward.graders]]"))
+    }
+
+    /// What a grader can be that makes a part of a reward.
+    fn is_a_part(&self) -> Result<()> {
+        let (file, part) = (&self.file, self.config.part());
+        if !self.config.graders.is_empty() {
+            let what = format!("{file} has graders of its own");
+            return Err(Error::new(what).hint("write each under [[reward.graders]]"));
+        }
+        if self.config.grader.is_some() && (!is_name(part) || part.contains('.')) {
+            let what = format!("{file}: `reward.graders.name` is {part:?}");
+            return Err(Error::new(what).hint("it has letters, digits, `_` and `-`, 64 at most"));
+        }
+        self.finite("weight", self.config.weight.unwrap_or(1.0))
+    }
+
+    fn check(&self) -> Result<()> {
+        let (file, place, config) = (&self.file, self.place, self.config);
+        let Some(grader) = config.grader else {
+            return Err(Error::new(format!("{file}: [{place}] names no grader")).hint(NO_GRADER));
+        };
+        self.finite("right", config.right)?;
+        self.finite("wrong", config.wrong)?;
+        self.finite("correct_from", config.correct_from.unwrap_or(0.0))?;
+        self.penalty()?;
+        config.weights.iter().try_for_each(|(part, x)| self.finite(&format!("weights.{part}"), *x))?;
+        if let Some(part) = config.weights.keys().find(|part| !is_name(part)) {
+            return Err(Error::new(format!("{file}: `{place}.weights` has a part {part:?}")).hint(PART));
+        }
+        let given =
+            [("correct_from", config.correct_from.is_some()), ("weights", !config.weights.is_empty())];
+        if let Some((key, _)) = given.into_iter().find(|(_, given)| *given && !grader.gives_rewards()) {
+            let grader = grader.name();
+            let what =
+                format!("{file} has `{place}.{key}`, and grader `{grader}` gives no rewards of its own");
+            return Err(
+                Error::new(what).hint("leave it out, or take grader `command`, `functions` or `http`")
+            );
+        }
+        self.sections(grader)?;
+        config.judge.as_ref().map_or(Ok(()), |judge| self.judge(judge))?;
+        self.functions(grader)?;
+        self.pattern(grader)?;
+        self.http(grader)?;
+        match config.python.as_ref().and_then(PythonConfig::wrong) {
+            Some((key, value, rule)) => self.wrong(key, value, rule),
+            None => Ok(()),
+        }
+    }
+
+    /// Each section belongs to a grader.
+    fn sections(&self, grader: AnyGrader) -> Result<()> {
+        let (file, place, config) = (&self.file, self.place, self.config);
+        if config.judge.is_some() && !grader.has_processes() {
+            let name = grader.name();
+            let what = format!("{file} has a section [{place}.judge], and grader `{name}` has no processes");
+            let hint = "leave the section out, or take grader `command`, `functions` or `math-verify`";
+            return Err(Error::new(what).hint(hint));
+        }
+        let own = [
+            ("python", config.python.is_some(), AnyGrader::Python),
+            ("functions", config.functions.is_some(), AnyGrader::Functions),
+            ("http", config.http.is_some(), AnyGrader::Http),
+            ("pattern", config.pattern.is_some(), AnyGrader::Pattern),
+        ];
+        match own.into_iter().find(|(_, given, owner)| *given && *owner != grader) {
+            Some((key, _, owner)) => {
+                let (grader, owner) = (grader.name(), owner.name());
+                let what = format!("{file} has a section [{place}.{key}], and its grader is `{grader}`");
+                Err(Error::new(what).hint(format!("leave the section out, or take grader `{owner}`")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, judge: &JudgeConfig) -> Result<()> {
+        if judge.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            let what = format!("{}: `{}.judge.command` is empty", self.file, self.place);
+            return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
+        }
+        if !(1..=1024).contains(&judge.processes) {
+            return self.wrong("judge.processes", judge.processes as f64, "it is from 1 to 1024");
+        }
+        if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
+            return self.wrong("judge.seconds", judge.seconds, "it is more than 0 and at most a day, 86400");
+        }
+        let start = judge.start_seconds();
+        if !(start > 0.0 && start <= 604_800.0) {
+            let rule = "it is more than 0 and at most a week, 604800";
+            return self.wrong("judge.start_seconds", start, rule);
+        }
+        Ok(())
+    }
+
+    fn functions(&self, grader: AnyGrader) -> Result<()> {
+        let (file, place, config) = (&self.file, self.place, self.config);
+        if grader == AnyGrader::Command && config.judge.as_ref().is_none_or(|judge| judge.command.is_none()) {
+            let hint = format!(r#"write one under [{place}.judge], like command = ["python3", "judge.py"]"#);
+            return Err(Error::new(format!("{file} has grader `command` and no command")).hint(hint));
+        }
+        let error = match &config.functions {
+            None if grader == AnyGrader::Functions => return Err(no_functions(file, place)),
+            None => return Ok(()),
+            Some(functions) => {
+                let twice = |name: &String| functions.names.iter().filter(|other| *other == name).count() > 1;
+                match functions.names.iter().find(|function| !is_name(function) || twice(function)) {
+                    Some(function) => format!("{file}: `{place}.functions.names` has {function:?}"),
+                    None if functions.names.is_empty() => {
+                        format!("{file}: `{place}.functions.names` is empty")
+                    }
+                    None => return Ok(()),
+                }
+            }
+        };
+        Err(Error::new(error).hint(FUNCTIONS))
+    }
+
+    fn pattern(&self, grader: AnyGrader) -> Result<()> {
+        let (file, place) = (&self.file, self.place);
+        let Some(pattern) = &self.config.pattern else {
+            if grader != AnyGrader::Pattern {
+                return Ok(());
+            }
+            let what = format!("{file} has grader `pattern` and no section [{place}.pattern]");
+            return Err(
+                Error::new(what).hint(r"write, under it, a regular expression like regex = '\\boxed\{'")
+            );
+        };
+        match pattern.compiled() {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Error::new(format!("{file}: `{place}.pattern.regex` {why}"))
+                .hint("its syntax is that of Rust's crate `regex`: no look-around and no references back")),
+        }
+    }
+
+    fn http(&self, grader: AnyGrader) -> Result<()> {
+        match &self.config.http {
+            None if grader == AnyGrader::Http => Err(no_server(&self.file, self.place)),
+            None => Ok(()),
+            Some(http) => match http.wrong() {
+                Some((key, value, rule)) => {
+                    let (file, place) = (&self.file, self.place);
+                    Err(Error::new(format!("{file}: `{place}.http.{key}` is {value}; {rule}")))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn penalty(&self) -> Result<()> {
+        let Some(Overlong { buffer, penalty }) = self.config.overlong else { return Ok(()) };
+        self.finite("overlong.penalty", penalty)?;
+        if penalty < 0.0 {
+            return self.wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
+        }
+        if buffer == 0 || buffer > self.longest {
+            return self.wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
+        }
+        Ok(())
+    }
+
+    fn finite(&self, key: &str, x: f32) -> Result<()> {
+        if x.is_finite() { Ok(()) } else { self.wrong(key, f64::from(x), "it is finite") }
+    }
+
+    fn wrong(&self, key: &str, value: f64, rule: &str) -> Result<()> {
+        Err(Error::new(format!("{}: `{}.{key}` is {value}; {rule}", self.file, self.place)))
+    }
+}

@@ -1,0 +1,34 @@
+//! Grader `pattern`: whether an answer has the form that a regular expression describes, whatever it says. A part of a
+//! reward more often than all of it.
+
+use regex::Regex;
+
+use crate::config::PatternConfig;
+
+impl PatternConfig {
+    /// The expression, compiled; or why it is none, as a sentence goes on.
+    pub fn compiled(&self) -> Result<Regex, String> {
+        Regex::new(&self.regex).map_err(|error| match error {
+            regex::Error::CompiledTooBig(limit) => format!("needs more than {limit} bytes when compiled"),
+            // The last line says what is wrong, those before it where.
+            error => {
+                let said = error.to_string();
+                let why = said.lines().last().unwrap_or_default();
+                format!("is no regular expression: {}", why.strip_prefix("error: ").unwrap_or(why))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_expression_is_said_in_a_line() {
+        let why = |regex: &str| PatternConfig { regex: regex.to_owned() }.compiled().err();
+        assert_eq!(why(r"(?s)^<think>.*</think>\s*<answer>.*</answer>$"), None);
+        assert_eq!(why("(").as_deref(), Some("is no regular expression: unclosed group"));
+        assert!(why("(?:a{1000}){1000}").is_some_and(|why| why.contains("bytes when compiled")));
+    }
+}

@@ -1,0 +1,140 @@
+//! One grader at work: asked about one answer after another while rollouts are still sampled, and what it says of each.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use allot_error::{Error, Result};
+use allot_tasks::Problem;
+use allot_tasks::grader::Grader;
+use regex::Regex;
+
+use super::environment;
+use super::http::Http;
+use super::identity::Identity;
+use super::pool::{Judge, Pool, Preflight};
+use super::protocol::{Opinion, Question};
+use super::sandboxed::Sandboxed;
+use crate::config::{PatternConfig, RewardConfig, no_functions, no_server};
+use crate::grader::AnyGrader;
+
+/// One grader at work.
+pub struct Single {
+    /// What the config says of it.
+    pub config: RewardConfig,
+    by: By,
+    /// What was said at once, by place.
+    said: Vec<(usize, Opinion)>,
+}
+
+/// Who judges.
+enum By {
+    Grader(Grader),
+    Pattern(Regex),
+    Judges(Pool),
+    Sandboxed(Sandboxed),
+    Http(Http),
+}
+
+impl Single {
+    /// The grader of a config, for these problems. Of judges that are processes, who they were when they were looked at.
+    ///
+    /// # Errors
+    ///
+    /// A config that [`RewardConfig::check`] refuses; an interpreter that is not there.
+    pub fn new(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
+        let by = By::of(config, problems, known)?;
+        Ok(Self { config: config.clone(), by, said: Vec::new() })
+    }
+
+    /// Starts one of the judges that it would have, if they are processes, and lets it go again: what is missing is told
+    /// before anything else is made. Gives who it is.
+    ///
+    /// # Errors
+    ///
+    /// A judge that does not start, or whose rewards the config can't read.
+    pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
+        if config.grader == Some(AnyGrader::Python) {
+            return Sandboxed::check(&config.python.clone().unwrap_or_default()).map(Some);
+        }
+        match By::of(config, problems, None)? {
+            By::Judges(pool) => pool.check().map(Some),
+            By::Http(http) => http.check().map(Some),
+            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) => Ok(None),
+        }
+    }
+
+    /// Keeps in this file what a server says that judges, and takes from there what it has said before; `notice` is
+    /// called when the server is away, and when it is back.
+    pub fn keep(&mut self, file: &Path, notice: fn(&str)) {
+        if let By::Http(http) = &mut self.by {
+            http.keep(file, notice);
+        }
+    }
+
+    /// Asks about an answer.
+    pub fn begin(&mut self, place: usize, question: Question) {
+        match &mut self.by {
+            By::Grader(grader) => {
+                let correct = grader.grade_any(&question.gold, &question.answer);
+                self.said.push((place, correct.map(Into::into).map_err(|e| e.to_string())));
+            }
+            By::Pattern(regex) => self.said.push((place, Ok(regex.is_match(&question.answer).into()))),
+            By::Judges(pool) => pool.begin(place, question),
+            By::Sandboxed(sandboxed) => sandboxed.begin(place, question),
+            By::Http(http) => http.begin(place, question),
+        }
+    }
+
+    /// What it says of all that it was asked, in any order. An error means that nothing can be judged any more.
+    pub async fn finish(&mut self) -> Result<HashMap<usize, Opinion>> {
+        let said = match &mut self.by {
+            By::Grader(_) | By::Pattern(_) => std::mem::take(&mut self.said),
+            By::Judges(pool) => pool.finish().await?,
+            By::Sandboxed(sandboxed) => sandboxed.finish().await,
+            By::Http(http) => http.finish().await?,
+        };
+        Ok(said.into_iter().collect())
+    }
+}
+
+impl By {
+    fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
+        let settings = config.judge.clone().unwrap_or_default();
+        // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
+        let first = problems.iter().find(|problem| config.judges(&problem.source));
+        let greeting = first.map_or_else(Question::default, |problem| {
+            let gold: Vec<String> = problem.gold.first().cloned().into_iter().collect();
+            Question::of(problem, gold.first().cloned().unwrap_or_default(), gold)
+        });
+        let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
+        let judge = match grader {
+            AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
+            AnyGrader::Pattern => {
+                let pattern = config.pattern.as_ref();
+                let Some(Ok(regex)) = pattern.map(PatternConfig::compiled) else {
+                    return Err(Error::new("the config has grader `pattern` and no regular expression"));
+                };
+                return Ok(Self::Pattern(regex));
+            }
+            AnyGrader::Python => {
+                return Sandboxed::new(&config.python.clone().unwrap_or_default()).map(Self::Sandboxed);
+            }
+            AnyGrader::Http => {
+                let http = config.http.as_ref().ok_or_else(|| no_server("the config", "reward"))?;
+                return Ok(Self::Http(Http::new(http, greeting, known)));
+            }
+            AnyGrader::Environment => {
+                let own = problems.iter().filter(|problem| config.judges(&problem.source));
+                Judge::environment(environment::packages(own), &settings, greeting)
+            }
+            AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
+            AnyGrader::Command => Judge::command(&settings, greeting),
+            AnyGrader::Functions => {
+                let functions = config.functions.as_ref();
+                let functions = functions.ok_or_else(|| no_functions("the config", "reward"))?;
+                Judge::functions(functions, &settings, greeting)
+            }
+        };
+        Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
+    }
+}

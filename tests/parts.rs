@@ -1,0 +1,177 @@
+//! Rewards of several parts: graders with weights, by source, who decides, and what a run makes of the parts.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod scratch;
+
+use std::collections::BTreeSet;
+
+use scratch::Scratch;
+use serde_json::Value;
+
+/// Two sources, `sums/1` of the first task and `ones/1` of the second, under these rewards.
+fn config(reward: &str) -> String {
+    let second = "[[tasks]]\nkind = \"sums\"\nname = \"ones\"\nstyle = \"terse\"\ncount = 50\nlevels = [{ digits = 1 }]\n";
+    format!("{reward}\n{}\n{second}", include_str!("cases/judged.toml"))
+}
+
+/// The rewards of all rollouts in a record, and the means of their parts by step.
+fn recorded(scratch: &Scratch, run: &str) -> (Vec<Value>, Vec<Value>) {
+    let record = scratch.read(&format!("{run}/record.jsonl"));
+    let lines: Vec<Value> = record.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).cloned().collect::<Vec<_>>();
+    let groups = of("rollouts").into_iter().flat_map(|line| line["sampled"].as_array().unwrap().clone());
+    let rewards = groups.flat_map(|group| group["rewards"].as_array().unwrap().clone()).collect();
+    (rewards, of("step").iter().map(|step| step["rewards"].clone()).collect())
+}
+
+const TWO: &str = r#"
+[[reward.graders]]
+name = "answer"
+grader = "exact"
+weight = 0.75
+[[reward.graders]]
+name = "format"
+grader = "pattern"
+weight = 0.25
+[reward.graders.pattern]
+regex = '^\d\d\d$'
+"#;
+
+#[test]
+fn a_reward_is_the_sum_of_its_parts_and_the_first_decides() {
+    let scratch = Scratch::new();
+    scratch.write("two.toml", config(TWO));
+    scratch.write("one.toml", config("[reward]\ngrader = \"exact\""));
+    for run in ["two", "one"] {
+        let said = scratch.allot(&["train", &format!("{run}.toml"), "--out", run]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+    }
+    let ((two, parts), (one, none)) = (recorded(&scratch, "two"), recorded(&scratch, "one"));
+    // The first step is sampled from the same weights: what the one grader says is in the sum of the two.
+    for (two, one) in two.iter().zip(&one).take(16) {
+        let (two, one) = (two.as_f64().unwrap(), one.as_f64().unwrap());
+        assert!([0.0, 0.25].contains(&(two - 0.75 * one)), "{two} {one}");
+    }
+    let known: BTreeSet<String> = two.iter().map(ToString::to_string).collect();
+    assert!(known.len() >= 3, "some have one part, some both: {known:?}");
+    for means in &parts {
+        assert_eq!((&means[0][0], &means[1][0]), (&"answer".into(), &"format".into()), "{means}");
+    }
+    assert!(none.iter().all(|means| means.as_array().is_none_or(Vec::is_empty)), "{none:?}");
+    // Accuracies are those of the grader that decides.
+    let accuracy = |run: &str| {
+        let head = scratch.read(&format!("{run}/record.jsonl")).lines().next().unwrap().to_owned();
+        serde_json::from_str::<Value>(&head).unwrap()["accuracy"].clone()
+    };
+    assert_eq!(accuracy("two"), accuracy("one"));
+    assert!(scratch.allot(&["replay", "two"]).ends_with("exit code 0"));
+}
+
+#[test]
+fn who_is_marked_decides_and_a_source_has_graders_of_its_own() {
+    let scratch = Scratch::new();
+    let accuracy = |reward: &str| {
+        scratch.write("run.toml", config(reward));
+        let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+        assert!(said.ends_with("exit code 0"), "{reward}: {said}");
+        let head = scratch.read("run/record.jsonl").lines().next().unwrap().to_owned();
+        std::fs::remove_dir_all(scratch.path().join("run")).unwrap();
+        serde_json::from_str::<Value>(&head).unwrap()["accuracy"].as_f64().unwrap()
+    };
+    let alone = accuracy("[reward]\ngrader = \"exact\"");
+    let format = |regex: &str, more: &str| {
+        format!(
+            "[[reward.graders]]\nname = \"f\"\ngrader = \"pattern\"\n{more}\n[reward.graders.pattern]\nregex = '{regex}'\n"
+        )
+    };
+    let exact = |more: &str| format!("[[reward.graders]]\ngrader = \"exact\"\n{more}\n");
+    // A format that all have, one that nobody has, and who of two decides.
+    assert_eq!(accuracy(&(format("", "") + &exact(""))), 1.0);
+    assert_eq!(accuracy(&(format("", "decides = false") + &exact(""))), alone);
+    assert_eq!(accuracy(&(format("", "") + &exact("decides = true"))), alone);
+    assert_eq!(accuracy(&(format("zz", "decides = true") + &exact("decides = true"))), 0.0);
+    // What is held out is of `sums`; the other source has another grader.
+    assert_eq!(accuracy(&(format("", "sources = [\"sums\"]") + &exact("sources = [\"ones/1\"]"))), 1.0);
+    assert_eq!(accuracy(&(format("zz", "sources = [\"ones\"]") + &exact("sources = [\"sums/1\"]"))), alone);
+}
+
+#[test]
+fn a_part_without_a_verdict_leaves_none_to_the_sum() {
+    let scratch = Scratch::new();
+    scratch.write("judge", "#!/bin/sh\nwhile read -r line; do id=${line#*:}; id=${id%%,*}; echo \"{\\\"id\\\":$id,\\\"error\\\":\\\"no idea\\\"}\"; done\n");
+    let judged = "[[reward.graders]]\ngrader = \"command\"\n[reward.graders.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 1\n";
+    scratch.write("run.toml", config(&format!("{TWO}{judged}")));
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.contains("`command`: the judge says: no idea"), "{said}");
+    let (rewards, _) = recorded(&scratch, "run");
+    assert!(rewards.iter().all(Value::is_null), "{rewards:?}");
+}
+
+#[test]
+fn what_is_wrong_with_several_graders_is_told_before_the_run() {
+    let scratch = Scratch::new();
+    let said = |reward: &str| {
+        scratch.write("run.toml", config(reward));
+        let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
+        assert!(!scratch.path().join("none").exists(), "{said}");
+        said
+    };
+    let exact = "[[reward.graders]]\ngrader = \"exact\"\n";
+    let two = format!("{exact}{exact}");
+    let pattern = "[[reward.graders]]\nname = \"f\"\ngrader = \"pattern\"\n";
+    for (reward, what, hint) in [
+        ("[reward]\nright = 2.0", "`run.toml`: [reward] names no grader", "name one by `grader`"),
+        (
+            &format!("[reward]\nright = 2.0\n{exact}"),
+            "and settings of one under [reward]",
+            "`overlong` and `unreadable`",
+        ),
+        (
+            "[reward]\ngrader = \"exact\"\nweight = 2.0",
+            "has `reward.weight`, which is for one of several",
+            "leave it out",
+        ),
+        (&two, "`run.toml` has two graders that are called `exact`", "a `name` of its own"),
+        (&format!("{exact}name = \"a.b\""), "`reward.graders.name` is \"a.b\"", "letters, digits"),
+        (
+            &format!("{exact}sources = [\"sums\"]"),
+            "judges the problems of source `ones/1`",
+            "to the `sources` of one",
+        ),
+        (
+            &format!("{exact}sources = [\"sums\", \"ones\", \"twos\"]"),
+            "grader `exact` judges source `twos`, and no problem comes from there",
+            "the sources are `ones/1`, `sums/1`",
+        ),
+        (
+            &format!("{exact}decides = false"),
+            "no grader says whether answers to problems of source `",
+            "take `decides",
+        ),
+        (
+            &format!("{exact}weight = nan"),
+            "`run.toml` (grader `exact`): `reward.graders.weight` is NaN; it is finite",
+            "",
+        ),
+        (
+            pattern,
+            "`run.toml` (grader `f`) has grader `pattern` and no section [reward.graders.pattern]",
+            "regex =",
+        ),
+        (
+            &format!("{pattern}[reward.graders.pattern]\nregex = '('"),
+            "`reward.graders.pattern.regex` is no regular expression: unclosed group",
+            "crate `regex`",
+        ),
+        (
+            &format!("{exact}[reward.graders.python]\nfuel = 1"),
+            "has a section [reward.graders.python], and its grader is `exact`",
+            "take grader `python`",
+        ),
+    ] {
+        let said = said(reward);
+        let told = said.contains(what) && said.contains("error: ") && said.ends_with("exit code 2");
+        assert!(told && said.split("hint: ").nth(1).unwrap_or_default().contains(hint), "{reward}: {said}");
+    }
+}
