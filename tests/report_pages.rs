@@ -14,6 +14,7 @@ use allot_report::report::{
     RunRow, State, Target, Told, Trend, Use, Verdict,
 };
 use allot_report::statistics::Bound;
+use allot_report::tuning::{Goal, Measure, Trial, Tuned, TunedArm, Tuning};
 use allot_report::{colour, number, page, scores, tables};
 
 // ---- made reports
@@ -68,6 +69,8 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
         differences: Vec::new(),
         uses: Vec::new(),
         trends: Vec::new(),
+        taught: Vec::new(),
+        resolution: None,
         tuning: None,
         differing: vec![
             Differing {
@@ -281,8 +284,60 @@ fn rich() -> Report {
         "`machine.threads` differs between arms: 8, 16. Device seconds can't be compared.".into(),
         "Arm `dapo` has 9 finished runs, the others have 10.".into(),
     ];
+    report.tuning = Some(tuning(&names));
     report.notes = vec!["Run `runs/dapo-4` failed at step 61 and counts up to there.".into()];
     report
+}
+
+/// Eight trials of each arm along a number, a whole number and a word; the last trial fails.
+fn tuning(names: &[&str]) -> Tuning {
+    let range = |key: &str, low, high| Tuned { key: key.to_owned(), low, high, log: true };
+    let trial = |number: u32| {
+        let x = f64::from(number) / 7.0;
+        let accuracy = (number < 7).then_some(0.3 + 0.4 * x * (1.5 - x));
+        let measure = Measure { runs: 1, accuracy, ..Measure::default() };
+        Trial {
+            number,
+            values: vec![
+                (1e-4 * 10_f64.powf(x)).into(),
+                (2 << (number % 4)).into(),
+                ["a", "b"][number as usize % 2].into(),
+            ],
+            rungs: vec![measure],
+            costs: Costs::default(),
+            failed: (number == 7).then(|| "its policy <asked> for too much".to_owned()),
+        }
+    };
+    let arm = |name: &&str| TunedArm {
+        name: (*name).to_owned(),
+        ranges: vec![
+            range("optimizer.learning_rate", Some(1e-4), Some(1e-3)),
+            range("run.groups", Some(2.0), Some(16.0)),
+            range("run.order", None, None),
+        ],
+        trials: (0..8).map(trial).collect(),
+        best: 5,
+    };
+    let goal = Goal { target: Some(0.6), axis: Axis::Rollouts };
+    Tuning {
+        grid: false,
+        goal,
+        seeds: vec![1_000_001],
+        shares: vec![1.0],
+        arms: names.iter().map(arm).collect(),
+    }
+}
+
+#[test]
+fn a_grid_is_a_page_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = Tuning { grid: true, ..tuning(&["<one>", "other"]) };
+    page::write_grid(&grid, folder.path()).unwrap();
+    let page = std::fs::read_to_string(folder.path().join("index.html")).unwrap();
+    assert!(page.contains("&lt;one&gt;") && !page.contains("<one>"));
+    for figure in ["map", "sensitivity"] {
+        well_formed(&std::fs::read_to_string(folder.path().join(format!("figures/{figure}.svg"))).unwrap());
+    }
 }
 
 fn lonely() -> Report {
@@ -500,9 +555,9 @@ fn poor_reports_say_what_is_missing() {
         figures(report).into_iter().filter(|f| f.drawing.is_err()).map(|f| f.name).collect()
     };
     assert_eq!(missing(&rich()).len(), 0);
-    assert_eq!(missing(&lonely()), BTreeSet::from(["reached", "differences"].map(String::from)));
-    assert_eq!(missing(&unreached()).len(), 0);
-    assert_eq!(missing(&empty()).len(), 7);
+    assert_eq!(missing(&lonely()), BTreeSet::from(["frontier", "reached", "differences"].map(String::from)));
+    assert_eq!(missing(&unreached()), BTreeSet::from(["frontier".to_owned()]));
+    assert_eq!(missing(&empty()).len(), 8);
     let page = page::html(&unreached());
     assert!(page.contains("not reached") && page.contains("Fewer than half of the runs reached the target"));
     assert!(page::html(&lonely()).contains("There is nothing to compare"));
@@ -554,6 +609,10 @@ fn an_arm_has_one_colour_throughout() {
         (0..report.arms.len()).map(|arm| colour::of(report.baseline, arm).colour).collect();
     assert_eq!(colours.iter().collect::<BTreeSet<_>>().len(), colours.len());
     for (name, svg) in drawings(&report) {
+        // Arms that did not always reach the target have no place among those that did.
+        if name.starts_with("frontier") {
+            continue;
+        }
         let baseline = usize::from(name.starts_with("differences"));
         for colour in &colours[baseline..] {
             assert!(svg.contains(colour), "{name} lacks {colour}");
@@ -621,8 +680,8 @@ fn a_report_is_a_folder() {
     }
     let ending =
         |end: &str| written.iter().filter(|p| p.extension().is_some_and(|e| e == end)).collect::<Vec<_>>();
-    assert_eq!(ending("png").len(), 13);
-    assert_eq!(ending("pdf").len(), 13);
+    assert_eq!(ending("png").len(), 15);
+    assert_eq!(ending("pdf").len(), 15);
     for path in ending("svg") {
         well_formed(&std::fs::read_to_string(path).unwrap());
     }

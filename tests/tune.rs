@@ -214,6 +214,10 @@ fn a_trial_goes_on_as_if_it_had_not_paused() {
     scratch.allot(&["train", "compare.toml", "--out", "whole"]);
     let paused = scratch.allot(&["train", "compare.toml", "--out", "run", "--pause-at-share=0.3"]);
     assert!(paused.contains("paused") && paused.ends_with("exit code 1"), "{paused}");
+    // Asked again, it is there already.
+    let record = scratch.read("run/record.jsonl");
+    scratch.allot(&["train", "--resume", "run", "--pause-at-share=0.3"]);
+    assert!(record == scratch.read("run/record.jsonl"));
     let paused = scratch.allot(&["train", "--resume", "run", "--pause-at-share=0.6"]);
     assert!(paused.contains("paused") && paused.ends_with("exit code 1"), "{paused}");
     scratch.allot(&["train", "--resume", "run"]);
@@ -262,4 +266,78 @@ fn what_would_be_tuned_is_told() {
         text.contains("`dapo`: 9 trials on 1 seed, at most 5.7 budgets; rungs: 9 to 33.3\u{a0}%, 3 to 100\u{a0}% of the budget"),
         "{text}"
     );
+}
+
+#[test]
+fn a_grid_is_a_map_without_a_verdict() {
+    let tune =
+        "[compare.tune]\nseeds = 2\n[compare.tune.ranges]\nrun.groups = [2, 8]\nrun.rollouts = [4, 8, 16]\n";
+    let scratch = with(&simulated(tune).replace(
+        "ranges = { policy.settings.pilot = { from = 2, to = 4 }, policy.settings.commit = [4, 6, 12] }\n",
+        "",
+    ));
+    let text = scratch.allot(&["compare", "compare.toml", "--grid", "--out", "out"]);
+    assert!(
+        text.ends_with("exit code 0") && text.contains("a map of all of it is in out/report/index.html"),
+        "{text}"
+    );
+    let tuning = tuning(&scratch, "out");
+    assert!(
+        tuning.grid && tuning.arms.iter().all(|arm| arm.trials.len() == 7),
+        "all six, and the declared one"
+    );
+    assert!(!scratch.path().join("out/runs").exists(), "nothing is compared");
+    let page = scratch.read("out/report/index.html");
+    assert!(page.contains("figure-map") && page.contains("figure-sensitivity"), "{}", page.len());
+    for word in ["p (Holm)", "inconclusive", "× fewer"] {
+        assert!(!page.split("</style>").nth(1).unwrap().contains(word), "{word}");
+    }
+    // It goes on as it was begun.
+    let again = scratch.allot(&["compare", "--resume", "out"]);
+    assert!(again.contains("a map of all of it") && again.ends_with("exit code 0"), "{again}");
+}
+
+#[test]
+fn scores_grow_apart_by_a_rule_that_is_the_same_for_every_arm() {
+    let config = include_str!("cases/report/compare.toml")
+        .replace("every_rollouts = 100", "every_rollouts = 20\ngrowth = 0.1");
+    let scratch = with(&config.replace("steps = 60", "steps = 600"));
+    scratch.allot(&["compare", "compare.toml", "--out", "out", "--seeds", "1"]);
+    let report: serde_json::Value = serde_json::from_str(&scratch.read("out/report/report.json")).unwrap();
+    assert!(report["resolution"].as_f64().unwrap() < 0.3, "{}", report["resolution"]);
+    let wrong = with(&config.replace("every_rollouts = 20", "every = 5"));
+    let text = wrong.allot(&["compare", "compare.toml", "--dry-run"]);
+    assert!(text.contains("`evaluation.growth` is of `evaluation.every_rollouts`"), "{text}");
+}
+
+#[test]
+fn a_report_tells_who_wins_on_which_axis() {
+    let scratch = with(SIMULATED);
+    scratch.allot(&["compare", "compare.toml", "--out", "out"]);
+    let table = scratch.read("out/report/tables/frontier.csv");
+    assert!(
+        table.starts_with("arm,reached,reached_of,rollouts,rollouts_low,rollouts_high,rollouts_ratio"),
+        "{table}"
+    );
+    assert!(table.contains(",tokens,") && !table.contains("flops"), "a simulation knows no FLOPs: {table}");
+    assert_eq!(table.lines().count(), 4);
+    assert!(scratch.path().join("out/report/figures/frontier.svg").exists());
+}
+
+#[test]
+fn a_report_tells_what_was_taught() {
+    let scratch = with(&trained());
+    scratch.allot(&["compare", "compare.toml", "--out", "out"]);
+    let sources = scratch.read("out/report/tables/sources.csv");
+    let of = |arm: &str, column: usize| -> f64 {
+        let rows = sources.lines().filter(|line| line.starts_with(arm));
+        rows.map(|line| line.split(',').nth(column).unwrap().parse::<f64>().unwrap()).sum()
+    };
+    assert_eq!(sources.lines().count(), 5, "two sources of two arms: {sources}");
+    for (arm, shares) in [("uniform,", [5, 6]), ("pods,", [5, 6])] {
+        assert!(shares.iter().all(|column| (of(arm, *column) - 1.0).abs() < 1e-9), "{sources}");
+        assert!(of(arm, 4) <= of(arm, 3) && of(arm, 3) <= of(arm, 2), "taught, visited, all: {sources}");
+    }
+    let visits = scratch.read("out/report/tables/first-visits.csv");
+    assert!(visits.contains("all right") && visits.contains("some right"), "{visits}");
 }

@@ -416,6 +416,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         axis: section.axis,
         margin: Some(section.margin),
         order: order.collect(),
+        sources: Vec::new(),
         tuning: tuning::result(folder).ok().flatten().filter(|_| section.tune.is_some()),
     })
 }

@@ -8,9 +8,10 @@ use allot_files::find;
 use allot_outputs::compared::Compared;
 use allot_report::compare::{self, Question, Runs};
 use allot_report::history::{History, Rollout};
+use allot_report::tuning::Tuning;
 use allot_report::{Report, follow, page, scores};
 
-use crate::comparison;
+use crate::{comparison, sources};
 
 /// Runs that were found, and what is asked of them.
 pub struct Gathered {
@@ -52,6 +53,7 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     let pairs: Vec<(&Path, &Path)> = found.iter().map(|(place, run)| (*place, run.as_path())).collect();
     gathered.names = find::names(&pairs);
     gathered.runs = found.into_iter().map(|(_, run)| run).collect();
+    gathered.question.sources = gathered.runs.iter().find_map(|run| sources::read(run)).unwrap_or_default();
     Ok(gathered)
 }
 
@@ -86,6 +88,11 @@ pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
         compare::compare(histories, &gathered.question, notes).map_err(|what| Error::new(what).hints(all))?;
     write(&report, &groups, out)?;
     Ok(report)
+}
+
+/// Makes the report of a grid in a folder.
+pub fn grid(tuning: &Tuning, out: &Path) -> Result<()> {
+    page::write_grid(tuning, out).map_err(|e| Error::file("write", out, &e))
 }
 
 fn write(report: &Report, groups: &[Runs], out: &Path) -> Result<()> {

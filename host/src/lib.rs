@@ -42,6 +42,7 @@ pub mod screen;
 pub mod shadow;
 pub mod shipped;
 pub mod simulation;
+pub mod sources;
 pub mod stop;
 pub mod summary;
 pub mod swap;

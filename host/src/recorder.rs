@@ -275,6 +275,17 @@ impl<'a, 's> RunRecorder<'a, 's> {
         numbers.iter().try_for_each(|(name, value)| self.files.events.scalar(name, steps, *value))
     }
 
+    /// Whether a run that goes on is where it is to pause already: another process may have come that far.
+    pub fn is_there(&self, world: &Trained<'_>) -> bool {
+        let (config, state) = (&self.prepared.config, &world.run.state);
+        let means = Means { budget: config.budget, steps: config.run.steps };
+        let seconds = Some(state.measured.seconds.of_steps());
+        let costs = Costs { spent: state.ledger.spent(), compute: state.measured.compute, seconds };
+        let scored = state.scored.as_ref().filter(|(steps, _)| *steps == state.steps);
+        let accuracy = scored.map(|(_, scores)| scores.accuracy);
+        state.at == At::Between && state.steps > 0 && self.until.is_met(&means, state.steps, &costs, accuracy)
+    }
+
     /// Whether the run pauses after a step.
     fn pauses(&self, end: &StepEnd, seconds: f64) -> bool {
         let config = &self.prepared.config;

@@ -333,6 +333,11 @@ impl<'a> Prepared<'a> {
                 "sampling": config.evaluation_sampling(),
             },
         });
+        if let Some(growth) = config.evaluation.growth {
+            // A rule of its own, where scores are not evenly apart.
+            training["held_out"]["every_rollouts"] = serde_json::json!(config.evaluation.every_rollouts);
+            training["held_out"]["growth"] = serde_json::json!(growth);
+        }
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
         }

@@ -132,7 +132,13 @@ fn shuffled() -> Order {
 }
 
 /// When the score is taken: one of these at most, every ten steps if none is given.
-pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Option<u64>) -> Result<Every> {
+pub fn every(
+    name: &str,
+    steps: Option<u32>,
+    rollouts: Option<u64>,
+    tokens: Option<u64>,
+    growth: Option<f64>,
+) -> Result<Every> {
     let given = [
         steps.map(|n| ("every", Every::Steps(n), n == 0)),
         rollouts.map(|n| ("every_rollouts", Every::Rollouts(n), n == 0)),
@@ -141,6 +147,17 @@ pub fn every(name: &str, steps: Option<u32>, rollouts: Option<u64>, tokens: Opti
     let given: Vec<_> = given.into_iter().flatten().collect();
     if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
         return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+    }
+    if let Some(growth) = growth {
+        let wrong = |what: String| Err(Error::new(format!("`{name}`: `evaluation.growth` {what}")));
+        if !(0.001..=1.0).contains(&growth) {
+            return wrong(format!("is {growth}; it is from 0.001 to 1"));
+        }
+        let thousandths = (growth * 1000.0).round() as u32;
+        return match given[..] {
+            [(_, Every::Rollouts(least), _)] => Ok(Every::Growing { least, thousandths }),
+            _ => wrong("is of `evaluation.every_rollouts`, and that is not given, or not alone".to_owned()),
+        };
     }
     match given[..] {
         [] => Ok(Every::Steps(10)),

@@ -38,7 +38,7 @@ pub struct SimulateConfig {
 }
 
 /// When the score is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
     /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
@@ -51,12 +51,16 @@ pub struct EvaluationConfig {
     /// Instead: the same of generated tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
+    /// With `every_rollouts`: by which share of the rollouts so far the next score lies beyond the last one, where that
+    /// is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<f64>,
 }
 
 impl EvaluationConfig {
     /// When the score is taken. `name` is what the config is called in an error.
     pub fn when(&self, name: &str) -> Result<Every> {
-        super::every(name, self.every, self.every_rollouts, self.every_tokens)
+        super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 }
 

@@ -145,6 +145,10 @@ pub struct EvaluationConfig {
     /// Instead: the same of generated tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
+    /// With `every_rollouts`: by which share of the rollouts so far the next score lies beyond the last one, where that
+    /// is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<f64>,
     /// Rollouts of each held-out problem.
     pub rollouts: u32,
     /// Held-out problems of each set, at most.
@@ -186,7 +190,7 @@ pub struct EvaluationSampling {
 impl EvaluationConfig {
     /// When the score is taken. `name` is what the config is called in an error.
     pub fn when(&self, name: &str) -> Result<Every> {
-        super::every(name, self.every, self.every_rollouts, self.every_tokens)
+        super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 }
 
@@ -196,6 +200,7 @@ impl Default for EvaluationConfig {
             every: None,
             every_rollouts: None,
             every_tokens: None,
+            growth: None,
             rollouts: 1,
             problems: 500,
             sampling: None,

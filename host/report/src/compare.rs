@@ -4,10 +4,12 @@ mod arms;
 mod costs;
 mod fairness;
 mod finals;
+mod teaching;
 mod uses;
 mod verdict;
 
 use crate::axis::Axis;
+use crate::frontier::Frontier;
 use crate::history::History;
 use crate::report::{Curve, Estimate, Report, State};
 use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
@@ -28,6 +30,8 @@ pub struct Question {
     pub margin: Option<f64>,
     /// The order of the arms, by name; others follow.
     pub order: Vec<String>,
+    /// Where prompts come from, by their numbers, where that is known.
+    pub sources: Vec<String>,
     /// How the arms were tuned, if they were.
     pub tuning: Option<Tuning>,
 }
@@ -97,8 +101,11 @@ pub fn compare(
     });
     notes.extend(fairness::unseen(&groups));
     notes.extend(fairness::seeds(&groups));
+    let taught = teaching::taught(&groups, &question.sources);
+    notes.extend(teaching::starved(&groups, baseline, &taught));
+    let resolution = targets.first().and_then(|target| costs::resolution(&groups, target.accuracy, axis));
     let curves = axes.iter().flat_map(|axis| curves(&groups, *axis)).collect();
-    let report = Report {
+    let mut report = Report {
         title: title(&groups),
         shared: fairness::shared(&groups),
         axis,
@@ -118,8 +125,12 @@ pub fn compare(
         uses: uses::uses(&groups),
         trends: uses::trends(&groups, axis),
         differing,
+        taught,
+        resolution,
         tuning: question.tuning.clone(),
     };
+    let alone = Frontier::of(&report).map(|frontier| frontier.words(&report));
+    report.notes.extend(alone.unwrap_or_default());
     Ok((report, groups))
 }
 

@@ -8,16 +8,20 @@ use std::rc::Rc;
 
 use crate::axis::Axis;
 use crate::report::Report;
+use crate::tuning::Tuning;
 use sheet::{Shared, Sheet};
 
 mod accuracy;
 mod differences;
+mod frontier;
 mod legend;
+mod map;
 mod panel;
 mod parts;
 mod pdf;
 mod picture;
 mod reached;
+mod sensitivity;
 mod sheet;
 mod small;
 mod trends;
@@ -93,7 +97,17 @@ pub fn others(report: &Report) -> Vec<Figure> {
         format!("With this many arms, their {percent} intervals are left to the file reached.csv.")
     };
     let baseline = report.arms.get(report.baseline).map_or("the baseline", |a| a.name.as_str());
-    vec![
+    let mut all = vec![
+        figure(
+            "frontier",
+            "Costs to the target on two axes",
+            &format!(
+                "Geometric means over runs of what it cost to reach the first target, with {percent} intervals, for arms \
+                 all of whose runs reached it. Whatever lies above or right of the dashed stairs is beaten on both axes."
+            ),
+            "There are no two arms that reached the target in all of their runs.",
+            |size| frontier::draw(report, size),
+        ),
         figure(
             "reached",
             "Runs that have reached a target",
@@ -162,7 +176,48 @@ pub fn others(report: &Report) -> Vec<Figure> {
             "The held-out set has no parts.",
             |size| parts::draw(report, size),
         ),
-    ]
+    ];
+    all.extend(report.tuning.as_ref().map(sensitivity));
+    all
+}
+
+/// The figures of a grid.
+pub fn of_grid(tuning: &Tuning) -> Vec<Figure> {
+    let what = match tuning.goal.target {
+        Some(target) => format!(
+            "what it cost to reach {}, in {}, or where a trial did not get there, its accuracy at the end",
+            crate::number::percent_tick(target),
+            tuning.goal.axis.words()
+        ),
+        None => "accuracy at the end".to_owned(),
+    };
+    let map = figure(
+        "map",
+        "All that was tried",
+        &format!(
+            "Each cell is a setting: {what}. The better, the darker, within each arm; * is the declared setting."
+        ),
+        "Nothing was tried.",
+        |size| map::draw(tuning, size),
+    );
+    vec![map, sensitivity(tuning)]
+}
+
+/// How much each setting matters.
+fn sensitivity(tuning: &Tuning) -> Figure {
+    let share = tuning.shares.first().map(|share| crate::number::percent_tick(*share)).unwrap_or_default();
+    figure(
+        "sensitivity",
+        "How much each setting matters",
+        &format!(
+            "Dots are trials, by their accuracy at the end of the first rung ({share} of the budget), or where they reached \
+             the target, which is dashed; the large dot won, the ring is the declared setting. “Goes with” is the share of the \
+             differences between the trials' places that follows from the setting alone; of few trials it is an estimate, \
+             and a small one does not show that a setting has no effect."
+        ),
+        "No trial came to anything.",
+        |size| sensitivity::draw(tuning, size),
+    )
 }
 
 fn figure(

@@ -70,6 +70,7 @@ impl Fold {
             offers: Offers::default(),
             plans: 0,
             measured: BTreeMap::new(),
+            prompts: BTreeMap::new(),
             end: None,
             troubles: Vec::new(),
             open: (0, 0, 0),
@@ -184,6 +185,9 @@ impl Fold {
             *(if pilot { &mut self.step.pilots } else { &mut self.step.commits }) += told;
             self.step.truncated += outcomes.iter().filter(|o| o.truncated).count() as u64;
             self.step.fates.unscorable += u64::from(sampled.unscorable);
+            let right = outcomes.iter().filter(|o| o.correct).count() as u32;
+            let lessons = self.history.prompts.entry(sampled.prompt.0).or_default();
+            lessons.add(step, outcomes.len() as u32, right);
             let number = self.numbers;
             let one = |i: u64| Rollout {
                 step,
@@ -246,6 +250,9 @@ impl Fold {
             // Its fate is that of the first update on it.
             if rollout.updates == 0 {
                 let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
+                if advantage != 0.0 {
+                    self.history.prompts.entry(rollout.prompt.0).or_default().learned += 1;
+                }
                 *match (advantage != 0.0, right) {
                     (true, _) => &mut fates.learned,
                     (false, 0) => &mut fates.trained_wrong,

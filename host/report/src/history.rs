@@ -32,6 +32,8 @@ pub struct History {
     pub plans: u64,
     /// What its policies measured, by the name of the metric.
     pub measured: BTreeMap<String, Measured>,
+    /// What became of its prompts, by their numbers: those that were visited.
+    pub prompts: BTreeMap<u32, Lessons>,
     /// What is wrong with the record, in words.
     pub troubles: Vec<String>,
     /// Pilots, commits and truncated ones of a step that has no end.
@@ -47,6 +49,55 @@ pub struct Measured {
     pub sum: f64,
     /// What the last one gave.
     pub last: f64,
+}
+
+/// What became of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lessons {
+    /// Rollouts of it.
+    pub rollouts: u32,
+    /// Of them, those that were trained on with an advantage.
+    pub learned: u32,
+    /// Its first step.
+    pub first: Visit,
+    /// The last step in which it was sampled, if that is a later one.
+    pub again: Option<Visit>,
+}
+
+/// A prompt's rollouts of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// The step.
+    pub step: u32,
+    /// Rollouts with a verdict.
+    pub rollouts: u32,
+    /// Of them, the right ones.
+    pub right: u32,
+}
+
+impl Visit {
+    /// The share of right ones.
+    pub fn rate(self) -> f64 {
+        f64::from(self.right) / f64::from(self.rollouts.max(1))
+    }
+}
+
+impl Lessons {
+    /// Adds rollouts of a step.
+    pub(crate) fn add(&mut self, step: u32, rollouts: u32, right: u32) {
+        let visit = match &mut self.again {
+            _ if self.rollouts == 0 => {
+                self.first.step = step;
+                &mut self.first
+            }
+            _ if self.first.step == step => &mut self.first,
+            Some(last) if last.step == step => last,
+            again => again.insert(Visit { step, ..Visit::default() }),
+        };
+        visit.rollouts += rollouts;
+        visit.right += right;
+        self.rollouts += rollouts;
+    }
 }
 
 /// How often prompts came on offer.

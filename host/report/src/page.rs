@@ -14,6 +14,7 @@ use crate::number;
 use crate::report::Report;
 use crate::tables;
 
+mod grid;
 mod picture;
 mod reading;
 mod table;
@@ -22,6 +23,8 @@ const STYLE: &str = include_str!("page/style.css");
 /// What a browser may do with the page: nothing but show it.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+
+pub use grid::write_grid;
 
 /// The page.
 pub fn html(report: &Report) -> String {
@@ -32,7 +35,7 @@ pub fn html(report: &Report) -> String {
     let said = |t: &tables::Table| t.rows.is_empty() && DRAWN.contains(&t.name);
     let told = |name: &str| {
         let table = tables.iter().find(|t| t.name == name && !said(t))?;
-        Some(table::table(report, table))
+        Some(table::table(report.baseline, table))
     };
     let page = html! {
         (DOCTYPE)
@@ -76,6 +79,8 @@ pub fn html(report: &Report) -> String {
                     }
                     section aria-labelledby="targets" {
                         h2 #targets { (SECTIONS[2].1) }
+                        (told("frontier").unwrap_or_default())
+                        @if report.arms.len() > 1 { (drawn("frontier").unwrap_or_default()) }
                         (drawn("reached").unwrap_or_default()) (told("targets").unwrap_or_default())
                         (told("targets-on-other-axes").unwrap_or_default())
                     }
@@ -88,12 +93,14 @@ pub fn html(report: &Report) -> String {
                         (drawn("uses").unwrap_or_default()) (told("uses").unwrap_or_default())
                         @for name in ["effect", "rewards", "ages"] { (drawn(name).unwrap_or_default()) }
                         (told("spending").unwrap_or_default())
+                        (told("sources").unwrap_or_default()) (told("first-visits").unwrap_or_default())
                         (told("measured").unwrap_or_default())
                     }
                     @if report.tuning.is_some() {
                         section aria-labelledby="tuning" {
                             h2 #tuning { "Tuning" }
-                            (told("tuning").unwrap_or_default()) (told("trials").unwrap_or_default())
+                            (told("tuning").unwrap_or_default()) (drawn("sensitivity").unwrap_or_default())
+                            (told("trials").unwrap_or_default())
                         }
                     }
                     section aria-labelledby="compared" {
@@ -117,34 +124,51 @@ pub fn html(report: &Report) -> String {
 /// Writes the page, its figures as SVG, PDF and PNG, its tables as CSV and Markdown, and the numbers behind them
 /// as `report.json` into a folder, which is made if need be. Gives what was written.
 pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut written = Vec::new();
-    let mut put = |name: &str, content: &[u8]| {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        fs::write(&path, content)?;
-        written.push(path);
-        io::Result::Ok(())
-    };
-    put("index.html", html(report).as_bytes())?;
+    let mut writer = Writer::new(folder);
+    writer.put("index.html", html(report).as_bytes())?;
     let accuracy = report.axes.iter().map(|axis| figure::accuracy(report, *axis));
     for figure in accuracy.chain(figure::others(report)) {
-        let Ok(drawing) = &figure.drawing else { continue };
-        put(&format!("figures/{}.svg", figure.name), drawing.wide.as_bytes())?;
-        let png = figure::png(&drawing.wide)
-            .ok_or_else(|| io::Error::other(format!("figure `{}` can't be made a PNG", figure.name)))?;
-        put(&format!("figures/{}.png", figure.name), &png)?;
-        let pdf = figure::pdf(&drawing.wide)
-            .ok_or_else(|| io::Error::other(format!("figure `{}` can't be made a PDF", figure.name)))?;
-        put(&format!("figures/{}.pdf", figure.name), &pdf)?;
+        writer.figure(&figure)?;
     }
     for (name, content) in tables::csv(report) {
-        put(&format!("tables/{name}"), content.as_bytes())?;
+        writer.put(&format!("tables/{name}"), content.as_bytes())?;
     }
-    put("tables.md", tables::markdown(report).as_bytes())?;
+    writer.put("tables.md", tables::markdown(report).as_bytes())?;
     let mut json = serde_json::to_vec_pretty(report)?;
     json.push(b'\n');
-    put("report.json", &json)?;
-    Ok(written)
+    writer.put("report.json", &json)?;
+    Ok(writer.written)
+}
+
+/// What is written into a report's folder.
+struct Writer<'f> {
+    folder: &'f Path,
+    written: Vec<PathBuf>,
+}
+
+impl<'f> Writer<'f> {
+    fn new(folder: &'f Path) -> Self {
+        Self { folder, written: Vec::new() }
+    }
+
+    fn put(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = self.folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(self.folder))?;
+        fs::write(&path, content)?;
+        self.written.push(path);
+        Ok(())
+    }
+
+    /// A figure as SVG, PNG and PDF, if there is one.
+    fn figure(&mut self, figure: &figure::Figure) -> io::Result<()> {
+        let Ok(drawing) = &figure.drawing else { return Ok(()) };
+        let none = |what: &str| io::Error::other(format!("figure `{}` can't be made a {what}", figure.name));
+        self.put(&format!("figures/{}.svg", figure.name), drawing.wide.as_bytes())?;
+        let png = figure::png(&drawing.wide).ok_or_else(|| none("PNG"))?;
+        self.put(&format!("figures/{}.png", figure.name), &png)?;
+        let pdf = figure::pdf(&drawing.wide).ok_or_else(|| none("PDF"))?;
+        self.put(&format!("figures/{}.pdf", figure.name), &pdf)
+    }
 }
 
 /// Tables whose numbers a figure shows too.
@@ -174,7 +198,7 @@ fn head(report: &Report) -> Markup {
         p {
             (many(report.arms.len(), "arm")) " · " (many(runs, "run")) " · costs in " (report.axis.words())
             @if let Some(baseline) = report.arms.get(report.baseline) {
-                " · baseline " (table::arm(report, report.baseline, &baseline.name))
+                " · baseline " (table::arm(report.baseline, report.baseline, &baseline.name))
             }
             " · intervals hold " (number::percent_tick(report.confidence))
         }
@@ -197,9 +221,9 @@ fn verdicts(report: &Report) -> Markup {
                         span class={ "kind " (word) } { (word) }
                         @let name = report.arms.get(arm).map_or("?", |a| a.name.as_str());
                         @if finding.words.contains(name) {
-                            span { (table::arm(report, arm, "")) (quoted(&finding.words)) "." }
+                            span { (table::arm(report.baseline, arm, "")) (quoted(&finding.words)) "." }
                         } @else {
-                            span { (table::arm(report, arm, name)) ": " (quoted(&finding.words)) "." }
+                            span { (table::arm(report.baseline, arm, name)) ": " (quoted(&finding.words)) "." }
                         }
                     }
                 }

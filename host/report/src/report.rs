@@ -53,6 +53,13 @@ pub struct Report {
     pub trends: Vec<Trend>,
     /// In what the arms' configs differ.
     pub differing: Vec<Differing>,
+    /// Which parts of the data each arm taught.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taught: Vec<Taught>,
+    /// How far scores are apart where runs reach the first target: the share of the cost to it that a run had spent
+    /// since the score before, on the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
     /// How the arms were tuned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
@@ -346,6 +353,41 @@ pub struct Trend {
     pub told: Told,
     /// Cost at the middle, and the mean over runs.
     pub points: Vec<(f64, Estimate)>,
+}
+
+/// What parts are made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartBy {
+    /// Where the prompts come from.
+    Source,
+    /// How their first visit came out.
+    FirstVisit,
+}
+
+/// What an arm made of a part of the data: means over its runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Taught {
+    /// The arm, by its place.
+    pub arm: usize,
+    /// What the part is made by.
+    pub by: PartBy,
+    /// The part.
+    pub part: String,
+    /// Its prompts, where they are known.
+    pub prompts: Option<u64>,
+    /// Prompts of it that were visited.
+    pub seen: f64,
+    /// Of them, those of which a rollout was trained on with an advantage.
+    pub taught: f64,
+    /// Its share of the rollouts.
+    pub sampled: f64,
+    /// Its share of those that were trained on with an advantage.
+    pub learned: f64,
+    /// Accuracy at the start: held-out, or of its prompts' first visits.
+    pub start: Option<Estimate>,
+    /// At the end: held-out, or of their last visits.
+    pub end: Option<Estimate>,
 }
 
 /// Something in which arms differ.

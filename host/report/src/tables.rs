@@ -8,10 +8,12 @@ use crate::number;
 use crate::report::{Estimate, Report};
 
 mod costs;
+mod frontier;
 mod measured;
 mod outcome;
 mod points;
 mod runs;
+mod teaching;
 pub mod tuning;
 
 pub use outcome::{kind, result};
@@ -92,6 +94,8 @@ pub fn all(report: &Report) -> Vec<Table> {
         costs::uses(report),
         costs::spending(report),
     ];
+    all.extend(frontier::frontier(report));
+    all.extend(teaching::teaching(report));
     all.extend(measured::measured(report));
     all.extend(report.tuning.iter().flat_map(|t| [tuning::winners(t), tuning::trials(t)]));
     all.extend([runs::runs(report), runs::arms(report), runs::differing(report), runs::shared(report)]);

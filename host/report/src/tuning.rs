@@ -122,7 +122,11 @@ impl Measure {
         let runs = seen.len() as u32;
         let all: Option<Vec<Seen>> = seen.iter().copied().collect();
         let costs: Vec<f64> = seen.iter().flatten().filter_map(|s| s.cost).collect();
-        let cost = (costs.iter().map(|c| c.ln()).sum::<f64>() / costs.len() as f64).exp();
+        let cost = match costs[..] {
+            // As it is, to the last digit.
+            [one] => one,
+            _ => (costs.iter().map(|c| c.ln()).sum::<f64>() / costs.len() as f64).exp(),
+        };
         Self {
             runs,
             reached: costs.len() as u32,

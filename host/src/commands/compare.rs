@@ -191,6 +191,9 @@ fn tuned(
     };
     report::tuned(&tuning, screen);
     if tuner.is_grid() {
+        let out = comparison.folder.join("report");
+        gather::grid(&tuning, &out)?;
+        screen.tell(format_args!("a map of all of it is in {}", out.join("index.html").display()));
         return Ok(Tuned::Looked);
     }
     let again = Comparison::open(&comparison.folder, seeds, Some(comparison.threads))?;

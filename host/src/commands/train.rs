@@ -241,7 +241,11 @@ fn go(
         recorder
     };
     recorder.until = command.until;
-    let rest = runtime.block_on(run::run(&mut world, &mut recorder));
+    let rest = if recorder.is_there(&world) {
+        Ok(Rest::Paused)
+    } else {
+        runtime.block_on(run::run(&mut world, &mut recorder))
+    };
     for shadow in &world.policy.shadows {
         recorder.progress.tell(shadow.summary());
     }

@@ -61,6 +61,18 @@ pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis]) 
     wanted.iter().flat_map(|accuracy| axes.iter().map(|axis| one(*accuracy, *axis))).collect()
 }
 
+/// How far scores are apart where runs reach a target: the share of its cost that a run had spent since the score
+/// before, on the median over runs.
+pub fn resolution(groups: &[Runs], accuracy: f64, axis: Axis) -> Option<f64> {
+    let of = |run: &History| {
+        let at = run.scores.iter().position(|s| s.accuracy >= accuracy).filter(|at| *at > 0)?;
+        let (before, there) = (run.scores[at - 1].costs.on(axis)?, run.scores[at].costs.on(axis)?);
+        Some((there - before) / there).filter(|share| share.is_finite())
+    };
+    let shares: Vec<f64> = groups.iter().flat_map(|g| &g.runs).filter_map(of).collect();
+    percentile(&shares, 0.5)
+}
+
 /// Up to where every finished run was looked at; without one, as far as any was.
 fn horizon(groups: &[&Runs], axis: Axis) -> f64 {
     let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));

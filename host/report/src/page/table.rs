@@ -3,17 +3,16 @@
 use maud::{Markup, html};
 
 use crate::colour;
-use crate::report::Report;
 use crate::tables::{Cell, Shape, Table};
 
 /// Longer tables than this are folded.
 const LONG: usize = 16;
 
-/// A table. One without rows is a sentence.
-pub fn table(report: &Report, table: &Table) -> Markup {
+/// A table, with arms in their colours. One without rows is a sentence.
+pub fn table(baseline: usize, table: &Table) -> Markup {
     let framed = html! {
         div class={ "scroll " (table.name) } role="region" tabindex="0"
-            aria-labelledby={ "table-" (table.name) } { (whole(report, table)) }
+            aria-labelledby={ "table-" (table.name) } { (whole(baseline, table)) }
     };
     html! {
         @if table.rows.is_empty() {
@@ -27,7 +26,7 @@ pub fn table(report: &Report, table: &Table) -> Markup {
     }
 }
 
-fn whole(report: &Report, table: &Table) -> Markup {
+fn whole(baseline: usize, table: &Table) -> Markup {
     html! {
         table {
             caption #{ "table-" (table.name) } {
@@ -47,9 +46,9 @@ fn whole(report: &Report, table: &Table) -> Markup {
                         @for (i, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
                             @let class = (column.shape != Shape::Words).then_some("number");
                             @if i == 0 {
-                                th scope="row" class=[class] { (self::cell(report, cell)) }
+                                th scope="row" class=[class] { (self::cell(baseline, cell)) }
                             } @else {
-                                td class=[class] { (self::cell(report, cell)) }
+                                td class=[class] { (self::cell(baseline, cell)) }
                             }
                         }
                     }
@@ -59,9 +58,9 @@ fn whole(report: &Report, table: &Table) -> Markup {
     }
 }
 
-fn cell(report: &Report, cell: &Cell) -> Markup {
+fn cell(baseline: usize, cell: &Cell) -> Markup {
     match cell {
-        Cell::Arm(place, name) => arm(report, *place, name),
+        Cell::Arm(place, name) => arm(baseline, *place, name),
         Cell::Hash(whole) => html! { code title=(whole) { (cell.words()) } },
         Cell::None(words, why) => html! { abbr title=(why) { (words) } },
         _ => {
@@ -72,8 +71,8 @@ fn cell(report: &Report, cell: &Cell) -> Markup {
 }
 
 /// An arm's name, with a piece of its line before it.
-pub fn arm(report: &Report, place: usize, name: &str) -> Markup {
-    let ink = colour::of(report.baseline, place);
+pub fn arm(baseline: usize, place: usize, name: &str) -> Markup {
+    let ink = colour::of(baseline, place);
     // A short name stays on a line.
     let class = if name.chars().count() > 24 { "arm long" } else { "arm short" };
     html! {

@@ -1,0 +1,121 @@
+//! Three axes together: what each arm pays in rollouts, in tokens and in operations to reach the target, and which arms
+//! nobody beats on all of them at once.
+
+use crate::axis::Axis;
+use crate::number::{self, percent_tick};
+use crate::report::{Estimate, Report};
+
+/// The axes that a rollout is paid in, whoever trains.
+const AXES: [Axis; 3] = [Axis::Rollouts, Axis::Tokens, Axis::Flops];
+
+/// The arms by what they pay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frontier {
+    /// The target.
+    pub accuracy: f64,
+    /// The axes that are known.
+    pub axes: Vec<Axis>,
+    /// The arms that reached the target in all of their runs, and those that did not.
+    pub rows: Vec<Row>,
+}
+
+/// An arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Which, by its place.
+    pub arm: usize,
+    /// Runs that reached the target, and all.
+    pub reached: (usize, usize),
+    /// What it paid on each axis: the geometric mean over runs, where all of them got there.
+    pub paid: Vec<Option<Estimate>>,
+    /// How many times the baseline's that is, on each axis.
+    pub ratios: Vec<Option<Estimate>>,
+    /// Whether no other arm is at most as dear on every axis and cheaper on one.
+    pub on_front: bool,
+}
+
+impl Frontier {
+    /// Of a report's first target; none where there is no target, or one axis alone.
+    pub fn of(report: &Report) -> Option<Self> {
+        let accuracy = report.targets.first()?.accuracy;
+        let of = |axis: Axis| report.targets.iter().find(|t| t.axis == axis && t.accuracy == accuracy);
+        let targets: Vec<_> = AXES.into_iter().filter_map(of).collect();
+        if targets.len() < 2 || report.arms.len() < 2 {
+            return None;
+        }
+        let row = |arm: usize| {
+            let on = |axis: usize| targets[axis].rows.iter().find(|row| row.arm == arm);
+            let all = || (0..targets.len()).map(on);
+            let finite = |e: Option<Estimate>| e.filter(|e| e.value.is_finite() && e.value > 0.0);
+            Row {
+                arm,
+                reached: on(0).map_or((0, 0), |row| (row.reached, row.runs)),
+                paid: all().map(|row| finite(row?.mean)).collect(),
+                ratios: all().map(|row| finite(row?.ratio)).collect(),
+                on_front: false,
+            }
+        };
+        let mut rows: Vec<Row> = (0..report.arms.len()).map(row).collect();
+        let paid: Vec<Option<Vec<f64>>> =
+            rows.iter().map(|row| row.paid.iter().map(|paid| paid.map(|e| e.value)).collect()).collect();
+        for (row, own) in rows.iter_mut().zip(&paid) {
+            row.on_front =
+                own.as_ref().is_some_and(|own| !paid.iter().flatten().any(|other| beats(other, own)));
+        }
+        Some(Self { accuracy, axes: targets.iter().map(|t| t.axis).collect(), rows })
+    }
+
+    /// The arm that is the cheapest on an axis.
+    pub fn cheapest(&self, axis: usize) -> Option<usize> {
+        let paid = self.rows.iter().filter_map(|row| Some((row.arm, row.paid[axis]?.value)));
+        paid.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(arm, _)| arm)
+    }
+
+    /// Who is the cheapest on some axes and not on the others, in words.
+    pub fn words(&self, report: &Report) -> Vec<String> {
+        let name = |arm: usize| report.arms.get(arm).map_or("?", |a| a.name.as_str());
+        let cheapest: Vec<Option<usize>> = (0..self.axes.len()).map(|axis| self.cheapest(axis)).collect();
+        let words = |row: &Row| {
+            let (won, lost): (Vec<usize>, Vec<usize>) =
+                (0..self.axes.len()).partition(|axis| cheapest[*axis] == Some(row.arm));
+            if won.is_empty() || lost.is_empty() {
+                return None;
+            }
+            let listed = |axes: &[usize]| {
+                axes.iter().map(|axis| self.axes[*axis].words()).collect::<Vec<_>>().join(" and ")
+            };
+            let dearer = lost.iter().filter_map(|axis| {
+                let best = cheapest[*axis]?;
+                let other = self.rows.iter().find(|row| row.arm == best)?.paid[*axis]?;
+                let times = number::times(row.paid[*axis]?.value / other.value);
+                Some(format!("{times} as many {} as `{}`", self.axes[*axis].words(), name(best)))
+            });
+            Some(format!(
+                "`{}` is the cheapest to {} in {} alone: it takes {}",
+                name(row.arm),
+                percent_tick(self.accuracy),
+                listed(&won),
+                dearer.collect::<Vec<_>>().join(", and ")
+            ))
+        };
+        self.rows.iter().filter_map(words).collect()
+    }
+}
+
+/// Whether one is at most as dear on every axis, and cheaper on one.
+fn beats(one: &[f64], other: &[f64]) -> bool {
+    let mut pairs = one.iter().zip(other);
+    pairs.clone().all(|(a, b)| a <= b) && pairs.any(|(a, b)| a < b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_beats_another_if_it_is_nowhere_dearer_and_somewhere_cheaper() {
+        assert!(beats(&[1.0, 2.0], &[1.0, 3.0]));
+        assert!(!beats(&[1.0, 2.0], &[1.0, 2.0]));
+        assert!(!beats(&[1.0, 4.0], &[2.0, 3.0]));
+    }
+}

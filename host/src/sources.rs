@@ -1,0 +1,34 @@
+//! Where a run's prompts come from, as its table of problems says: a source for each prompt to train on.
+
+use std::fs::File;
+use std::path::Path;
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use parquet::schema::types::Type;
+
+/// The sources of a run's prompts, by the prompts' numbers; none where it has no table of them, as in a simulation.
+pub fn read(run: &Path) -> Option<Vec<String>> {
+    let file = File::open(run.join("problems.parquet")).ok()?;
+    let reader = SerializedFileReader::new(file).ok()?;
+    let schema = reader.metadata().file_metadata().schema();
+    let wanted = ["prompt", "set", "source"];
+    let fields = schema.get_fields().iter().filter(|field| wanted.contains(&field.name())).cloned().collect();
+    let some = Type::group_type_builder(schema.name()).with_fields(fields).build().ok()?;
+    let mut sources = Vec::new();
+    for row in reader.get_row_iter(Some(some)).ok()? {
+        let row = row.ok()?;
+        let of = |name: &str| {
+            row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field.clone())
+        };
+        // Held-out problems come after those that are trained on.
+        if !matches!(of("set")?, Field::Null) {
+            break;
+        }
+        match of("source")? {
+            Field::Str(source) => sources.push(source),
+            _ => return None,
+        }
+    }
+    Some(sources)
+}
