@@ -117,7 +117,7 @@ mod tests {
             best: 0,
         };
         let shares = shares(&arm);
-        assert!(shares[0].expect("it varies") > 0.9, "{shares:?}");
+        assert!(shares[0].expect("it varies") > 0.8, "{shares:?}");
         assert!(shares[1].expect("it varies") < 0.3 && shares[2].expect("it varies") < 0.2, "{shares:?}");
         assert_eq!(shares[3], None, "what is always the same has no share");
     }
