@@ -11,12 +11,15 @@ use wasmtime::{
 
 use crate::build::{self, BUILDS, Build, MAILBOX};
 use crate::guest::{self, Exited, Guest};
+use crate::library::Library;
 
 /// What every interpreter has at hand before any answer comes: modules that answers import, and the two ends of a
 /// call from one interpreter to another.
 const PRELUDE: &str = include_str!("prelude.py");
 /// Instructions that starting and the prelude may take: some times what they do.
 const START: u64 = 20_000_000_000;
+/// Instructions that importing a library may take: some times what sympy does.
+const IMPORT: u64 = 1_000_000_000_000;
 /// What an interpreter that has started has of memory, at least, in bytes.
 pub const LEAST_MEMORY: usize = 64 << 20;
 
@@ -67,33 +70,51 @@ impl Interpreter {
     ///
     /// A file that cannot be read, or is none of the builds that are known.
     pub fn open(path: &Path, cache: Option<&Path>) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
-        let hash = sha256(&bytes);
-        let build = BUILDS.iter().find(|build| build.sha256 == hash).ok_or_else(|| unknown(path, &hash))?;
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |e: wasmtime::Error| Error::new(format!("could not {what} {}: {e:#}", build.name))
-        };
-        let kept = cache.map(|folder| folder.join(format!("started-{}.wasm", &key(build)[..16])));
-        let started = if let Some(started) = kept.as_ref().and_then(|kept| std::fs::read(kept).ok()) {
-            started
-        } else {
-            let started = start(build, &bytes).map_err(failed("start"))?;
-            if let Some(kept) = &kept {
-                write_whole(kept, &started).map_err(|e| Error::file("write", kept, &e))?;
-            }
-            started
-        };
-        let engine = Engine::new(&config(cache)).map_err(failed("prepare"))?;
-        let module = Module::new(&engine, &started).map_err(failed("compile"))?;
-        let linker = guest::linker(&engine, &module).map_err(failed("link"))?;
-        let fresh = linker.instantiate_pre(&module).map_err(failed("link"))?;
+        let (build, bytes) = known(path)?;
+        let started = kept(cache, &key(build), || start(build, &bytes).map_err(failed(build, "start")))?;
+        Self::of(build, &started, cache)
+    }
+
+    /// The same with a library that has been imported: a minute more the first time, and nothing later.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open`], and a library that cannot be imported.
+    pub fn with(library: &Library, path: &Path, cache: Option<&Path>) -> Result<Self> {
+        let (build, bytes) = known(path)?;
+        let key = sha256(format!("{} {}", key(build), library.sha256()));
+        let imported = kept(cache, &key, || {
+            let plain = Self::open(path, cache)?;
+            let starting = build::starting(build, &bytes).map_err(|why| wasmtime::format_err!("{why}"));
+            starting.and_then(|starting| plain.import(library, &starting)).map_err(failed(build, "prepare"))
+        })?;
+        Self::of(build, &imported, cache)
+    }
+
+    fn of(build: &'static Build, started: &[u8], cache: Option<&Path>) -> Result<Self> {
+        let engine = Engine::new(&config(cache)).map_err(failed(build, "prepare"))?;
+        let module = Module::new(&engine, started).map_err(failed(build, "compile"))?;
+        let linker = guest::linker(&engine, &module).map_err(failed(build, "link"))?;
+        let fresh = linker.instantiate_pre(&module).map_err(failed(build, "link"))?;
         let interpreter = Self { build, engine, fresh };
         // The first copy makes the image that the others share, which Linux may refuse while it moves these very pages.
         let words = |error: &wasmtime::Error| error.root_cause().to_string();
         let first = || interpreter.session(Limits { fuel: 1, memory: 1 << 30 }).map(drop);
-        sealed(words, first).map_err(failed("copy"))?;
+        sealed(words, first).map_err(failed(build, "copy"))?;
         Ok(interpreter)
+    }
+
+    /// The module of a fresh one that has imported a library.
+    fn import(&self, library: &Library, starting: &[u8]) -> wasmtime::Result<Vec<u8>> {
+        let mut session = self.session(Limits { fuel: IMPORT, memory: 1 << 30 })?;
+        session.guest().give(library.input());
+        let end = session.run(library.setup())?;
+        if end != End::Done {
+            let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
+            wasmtime::bail!("{} cannot be imported: {end:?} {errors}", library.name());
+        }
+        session.memory.write(&mut session.store, session.mailbox, &vec![0; MAILBOX])?;
+        build::started(starting, session.memory.data(&session.store)).map_err(|why| wasmtime::format_err!("{why}"))
     }
 
     /// What it is called, with its version.
@@ -216,6 +237,32 @@ fn config(cache: Option<&Path>) -> Config {
         config.cache(Cache::new(settings).ok());
     }
     config
+}
+
+/// The bytes of a build that is known.
+fn known(path: &Path) -> Result<(&'static Build, Vec<u8>)> {
+    let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
+    let hash = sha256(&bytes);
+    let build = BUILDS.iter().find(|build| build.sha256 == hash).ok_or_else(|| unknown(path, &hash))?;
+    Ok((build, bytes))
+}
+
+/// What is kept under a key, or else is made, and kept.
+fn kept(cache: Option<&Path>, key: &str, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+    let Some(kept) = cache.map(|folder| folder.join(format!("started-{}.wasm", &key[..16]))) else {
+        return make();
+    };
+    if let Ok(started) = std::fs::read(&kept) {
+        return Ok(started);
+    }
+    let started = make()?;
+    write_whole(&kept, &started).map_err(|e| Error::file("write", &kept, &e))?;
+    Ok(started)
+}
+
+fn failed(build: &Build, what: &str) -> impl FnOnce(wasmtime::Error) -> Error {
+    let what = format!("could not {what} {}", build.name);
+    move |e: wasmtime::Error| Error::new(format!("{what}: {e:#}"))
 }
 
 /// What a started copy is kept under: all that it is made of.

@@ -6,6 +6,7 @@
 //!
 //! - [`build`]: the published builds of CPython that are known, by hash, and a module that has started
 //! - [`Interpreter`]: one that has started, and a fresh copy of it for each answer
+//! - [`library`]: packages of pure Python that have been imported before any answer comes; [`math`]: math-verify
 //! - [`guest`]: what a guest finds outside of itself
 //! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them
 //!
@@ -26,6 +27,8 @@
 pub mod build;
 pub mod guest;
 mod interpreter;
+pub mod library;
+pub mod math;
 pub mod trial;
 
 pub use interpreter::{End, Interpreter, LEAST_MEMORY, Limits, Session};

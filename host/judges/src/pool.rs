@@ -19,7 +19,7 @@ use super::protocol::{Opinion, Question};
 use crate::config::{FunctionsConfig, JudgeConfig};
 
 /// The judge of grader `math-verify`.
-const MATH_VERIFY: &str = include_str!("math_verify.py");
+const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
 /// The judge of grader `functions`.
 const FUNCTIONS: &str = include_str!("functions.py");
 /// Processes that may fail at their greeting one after another, in the middle of a run.

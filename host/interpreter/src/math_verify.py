@@ -2,7 +2,8 @@
 math_metric): gold answers in a box and read as LaTeX, answers read as expressions or LaTeX, six decimals.
 
 It departs in one thing. math-verify's own timers make a wrong answer of one that takes too long; here they
-are off, since whoever asks has a timer, and such an answer is unscorable."""
+are off. Whoever asks has a timer, and such an answer is unscorable; or, in the sandbox, counts instructions,
+and such an answer is wrong."""
 
 import json
 import logging
@@ -16,11 +17,14 @@ GOLD = (LatexExtractionConfig(),)
 ANSWER = (ExprExtractionConfig(), LatexExtractionConfig())
 
 
-def judge(golds, answer):
+def read(golds):
     read = [parse("\\boxed{" + gold + "}", GOLD, parsing_timeout=None) for gold in golds]
     if not any(read):
         raise ValueError(f"math-verify reads nothing out of the gold answer {golds[0][:80]!r}")
-    read = [gold for gold in read if gold]
+    return [gold for gold in read if gold]
+
+
+def judge(read, answer):
     found = parse(answer, ANSWER, parsing_timeout=None)
     return any(verify(gold, found, 6, timeout_seconds=None) for gold in read)
 
@@ -45,10 +49,11 @@ def main():
         asked = json.loads(line)
         said = {"id": asked["id"]}
         try:
-            said["correct"] = judge(asked["gold"], asked["answer"])
+            said["correct"] = judge(read(asked["gold"]), asked["answer"])
         except Exception as e:
             said["error"] = f"{type(e).__name__}: {e}"
         print(json.dumps(said), file=out, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+//! math-verify in the sandbox: the verdicts of the judge that is a process.
+//!
+//! Needs CPython's module and the packages' wheels: `ALLOT_PYTHON` and `ALLOT_WHEELS` name them, or `allot fetch math-verify`
+//! has fetched them. `ALLOT_VERIFIER_CASES` names more recorded verdicts than the repository has.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod skip;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use allot_interpreter::Limits;
+use allot_interpreter::build::BUILDS;
+use allot_interpreter::math::{Math, WHEELS};
+use serde_json::Value;
+
+const LIMITS: Limits = Limits { fuel: 10_000_000_000, memory: 512 << 20 };
+
+fn math() -> Option<&'static Math> {
+    static ONE: OnceLock<Option<Math>> = OnceLock::new();
+    let one = ONE.get_or_init(|| {
+        let cache = allot_files::cache("python");
+        let fetched = |name: &str| cache.as_ref().map(|folder| folder.join(name));
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let python = named("ALLOT_PYTHON").or_else(|| fetched(BUILDS[0].file)).filter(|path| path.exists())?;
+        let wheels = named("ALLOT_WHEELS").or_else(|| fetched("wheels"))?;
+        let all = WHEELS.iter().all(|wheel| wheels.join(wheel.file).exists());
+        all.then(|| Math::open(&wheels, &python, cache.as_deref()).unwrap())
+    });
+    if one.is_none() {
+        skip::skip("math-verify", "no wheels of math-verify: allot fetch math-verify");
+    }
+    one.as_ref()
+}
+
+fn recorded() -> PathBuf {
+    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/graders/math_verify_cases.jsonl");
+    std::env::var_os("ALLOT_VERIFIER_CASES").map_or_else(own, PathBuf::from)
+}
+
+#[test]
+fn verdicts_are_those_of_the_process() {
+    let Some(math) = math() else { return };
+    let text = std::fs::read_to_string(recorded()).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["math_verify"].is_boolean()).collect();
+    let (mut agree, mut most, mut fuels) = (0, 0, Vec::new());
+    let began = Instant::now();
+    for row in &rows {
+        let text = |column: &str| row[column].as_str().unwrap().to_owned();
+        let got = math.judged(&[text("gold")], &text("prediction"), LIMITS);
+        let slow = row["slow"].as_array().is_some_and(|s| s.iter().any(|n| n == "math_verify"));
+        if let Ok((_, fuel)) = &got {
+            most = most.max(*fuel);
+            fuels.push(*fuel);
+        }
+        if got.as_ref().ok().map(|(correct, _)| *correct) == row["math_verify"].as_bool() {
+            agree += 1;
+        } else {
+            let what = if slow { "slow, " } else { "" };
+            println!("{}: {what}expected {}, got {got:?}", row["id"], row["math_verify"]);
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    fuels.sort_unstable();
+    println!(
+        "math-verify agrees on {agree} of {} cases, in {seconds:.1} s; fuel: median {}, 99 % within {}, most {most}",
+        rows.len(),
+        fuels[fuels.len() / 2],
+        fuels[fuels.len() * 99 / 100]
+    );
+    assert!(agree * 1000 >= rows.len() * 995, "{agree} of {}", rows.len());
+}
