@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use allot_config::train::TrainConfig;
 use allot_error::Error;
-use allot_judges::config::JudgeConfig;
+use allot_judges::config::{AnyGrader, JudgeConfig};
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::{PythonConfig, Sandboxed};
@@ -237,7 +237,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     if !config.path().is_some_and(|path| path.exists()) {
         return skip("python", "no CPython for WASI: allot fetch python");
     }
-    let met = Sandboxed::check(&config).unwrap();
+    let met = Sandboxed::check(&config, AnyGrader::Python).unwrap();
     assert_eq!(met.identity.told.name.as_deref(), Some("CPython 3.12.0"));
     let gold = r#"{"fn_name": "double", "inputs": [[2], [5], [0]], "outputs": [4, 10, 0]}"#;
     let asked = |answer: &str| Question {
@@ -245,7 +245,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
         answer: answer.to_owned(),
         ..Question::default()
     };
-    let mut sandboxed = Sandboxed::new(&config).unwrap();
+    let mut sandboxed = Sandboxed::new(&config, AnyGrader::Python).unwrap();
     let answers = ["def double(x): return 2 * x", "def double(x): return x * x", "double = 7", "exit()"];
     for place in 0..40 {
         sandboxed.begin(place, asked(answers[place % answers.len()]));
@@ -259,6 +259,50 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     assert!(share(1).all(|share| share == 2.0 / 3.0), "{:?}", all[1]);
     assert!(all.iter().all(|(place, o)| o.as_ref().unwrap().correct == Some(place % 4 == 0)));
     assert_eq!(sandboxed.finish().await, []);
+}
+
+/// math-verify in the sandbox gives the verdicts of the one in a process, and says of what it is made.
+#[tokio::test]
+async fn math_verify_is_asked_in_the_sandbox_too() {
+    let named = |name: &str| std::env::var_os(name).map(Into::into);
+    let config = PythonConfig {
+        interpreter: named("ALLOT_PYTHON"),
+        wheels: named("ALLOT_WHEELS"),
+        ..PythonConfig::default()
+    };
+    let met = match Sandboxed::check(&config, AnyGrader::MathVerify) {
+        Err(error) if error.what.starts_with("there is no ") => {
+            assert!(error.hints[0].ends_with("allot fetch math-verify"), "{error:?}");
+            return skip("wheels", "no wheels of math-verify: allot fetch math-verify");
+        }
+        met => met.unwrap(),
+    };
+    let told = met.identity.told;
+    assert!(told.name.unwrap().starts_with("math-verify 0.8.0, latex2sympy2_extended 1.10.2, sympy 1.14.0"));
+    assert_eq!(told.version.unwrap().matches("sha256:").count(), 2);
+    let mut sandboxed = Sandboxed::new(&config, AnyGrader::MathVerify).unwrap();
+    let asked = |gold: &[&str], answer: &str| Question {
+        gold: gold.iter().map(|g| (*g).to_owned()).collect(),
+        answer: answer.to_owned(),
+        ..Question::default()
+    };
+    let all = [
+        asked(&["7", r"\frac{1}{2}"], "So it is $0.5$."),
+        asked(&[""], "5"),
+        asked(&["5"], r"\boxed{10^{10^{10}}!}"),
+        asked(&["(x+1)^2"], r"\boxed{x^2+2x+1}"),
+        asked(&["5"], "```python\nprint('true')\n```"),
+    ];
+    for (place, question) in all.into_iter().enumerate() {
+        sandboxed.begin(place, question);
+    }
+    let mut got = sandboxed.finish().await;
+    got.sort_by_key(|(place, _)| *place);
+    let unread = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
+    let wanted = [Ok(true), Err(unread.to_owned()), Ok(false), Ok(true), Ok(false)];
+    for ((place, got), wanted) in got.iter().zip(wanted) {
+        assert_eq!(got.clone().map(|judgement| judgement.correct), wanted.map(Some), "{place}");
+    }
 }
 
 #[test]

@@ -14,7 +14,6 @@ use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
 use allot_judges::config::RewardConfig;
-use allot_judges::grader::AnyGrader;
 use allot_judges::http::HttpConfig;
 use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
@@ -379,8 +378,11 @@ impl<'a> Prepared<'a> {
 /// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
 /// they were written down or not.
 fn judged(one: &RewardConfig, met: Option<&Met>) -> serde_json::Value {
-    let python = (one.grader == Some(AnyGrader::Python))
-        .then(|| PythonConfig { interpreter: None, ..one.python.clone().unwrap_or_default() });
+    let python = one.sandboxed().then(|| PythonConfig {
+        interpreter: None,
+        wheels: None,
+        ..one.python.clone().unwrap_or_default()
+    });
     let http = one.http.as_ref().map(HttpConfig::identity);
     let mut judged = serde_json::json!(RewardConfig { judge: None, python, http, ..one.clone() });
     if let Some(met) = met {

@@ -114,7 +114,8 @@ impl Interpreter {
             wasmtime::bail!("{} cannot be imported: {end:?} {errors}", library.name());
         }
         session.memory.write(&mut session.store, session.mailbox, &vec![0; MAILBOX])?;
-        build::started(starting, session.memory.data(&session.store)).map_err(|why| wasmtime::format_err!("{why}"))
+        build::started(starting, session.memory.data(&session.store))
+            .map_err(|why| wasmtime::format_err!("{why}"))
     }
 
     /// What it is called, with its version.

@@ -45,10 +45,12 @@ impl Library {
             let path = folder.join(wheel.file);
             let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
             if sha256(&bytes) != wheel.sha256 {
-                let what = format!("`{}` is not the wheel that is pinned, sha256 {}", path.display(), wheel.sha256);
+                let what =
+                    format!("`{}` is not the wheel that is pinned, sha256 {}", path.display(), wheel.sha256);
                 return Err(Error::new(what));
             }
-            let broken = |e: &dyn std::fmt::Display| Error::new(format!("`{}` is broken: {e}", path.display()));
+            let broken =
+                |e: &dyn std::fmt::Display| Error::new(format!("`{}` is broken: {e}", path.display()));
             let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|e| broken(&e))?;
             for i in 0..zip.len() {
                 let mut file = zip.by_index(i).map_err(|e| broken(&e))?;

@@ -65,7 +65,8 @@ impl Math {
     /// What is missing, or is not what is pinned.
     pub fn open(wheels: &Path, path: &Path, cache: Option<&Path>) -> Told<Self> {
         let judge = Value::String(JUDGE.to_owned());
-        let library = Library::new("math-verify", WHEELS, wheels, &SETUP.replace("JUDGE", &judge.to_string()))?;
+        let library =
+            Library::new("math-verify", WHEELS, wheels, &SETUP.replace("JUDGE", &judge.to_string()))?;
         let interpreter = Interpreter::with(&library, path, cache)?;
         Ok(Self { interpreter, sha256: library.sha256().to_owned() })
     }

@@ -108,7 +108,8 @@ impl RewardConfig {
             *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
             Ok(())
         };
-        self.python.as_mut().and_then(|python| python.interpreter.as_mut()).map_or(Ok(()), whole)?;
+        let python = self.python.iter_mut().flat_map(|p| [p.interpreter.as_mut(), p.wheels.as_mut()]);
+        python.flatten().try_for_each(whole)?;
         self.functions.as_mut().map(|functions| &mut functions.file).map_or(Ok(()), whole)?;
         let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
         for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
@@ -202,8 +203,19 @@ impl One<'_> {
             let hint = "leave the section out, or take grader `command`, `functions` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
+        if config.python.is_some() && !config.sandboxed() {
+            let grader = grader.name();
+            let what = format!("{file} has a section [{place}.python], and its grader is `{grader}`");
+            let hint = "leave the section out, or take grader `python` or `math-verify`";
+            return Err(Error::new(what).hint(hint));
+        }
+        if config.python.is_some() && config.judge.is_some() {
+            let what = format!("{file} has both sections [{place}.python] and [{place}.judge]");
+            let hint =
+                format!("[{place}.python] has math-verify run in the sandbox, [{place}.judge] in processes");
+            return Err(Error::new(what).hint(hint));
+        }
         let own = [
-            ("python", config.python.is_some(), AnyGrader::Python),
             ("functions", config.functions.is_some(), AnyGrader::Functions),
             ("http", config.http.is_some(), AnyGrader::Http),
             ("pattern", config.pattern.is_some(), AnyGrader::Pattern),

