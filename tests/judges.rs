@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use allot_config::train::TrainConfig;
 use allot_error::Error;
-use allot_judges::config::{AnyGrader, JudgeConfig};
+use allot_judges::config::JudgeConfig;
+use allot_judges::grader::AnyGrader;
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::{PythonConfig, Sandboxed};
