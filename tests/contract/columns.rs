@@ -255,8 +255,11 @@ fn a_policy_that_takes_over_brings_its_columns() {
     assert!(told > 0);
     let (reader, _) = Reader::open(&scratch.path().join("out")).unwrap();
     assert!(reader.map(Result::unwrap).any(|line| matches!(line, Line::Swap(_))));
-    // Asked anew, it is begun at the start; from there on until it took over it would have asked for other prompts.
+    // Each is asked on its part of the record.
     let said = scratch.allot(&["replay", "out", "--json"]);
+    assert!(said.contains(r#""differ":0,"#) && said.contains(r#""swaps":[3]"#), "{said}");
+    // Named, it is begun at the start; from there on until it took over it would have asked for other prompts.
+    let said = scratch.allot(&["replay", "out", "./guest.wasm", "--json"]);
     assert!(said.contains(r#""first":[0,0]"#) && said.contains(r#""swaps":[3]"#), "{said}");
     // Of the calls since it took over there is no doubt.
     let last = record.lines().filter(|line| line.starts_with(r#"{"kind":"step""#)).count() - 1;
