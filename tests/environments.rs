@@ -134,39 +134,57 @@ fn task_sets_of_verifiers_are_judged_by_their_rewards() {
     assert_eq!(opinions, [parts(0.75, 0.25), parts(0.0, 0.25), parts(0.0, 0.0), parts(0.75, 0.25)]);
 }
 
+/// What the script that ships says of each of these task sets, in one process: importing verifiers takes seconds.
+const REFUSALS: &str = r#"
+import sys
+source = open(sys.argv[1]).read()
+exec(source[: source.rindex("main()")])
+for name in sys.argv[2:]:
+    try:
+        list(Verifiers(name, {}, None, None).problems())
+        print(name, "is taken")
+    except SystemExit as e:
+        print(e)
+"#;
+
 #[test]
 fn what_takes_more_than_one_answer_is_refused() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let refused = |name: &str, edit: (&str, &str)| {
-        assert!(SUMS.contains(edit.0));
-        std::fs::write(folder.path().join(format!("{name}.py")), SUMS.replace(edit.0, edit.1)).unwrap();
-        let config = json!({ "use": "verifiers", "tasks": [name] });
-        let config: EnvironmentConfig = serde_json::from_value(config).unwrap();
-        let path = format!("PYTHONPATH={}", folder.path().display());
-        let made = tempfile::tempdir().unwrap();
-        make(&config, &["env".to_owned(), path, python.clone()], made.path()).unwrap_err().what
-    };
     let task = "    @vf.reward(weight=0.75)\n";
-    let with = |more: &str| format!("{more}\n{task}");
+    let with = |more: &str| SUMS.replace(task, &format!("{more}\n{task}"));
+    let tools = "    @classmethod\n    def toolsets(cls, config):\n        return [1]\n";
+    let runtime = "    @vf.reward\n    async def run(self, trace, runtime) -> float:\n        return 0.0\n";
     let cases = [
+        ("plain", SUMS.to_owned(), "plain is taken"),
+        ("boxed", with("    NEEDS_CONTAINER = True\n"), "boxed needs a container"),
         (
-            "scored",
-            with("    @vf.reward\n    async def run(self, trace, runtime) -> float:\n        return 0.0\n"),
-            "scored has a reward `run` that needs a machine",
+            "begun",
+            with("    async def setup(self, trace, runtime):\n        pass\n"),
+            "begun has a `setup` that needs a machine",
         ),
+        ("scored", with(runtime), "scored has a reward `run` that needs a machine"),
+        ("tooled", with(tools), "tooled has tools, and they are not supported yet"),
+        ("opened", SUMS.replace("prompt=f\"{a}+{b}=\", ", ""), "opened has no prompt: its user begins"),
         (
-            "tooled",
-            with("    @classmethod\n    def toolsets(cls, config):\n        return [1]\n"),
-            "tooled has tools, and they are not supported yet",
+            "endless",
+            SUMS.replace("    def load", "    INFINITE = True\n\n    def load"),
+            "endless has no end: it needs a size",
         ),
     ];
-    for (name, text, why) in cases {
-        let said = refused(name, (task, &text));
-        assert!(said.ends_with(why) || said.contains(why), "{said}");
+    let mut command = std::process::Command::new(&python);
+    let script = scratch::root().join("host/judges/src/environment.py");
+    command.args(["-c", REFUSALS]).arg(script).env("PYTHONPATH", folder.path());
+    for (name, text, why) in &cases {
+        assert!(*name == "plain" || text != SUMS, "{why}");
+        std::fs::write(folder.path().join(format!("{name}.py")), text).unwrap();
+        command.arg(name);
     }
-    let said = refused("opened", ("prompt=f\"{a}+{b}=\", ", ""));
-    assert!(said.contains("opened has no prompt: its user begins"), "{said}");
+    let done = command.output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let expected: Vec<&str> = cases.iter().map(|(_, _, why)| *why).collect();
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{}", String::from_utf8_lossy(&done.stderr));
+
     let missing = json!({ "use": "verifiers", "tasks": ["no-such-set"] });
     let said = made(&python, missing).unwrap_err().what;
     assert!(said.contains("no-such-set is no task set"), "{said}");

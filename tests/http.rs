@@ -307,14 +307,15 @@ fn an_answer_that_a_server_fails_at_costs_itself_alone() {
 
 #[test]
 fn a_server_that_is_gone_ends_judging_in_a_sentence() {
-    let server = Server::start();
-    let config = config(&server, "chat", json!({ "patience_seconds": 0.2 }));
     for (status, why) in [
         (503, "in 0.2 s: it answers 503 Service Unavailable: gone"),
         (500, "in 0.2 s: it answers 500 Internal Server Error: gone"),
         (404, "has no `chat/completions`, or no such model: gone"),
         (401, "wants a key (401)"),
     ] {
+        // One of its own: requests that the judge before gave up may come in late, and would be counted.
+        let server = Server::start();
+        let config = config(&server, "chat", json!({ "patience_seconds": 0.2 }));
         server.play(vec![loopback::Trick {
             verb: "completions",
             at: 2,
@@ -459,6 +460,8 @@ fn a_run_goes_on_where_its_judge_was_lost_or_it_was_killed() {
     trained(&scratch, &there(&server, "patience_seconds = 0.3\n"), "counted");
     let wanted = server.asked();
     let resumed = |run: &str, how: &str| {
+        // Requests of the run before may still come in, and would be counted.
+        std::thread::sleep(Duration::from_millis(200));
         let before = server.asked();
         server.play(Vec::new());
         let said = scratch.allot(&["train", "--resume", run]);
@@ -483,9 +486,9 @@ fn a_run_goes_on_where_its_judge_was_lost_or_it_was_killed() {
         );
         assert!(said.contains("`reward.http.patience_seconds` says how long"), "{said}");
         let (_, after) = resumed(&run, &run);
-        // What it had judged is not asked again; the greeting is.
+        // What it had judged is not asked again; the greeting is, and what a busy server was late for.
         let known = at - 2;
-        assert!(after <= wanted - known, "{run}: {after} asked after {known} of {wanted}");
+        assert!(after <= wanted - known + 2, "{run}: {after} asked after {known} of {wanted}");
     }
     for at in [3, wanted / 3, wanted / 2] {
         server.play(vec![loopback::Trick {

@@ -22,6 +22,9 @@ const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
 const MAX_TOKENS: u32 = 1024;
 /// What stands for the mark in a regular expression.
 const MARK: &str = "{{ mark }}";
+/// What the mark is while a reply is searched, so that one regular expression serves all marks: to compile one takes
+/// longer than all else. A reply that has it loses it.
+const STANDS_IN: char = '\u{f8ff}';
 /// Characters of a mark.
 const MARK_LENGTH: usize = 8;
 /// The largest regular expression, compiled, in bytes.
@@ -34,8 +37,8 @@ pub(super) struct Form {
     api: Api,
     model: Option<String>,
     environment: Option<Environment<'static>>,
-    /// With [`MARK`] in it.
-    verdict: String,
+    /// With [`STANDS_IN`] for the mark.
+    verdict: Regex,
     max_tokens: u32,
     body: Map<String, Value>,
 }
@@ -84,7 +87,11 @@ impl Form {
         let source = config.prompt.as_deref().or(Self::prompt(config.api));
         let environment = source.map(environment).transpose();
         let environment = environment.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
-        let verdict = config.verdict.clone().unwrap_or_else(|| VERDICT.to_owned());
+        let verdict = config.verdict.as_deref().unwrap_or(VERDICT);
+        let verdict = pattern(verdict).map_err(|e| ("verdict", e))?;
+        if verdict.captures_len() < 2 {
+            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
+        }
         let form = Self {
             api: config.api,
             model: config.model.clone(),
@@ -93,20 +100,10 @@ impl Form {
             max_tokens: config.max_tokens.unwrap_or(MAX_TOKENS),
             body: config.body.clone().into_iter().collect(),
         };
-        let pattern = form.pattern("0").map_err(|e| ("verdict", e))?;
-        if pattern.captures_len() < 2 {
-            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
-        }
         if form.environment.is_some() {
             form.request(&Question::default()).map_err(|e| ("prompt", e))?;
         }
         Ok(form)
-    }
-
-    fn pattern(&self, mark: &str) -> Result<Regex, String> {
-        let source = self.verdict.replace(MARK, mark);
-        let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
-        pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
     }
 
     /// What is asked about an answer.
@@ -206,8 +203,8 @@ impl Form {
     /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
     /// may reason, and cite.
     fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
-        let pattern = self.pattern(mark)?;
-        let Some(found) = pattern.captures_iter(text).last() else {
+        let marked = text.replace(STANDS_IN, "").replace(mark, STANDS_IN.encode_utf8(&mut [0; 4]));
+        let Some(found) = self.verdict.captures_iter(&marked).last() else {
             return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
         };
         let group = found.name("verdict").or_else(|| found.iter().skip(1).flatten().next());
@@ -224,6 +221,12 @@ impl Form {
             },
         }
     }
+}
+
+fn pattern(verdict: &str) -> Result<Regex, String> {
+    let source = verdict.replace(MARK, STANDS_IN.encode_utf8(&mut [0; 4]));
+    let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
+    pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
 }
 
 fn environment(source: &str) -> Result<Environment<'static>, minijinja::Error> {
