@@ -1,7 +1,7 @@
 //! A server that judges: a language model or a reward model behind an endpoint, or a program of the user's own.
 //!
 //! Answers are asked about side by side, from a thread that judges while the run's own samples. The same request is
-//! made once in a run ([`replies`]). What a reply means is in [`request`]; how a server is asked again, and when it is
+//! made once in a run (`replies`). What a reply means is in `request`; how a server is asked again, and when it is
 //! given up, in [`Service`].
 
 mod config;
