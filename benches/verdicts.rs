@@ -149,9 +149,13 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 /// Three digits of a number.
 fn shown(x: f64) -> String {
-    let places = 2 - (x.log10().floor() as i32).min(2);
+    let places = 2 - x.log10().floor() as i32;
     let scale = 10_f64.powi(places);
-    format!("{:.*}", places.max(0) as usize, (x * scale).round() / scale)
+    let whole = format!("{:.*}", places.max(0) as usize, (x * scale).round() / scale);
+    match whole.len() {
+        5.. if !whole.contains('.') => format!("{} thousand", whole.parse::<f64>().unwrap() / 1000.0),
+        _ => whole,
+    }
 }
 
 fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
@@ -192,12 +196,13 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     let in_python = JudgeConfig { command: Some(vec![python()]), seconds: 30.0, ..JudgeConfig::default() };
     if wanted("math-verify") {
         // So that no clock decides.
-        let quick = Rc::new(Batch { timed: 400, ..questions::cases(false) });
+        let quick = Rc::new(Batch { timed: 300, ..questions::cases(false) });
         let math = named("ALLOT_PYTHON").zip(named("ALLOT_WHEELS"));
         let math = math.map(|(python, wheels)| {
             Rc::new(Math::open(&wheels, &python, allot_files::cache("python").as_deref()).unwrap())
         });
-        for (on, batch) in [("cases", Some(&quick)), ("rollouts", rollouts.as_ref())] {
+        let real = rollouts.as_deref().map(|batch| Rc::new(Batch { timed: 200, ..batch.clone() }));
+        for (on, batch) in [("cases", Some(&quick)), ("rollouts", real.as_ref())] {
             let Some(batch) = batch else { continue };
             let processes = Judge::math_verify(&in_python, batch.questions[0].clone());
             add("math-verify", on, batch, Ours::Processes(processes), "math_verify", &[1, 2]);

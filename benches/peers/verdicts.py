@@ -120,7 +120,11 @@ def environment():
             made = create_dataset(name, seed=gold["seed"], size=gold["size"], **gold["settings"])
             sets[name] = made, [made[i] for i in range(len(made))]
         made, entries = sets[name]
-        return made.score_answer(extract_answer(q["answer"]), entries[gold["index"]]) == 1.0
+        try:
+            return made.score_answer(extract_answer(q["answer"]), entries[gold["index"]]) == 1.0
+        except Exception:
+            # Some scorers fail at what is no answer, and would end a trainer that does not catch it.
+            return False
 
     return judge
 
@@ -267,6 +271,7 @@ def serve(peer, processes):
         print(json.dumps(passes * len(timed) / (time.perf_counter() - began)), file=out, flush=True)
         # What rules print is not kept for ever.
         sys.stdout = io.StringIO()
+    sys.stdout = out
 
 
 def rollouts(file):

@@ -117,7 +117,11 @@ fn verdict(opinion: Opinion) -> Verdict {
 }
 
 /// Judges on threads, each of which takes the next few questions when it is through with its own.
-fn spread(threads: usize, questions: &[Question], judge: impl Fn(&Question) -> Verdict + Sync) -> Vec<Verdict> {
+fn spread(
+    threads: usize,
+    questions: &[Question],
+    judge: impl Fn(&Question) -> Verdict + Sync,
+) -> Vec<Verdict> {
     if threads == 1 {
         return questions.iter().map(judge).collect();
     }

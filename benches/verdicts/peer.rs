@@ -12,7 +12,7 @@ use crate::questions::{Batch, python, script};
 /// A peer that has judged everything once.
 pub struct Peer {
     child: Child,
-    to: ChildStdin,
+    to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     pub said: Said,
 }
@@ -32,20 +32,19 @@ impl Peer {
         command.arg(script()).args(["judge", name, &processes.to_string()]).envs(batch.told.clone());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
         let (mut to, from) = (child.stdin.take()?, BufReader::new(child.stdout.take()?));
-        let question = |(i, q): (usize, &Question)| {
-            json!({ "gold": q.gold, "answer": q.answer, "tokens": batch.tokens.get(i) })
-        };
+        let question = |(i, q): (usize, &Question)| json!({ "gold": q.gold, "answer": q.answer, "tokens": batch.tokens.get(i) });
         let questions: Vec<_> = batch.questions.iter().enumerate().map(question).collect();
         let given = json!({ "questions": questions, "timed": batch.timed, "compare": compare });
         writeln!(to, "{given}").ok()?;
-        let mut peer = Self { child, to, from, said: Said { verdicts: Vec::new(), why: Vec::new() } };
+        let mut peer =
+            Self { child, to: Some(to), from, said: Said { verdicts: Vec::new(), why: Vec::new() } };
         peer.said = serde_json::from_str(&peer.line()?).ok()?;
         Some(peer)
     }
 
     /// Verdicts a second, over so many seconds.
     pub fn rate(&mut self, seconds: f64) -> f64 {
-        writeln!(self.to, "{seconds}").unwrap();
+        writeln!(self.to.as_ref().unwrap(), "{seconds}").unwrap();
         self.line().unwrap().trim().parse().unwrap()
     }
 
@@ -57,7 +56,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // It ends by itself, with its processes, when it is asked no more. Killed it would leave them.
+        self.to = None;
         let _ = self.child.wait();
     }
 }

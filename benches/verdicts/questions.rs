@@ -181,12 +181,14 @@ pub fn programs() -> Option<Batch> {
     ];
     let rows = read(Path::new(&std::env::var_os("ALLOT_HUMANEVAL")?));
     let of = |row: &Value, answer: &str| question(&row.to_string(), answer);
-    let mut questions: Vec<Question> = rows.iter().map(|row| of(row, word(row, "canonical_solution"))).collect();
-    for row in &rows {
+    let mut questions: Vec<Question> =
+        rows.iter().map(|row| of(row, word(row, "canonical_solution"))).collect();
+    for (i, row) in rows.iter().enumerate() {
         questions.push(of(row, "    pass\n"));
         let whole = word(row, "canonical_solution");
-        let twins = CHANGES.iter().filter(|(from, _)| whole.contains(from));
-        questions.extend(twins.take(4).map(|(from, to)| of(row, &whole.replacen(from, to, 1))));
+        let changes = CHANGES.iter().cycle().skip(i % CHANGES.len()).take(CHANGES.len());
+        let twins = changes.filter(|(from, _)| whole.contains(from));
+        questions.extend(twins.take(2).map(|(from, to)| of(row, &whole.replacen(from, to, 1))));
     }
     Some(Batch { timed: rows.len(), ..Batch::of(questions) })
 }

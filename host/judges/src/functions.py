@@ -27,9 +27,19 @@ def load(path, names):
     return [getattr(module, name) for name in names]
 
 
+TAKEN = {}
+
+
+def parameters(function):
+    """What a function takes, looked up once: that takes longer than many a function does."""
+    if id(function) not in TAKEN:
+        TAKEN[id(function)] = inspect.signature(function).parameters
+    return TAKEN[id(function)]
+
+
 def call(function, given):
     """Calls a function with what it has parameters for, of what is given, and waits for it if it is async."""
-    taken = inspect.signature(function).parameters
+    taken = parameters(function)
     if not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         given = {name: value for name, value in given.items() if name in taken}
     said = function(**given)
@@ -79,7 +89,7 @@ def judge(function, asked, messages):
     best = None
     for gold in asked["gold"]:
         row = as_row(gold)
-        if "completions" in inspect.signature(function).parameters:
+        if "completions" in parameters(function):
             said = trl(function, asked, row, gold, messages)
         else:
             said = verl(function, asked, row, gold)
