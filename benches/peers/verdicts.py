@@ -230,6 +230,8 @@ judge_of_this_process = None
 
 def begin(peer):
     global judge_of_this_process
+    # Some rules print, and what is printed here goes where verdicts go.
+    sys.stdout = open(os.devnull, "w")
     judge_of_this_process = (RULES | POOLED)[peer]()
 
 
