@@ -261,7 +261,7 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
             { "name": "answer", "grader": "integer", "weight": 0.9 },
             { "name": "format", "grader": "pattern", "weight": 0.1, "pattern": { "regex": THINK } },
         ] });
-        let ours = Ours::Parts(serde_json::from_value(config).unwrap(), folder);
+        let ours = Ours::Parts(Box::new(serde_json::from_value(config).unwrap()), folder);
         add("parts", "GSM8K, tokens", &batch, ours, "parts", &[1]);
     }
     all

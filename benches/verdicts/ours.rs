@@ -1,6 +1,6 @@
 //! Our side: each grader as a run has it, but for the number of threads, which is given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ pub enum Ours {
     Processes(Judge),
     Http(HttpConfig),
     /// A reward of several parts, of tokens.
-    Parts(RewardConfig, PathBuf),
+    Parts(Box<RewardConfig>, PathBuf),
 }
 
 /// Someone who judges the first so many questions of a batch.
@@ -143,7 +143,7 @@ fn spread(
     said.into_inner().unwrap().concat()
 }
 
-fn graded(config: &RewardConfig, folder: &PathBuf, batch: &Batch) -> (Graded, Vec<Sample<Answer>>) {
+fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<Sample<Answer>>) {
     let problem = |q: &Question| Problem {
         ask: Ask::Text(String::new()),
         gold: q.gold.clone(),
