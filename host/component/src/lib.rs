@@ -15,9 +15,11 @@ mod caps;
 mod description;
 mod file;
 mod sealing;
+mod settings;
 pub mod shipped;
 
 pub use caps::Caps;
 pub use description::{Description, Setting};
 pub use file::{LARGEST, TooLarge, sha256};
 pub use sealing::sealed;
+pub use settings::settings;

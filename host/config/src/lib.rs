@@ -398,20 +398,8 @@ pub fn settings(
     description: &Description,
     given: &BTreeMap<String, toml::Value>,
 ) -> Result<Vec<(String, Value)>> {
-    let policy = &description.name;
-    let names = description.settings.iter().map(|s| s.name.as_str());
-    if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
-        let error = Error::new(format!("policy `{policy}` has no setting `{unknown}`"));
-        return Err(error.hint(did_you_mean(unknown, names)));
-    }
-    let value = |setting: &allot_component::Setting| match given.get(&setting.name) {
-        None => Ok(setting.default.clone()),
-        Some(given) => fit(given, &setting.default).ok_or_else(|| {
-            let (name, kind) = (&setting.name, setting.default.kind());
-            Error::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
-        }),
-    };
-    description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
+    let owner = format!("policy `{}`", description.name);
+    allot_component::settings(&owner, &description.settings, given)
 }
 
 /// The settings typed on the command line, each once. `before` is what stands before one there.
@@ -436,14 +424,3 @@ fn setting(typed: &str) -> Option<(String, toml::Value)> {
     Some((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 
-/// A TOML value as a setting of the default's type. A whole number serves as a number.
-fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
-    match (default, given) {
-        (Value::Flag(_), toml::Value::Boolean(v)) => Some(Value::Flag(*v)),
-        (Value::Integer(_), toml::Value::Integer(v)) => i32::try_from(*v).ok().map(Value::Integer),
-        (Value::Number(_), toml::Value::Integer(v)) => Some(Value::Number(*v as f64)),
-        (Value::Number(_), toml::Value::Float(v)) if v.is_finite() => Some(Value::Number(*v)),
-        (Value::Text(_), toml::Value::String(v)) => Some(Value::Text(v.clone())),
-        _ => None,
-    }
-}

@@ -62,16 +62,23 @@ impl Contract {
 
     /// Whether a version that is not known here came after all that are.
     pub(crate) fn is_newer(version: &str) -> bool {
-        let number = |version: &str| {
-            let mut parts = version.split('.').map(|part| part.parse::<u64>().ok());
-            Some((parts.next()??, parts.next()??))
-        };
-        number(version) > Self::ALL.last().and_then(|newest| number(newest.number()))
+        Self::number_in(version) > Self::ALL.last().and_then(|newest| Self::number_in(newest.number()))
+    }
+
+    /// The first two numbers of a version.
+    pub(crate) fn number_in(version: &str) -> Option<(u64, u64)> {
+        let mut parts = version.split('.').map(|part| part.parse::<u64>().ok());
+        Some((parts.next()??, parts.next()??))
     }
 
     /// All that are known, in words.
     pub(crate) fn known() -> String {
         Self::ALL.map(Self::number).join(" and ")
+    }
+
+    /// It with its package, as an error calls it.
+    pub(crate) fn full(self) -> String {
+        format!("{}@{}", crate::CONTRACT, self.number())
     }
 
     /// Fits a component to its adapter.

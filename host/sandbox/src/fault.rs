@@ -7,7 +7,7 @@ use allot_component::TooLarge;
 use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
-use crate::contract::Contract;
+use crate::Kind;
 
 /// Why a file is no policy that this program can run. Found before anything of it runs.
 #[derive(Debug, Error)]
@@ -39,23 +39,42 @@ pub enum LoadError {
     TooHeavy(String),
 
     // === A component of another world ===
-    /// No allocator among its exports.
-    #[error("the component exports {0}, but no `rollout:allocation/allocator`")]
-    NoAllocator(String),
-    /// An allocator of a contract version unknown here.
-    #[error("this policy is built for {built_for}; this program knows {}", Contract::known())]
+    /// Nothing of its kind among its exports.
+    #[error("the component exports {exports}, but no `{}/{}`", kind.package(), kind.interface())]
+    NoExport {
+        /// What it was taken for.
+        kind: Kind,
+        /// What it exports.
+        exports: String,
+        /// What it is instead.
+        is: Option<Kind>,
+    },
+    /// An export of a contract version unknown here.
+    #[error("this {} is built for {built_for}; this program knows {}", kind.noun(), kind.known())]
     OtherVersion {
+        /// What it is.
+        kind: Kind,
         /// The version, with the contract's name.
         built_for: String,
         /// Whether it came after those known here.
         newer: bool,
     },
-    /// An import that no policy is given.
-    #[error("the component imports `{0}`, which no policy is given")]
-    ForeignImport(String),
+    /// An import that no component of its kind is given.
+    #[error("the component imports `{name}`, which no {} is given", kind.noun())]
+    ForeignImport {
+        /// What it is.
+        kind: Kind,
+        /// The import.
+        name: String,
+    },
     /// The names fit, the types do not.
-    #[error("the component does not fit the contract rollout:allocation@{0}: {1}")]
-    Misfit(Contract, String),
+    #[error("the component does not fit the contract {contract}: {why}")]
+    Misfit {
+        /// The contract, with its version.
+        contract: String,
+        /// What does not fit.
+        why: String,
+    },
 
     // === Not the one that was asked for ===
     /// Another hash than the config demands.
@@ -96,21 +115,34 @@ impl LoadError {
         match self {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
-            Self::NoAllocator(_) => Some(
+            Self::NoExport { is: Some(Kind::Grader), .. } => {
+                Some("it is a grader: name it by `use` in [reward.component], with grader `component`")
+            }
+            Self::NoExport { is: Some(Kind::Policy), .. } => Some("it is a policy: name it by `use` in [policy]"),
+            Self::NoExport { kind: Kind::Policy, .. } => Some(
                 "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
             ),
-            Self::OtherVersion { newer: true, .. } => {
+            Self::NoExport { kind: Kind::Grader, .. } => Some(
+                "export the interface of wit/reward/0.1/reward.wit; `allot new NAME --kind grader` makes a grader that does",
+            ),
+            Self::OtherVersion { newer: true, kind: Kind::Policy, .. } => {
                 Some("take a newer version of this program, or build the policy with this one: allot build")
             }
-            Self::OtherVersion { .. } | Self::Misfit(..) => {
+            Self::OtherVersion { newer: true, kind: Kind::Grader, .. } => {
+                Some("take a newer version of this program, or build the grader with this one: allot build")
+            }
+            Self::OtherVersion { .. } | Self::Misfit { .. } => {
                 Some("build it again with this program: allot build")
             }
-            Self::ForeignImport(name) if name.starts_with("wasi:http") => {
+            Self::ForeignImport { kind: Kind::Policy, name } if name.starts_with("wasi:http") => {
                 Some("a policy has no network; build it without the http feature")
             }
-            Self::ForeignImport(_) => {
+            Self::ForeignImport { kind: Kind::Policy, .. } => {
                 Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts")
             }
+            Self::ForeignImport { kind: Kind::Grader, .. } => Some(
+                "a grader may import `rollout:reward/log`, and WASI's quiet parts: it has no files and no network",
+            ),
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
             Self::Unsupported(_) => Some(

@@ -6,21 +6,18 @@ use allot_component::TooLarge;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::complexity::Complexity;
-use crate::contract::Contract;
-use crate::{CONTRACT, LoadError};
+use crate::{Kind, LoadError};
 
 /// What was seen.
 pub(crate) struct Inspection {
-    /// The contract that it is spoken to by.
-    pub contract: Contract,
     /// The version in its export's name, such as `0.1.0`.
     pub version: String,
     /// Whether it wants the quiet room.
     pub wasi: bool,
 }
 
-/// Looks at a component, or says why it is none of ours.
-pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
+/// Looks at a component, or says why it is none of this kind.
+pub(crate) fn of(bytes: &[u8], kind: Kind) -> Result<Inspection, LoadError> {
     if bytes.is_empty() {
         return Err(LoadError::Empty);
     }
@@ -33,34 +30,42 @@ pub(crate) fn of(bytes: &[u8]) -> Result<Inspection, LoadError> {
     }
     let (exports, imports) = names(bytes)?;
 
-    let (contract, version) = spoken(&exports)?;
+    let version = spoken(&exports, kind)?;
     for import in &imports {
         let quiet =
             ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-        let ours = ["facts", "log", "types"].iter().any(|name| interface(import, name).is_some());
+        let ours = kind.imports().iter().any(|name| interface(kind.package(), import, name).is_some());
         if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
-            return Err(LoadError::ForeignImport(shown::name(import)));
+            return Err(LoadError::ForeignImport { kind, name: shown::name(import) });
         }
     }
-    Ok(Inspection { contract, version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
+    Ok(Inspection { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
 }
 
-/// The contract that a component with these exports speaks, and its version to the letter. Of several the newest
-/// that is known.
-fn spoken(exports: &[String]) -> Result<(Contract, String), LoadError> {
-    let versions: Vec<String> = exports.iter().filter_map(|name| interface(name, "allocator")).collect();
-    let known = versions.iter().filter_map(|version| Some((Contract::of(version)?, version)));
-    if let Some((contract, version)) = known.max_by_key(|(contract, _)| *contract) {
-        return Ok((contract, version.clone()));
+/// The names of a component's exports.
+pub(crate) fn exports(bytes: &[u8]) -> Result<Vec<String>, LoadError> {
+    names(bytes).map(|(exports, _)| exports)
+}
+
+/// The version of the contract that a component with these exports speaks, to the letter. Of several the newest that is
+/// known.
+fn spoken(exports: &[String], kind: Kind) -> Result<String, LoadError> {
+    let versions: Vec<String> = exports.iter().filter_map(|name| kind.version(name)).collect();
+    let known = versions.iter().filter_map(|version| Some((kind.rank(version)?, version)));
+    if let Some((_, version)) = known.max_by_key(|(rank, _)| *rank) {
+        return Ok(version.clone());
     }
-    let other = exports.iter().find(|name| name.starts_with(CONTRACT));
+    let package = kind.package();
+    let other = exports.iter().find(|name| name.starts_with(package));
+    let is = Kind::ALL.into_iter().find(|kind| exports.iter().any(|name| kind.version(name).is_some()));
     Err(match (versions.first(), other) {
         (Some(version), _) => LoadError::OtherVersion {
-            built_for: shown::name(&format!("{CONTRACT}@{version}")),
-            newer: Contract::is_newer(version),
+            kind,
+            built_for: shown::name(&format!("{package}@{version}")),
+            newer: kind.is_newer(version),
         },
-        (None, Some(name)) => LoadError::OtherVersion { built_for: shown::name(name), newer: false },
-        (None, None) => LoadError::NoAllocator(list(exports)),
+        (None, Some(name)) => LoadError::OtherVersion { kind, built_for: shown::name(name), newer: false },
+        (None, None) => LoadError::NoExport { kind, exports: list(exports), is },
     })
 }
 
@@ -96,9 +101,9 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     Ok((exports, imports))
 }
 
-/// The version in `rollout:allocation/NAME@VERSION`, empty where there is none.
-fn interface(full: &str, name: &str) -> Option<String> {
-    let rest = full.strip_prefix(CONTRACT)?.strip_prefix('/')?.strip_prefix(name)?;
+/// The version in `PACKAGE/NAME@VERSION`, empty where there is none.
+pub(crate) fn interface(package: &str, full: &str, name: &str) -> Option<String> {
+    let rest = full.strip_prefix(package)?.strip_prefix('/')?.strip_prefix(name)?;
     match rest.strip_prefix('@') {
         Some(version) => Some(version.to_owned()),
         None => rest.is_empty().then(String::new),

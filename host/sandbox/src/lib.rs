@@ -1,8 +1,8 @@
-//! Runs an allocation policy that is a Wasm component.
+//! Runs allocation policies and graders of answers that are Wasm components.
 //!
 //! [`Sandbox::load`] looks at a component before anything of it runs and says in words what is
 //! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
-//! [`Caps`]. Whatever a guest does, the answer is a result: there is no panic, no hang and no
+//! [`Caps`], and [`Grader`] those of a grader. Whatever a guest does, the answer is a result: there is no panic, no hang and no
 //! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
 //! kept. What a component is without an engine is in [`allot_component`].
 //!
@@ -16,23 +16,31 @@
 //! # Ok::<(), allot_sandbox::LoadError>(())
 //! ```
 
+mod call;
 mod complexity;
 mod contract;
+mod description;
 mod facts;
 mod fault;
+mod grader;
 mod guest;
 mod inspection;
+mod kind;
 mod policy;
 mod restricted_wasi;
+mod reward_v0_1;
 mod sandbox;
 mod v0_1;
 mod v0_2;
 
 pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Setting, sha256, shipped};
+pub use call::Cost;
 pub use contract::Contract;
 pub use fault::{Fault, LoadError};
-pub use policy::{Cost, Policy};
+pub use grader::{Asked, Grader, GraderDescription, Judged, Score};
+pub use kind::Kind;
+pub use policy::Policy;
 pub use restricted_wasi::Other;
 pub use sandbox::Sandbox;
 

@@ -1,4 +1,4 @@
-//! The sandbox: one Wasm engine for all policies of a process.
+//! The sandbox: one Wasm engine for all components of a process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use wasmtime::component::Component;
 use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
 
 use crate::guest::TICK;
-use crate::{Caps, LoadError, Policy, inspection};
+use crate::inspection::{self, Inspection};
+use crate::{Caps, Grader, Kind, LoadError, Policy};
 
-/// Compiles and runs policies.
+/// Compiles and runs policies and graders.
 #[derive(Clone)]
 pub struct Sandbox {
     engine: Engine,
@@ -73,14 +74,30 @@ impl Sandbox {
     /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
     /// demands one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
+        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Policy)?;
+        Policy::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+    }
+
+    /// Loads a grader from a component's bytes, in the same way.
+    pub fn load_grader(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Grader, LoadError> {
+        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Grader)?;
+        Grader::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+    }
+
+    fn compile(
+        &self,
+        bytes: &[u8],
+        sha256: Option<&str>,
+        kind: Kind,
+    ) -> Result<(Component, Inspection, String), LoadError> {
         let found = allot_component::sha256(bytes);
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
-        let inspection = inspection::of(bytes)?;
+        let inspection = inspection::of(bytes, kind)?;
         let component = Component::from_binary(&self.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
-        Policy::new(self.clone(), &component, inspection, found, bytes.len() as u64)
+        Ok((component, inspection, found))
     }
 
     /// What one call may use.

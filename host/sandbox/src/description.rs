@@ -1,0 +1,47 @@
+//! Whether what a component says of itself can be used.
+
+use allot_allocation::{Value, shown};
+use allot_component::{Description, Setting};
+
+/// Whether a config could use a description, and a screen show it.
+pub(crate) fn usable(d: &Description) -> Result<(), String> {
+    const RULE: &str = "1 to 64 lower-case letters, digits and dashes, a letter first";
+    let short = |name: &str| {
+        name.len() <= 64
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    let plain = |text: &str| text.len() <= 1024 && !text.chars().any(shown::steers);
+    let (count, most) = (d.settings.len().max(d.signals.len()).max(d.columns.len()), 256);
+    if count > most {
+        return Err(format!("it has {count} settings, signals or columns; {most} at most can be shown"));
+    }
+    let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain(&d.columns).chain([&d.name]);
+    if let Some(name) = names.clone().find(|name| !short(name)) {
+        return Err(format!("it has the name `{}`; a name is {RULE}", shown::name(name)));
+    }
+    let summaries = d.settings.iter().map(|s| &s.summary).chain([&d.summary, &d.version]);
+    if let Some(text) = summaries.clone().find(|text| !plain(text)) {
+        return Err(format!(
+            "it has the text `{}`; a text is one line of 1024 bytes at most",
+            shown::name(text)
+        ));
+    }
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = d.settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
+        return Err(format!("it has the setting `{twice}` twice"));
+    }
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = d.columns.iter().find(|name| !seen.insert(*name)) {
+        return Err(format!("it has the column `{twice}` twice"));
+    }
+    let text = |s: &&Setting| matches!(&s.default, Value::Text(text) if !plain(text));
+    if let Some(setting) = d.settings.iter().find(text) {
+        let name = &setting.name;
+        return Err(format!("the default of its setting `{name}` is no line of 1024 bytes at most"));
+    }
+    match d.settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
+        Some(setting) => Err(format!("the default of its setting `{}` is not finite", setting.name)),
+        None => Ok(()),
+    }
+}

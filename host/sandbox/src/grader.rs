@@ -1,0 +1,232 @@
+//! A loaded grader and its three calls. What it says of an answer is checked here: nothing that is not finite, and no
+//! part that it did not describe, goes on as a verdict.
+
+use allot_allocation::{Value, shown};
+use allot_component::{Description, Setting};
+use wasmtime::component::Component;
+
+use crate::call::{Caller, Cost, DESCRIPTION};
+use crate::description::usable;
+use crate::fault::{Fault, Misuse};
+use crate::inspection::Inspection;
+use crate::kind::REWARD;
+use crate::restricted_wasi::Other;
+use crate::reward_v0_1::{self, GraderPre};
+use crate::{Kind, LoadError, Sandbox, sandbox};
+
+/// Bytes that the verdicts of a batch may hand over, and more for each answer: far more than names and numbers take.
+const ANSWER: usize = 1 << 20;
+const PER_ANSWER: usize = 64 << 10;
+/// The most parts of a reward, and the most letters of a part's name.
+const PARTS: usize = 64;
+
+/// What a grader says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraderDescription {
+    /// Short and lower-case.
+    pub name: String,
+    /// The grader's own version.
+    pub version: String,
+    /// One line for people.
+    pub summary: String,
+    /// Every setting a run may give.
+    pub settings: Vec<Setting>,
+    /// Parts of its rewards, by name.
+    pub parts: Vec<String>,
+}
+
+/// An answer to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The problem.
+    pub prompt: &'a str,
+    /// Where it comes from.
+    pub source: &'a str,
+    /// What counts as right.
+    pub gold: &'a [String],
+    /// The answer.
+    pub answer: &'a str,
+}
+
+/// What a grader says of an answer; or why there is no verdict, as a sentence about the grader goes on.
+pub type Judged = Result<Score, String>;
+
+/// What an answer is worth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Score {
+    /// Whether it is right, if the grader says so.
+    pub correct: Option<bool>,
+    /// The reward, if the grader gives one.
+    pub reward: Option<f32>,
+    /// Or the parts of one, in the order of their names.
+    pub parts: Vec<(String, f32)>,
+}
+
+/// A grader that is loaded and described.
+pub struct Grader {
+    caller: Caller,
+    linked: GraderPre,
+    inspection: Inspection,
+    description: GraderDescription,
+    sha256: String,
+    size: u64,
+}
+
+impl Grader {
+    pub(crate) fn new(
+        sandbox: Sandbox,
+        component: &Component,
+        inspection: Inspection,
+        sha256: String,
+        size: u64,
+    ) -> Result<Self, LoadError> {
+        let caller = Caller::new(sandbox, inspection.wasi);
+        let contract = format!("{}@{REWARD}", Kind::Grader.package());
+        let misfit = |e| LoadError::Misfit { contract: contract.clone(), why: sandbox::cause(&e) };
+        let linked = reward_v0_1::link(&mut caller.linker()?, component).map_err(misfit)?;
+        caller.fits(&contract, |store| linked.instantiate(store))?;
+        let described = caller.call(DESCRIPTION, None, |store| {
+            Ok(Ok(reward_v0_1::describe(&linked.instantiate(store)?, store)?))
+        });
+        let (description, _) = described.map_err(LoadError::Describe)?;
+        usable_too(&description).map_err(LoadError::Description)?;
+        Ok(Self { caller, linked, inspection, description, sha256, size })
+    }
+
+    /// What it says of itself.
+    pub fn description(&self) -> &GraderDescription {
+        &self.description
+    }
+
+    /// Its component's sha256, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Its component's size, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The contract version that it speaks.
+    pub fn contract(&self) -> &str {
+        &self.inspection.version
+    }
+
+    /// Whether it imports WASI: only then clocks and random bytes are within its reach.
+    pub fn has_wasi(&self) -> bool {
+        self.inspection.wasi
+    }
+
+    /// Whether it takes these settings.
+    pub fn begin(&self, settings: &[(String, Value)]) -> Result<Cost, Fault> {
+        let begun = self.caller.call(ANSWER, None, |store| {
+            reward_v0_1::begin(&self.linked.instantiate(store)?, store, settings)
+        });
+        begun.map(|((), cost)| cost)
+    }
+
+    /// Judges a batch of answers in a fresh instance: a verdict for each, in their order. All of them, and `begin`, share
+    /// the limits of one call.
+    pub fn grade(
+        &self,
+        settings: &[(String, Value)],
+        batch: &[Asked<'_>],
+    ) -> Result<(Vec<Judged>, Cost), Fault> {
+        self.grade_under(None, settings, batch)
+    }
+
+    /// Judges the same where something is otherwise that means nothing in a run. With [`Other::Memory`] the instance has
+    /// judged the batch once before.
+    pub fn grade_otherwise(
+        &self,
+        other: Other,
+        settings: &[(String, Value)],
+        batch: &[Asked<'_>],
+    ) -> Result<Vec<Judged>, Fault> {
+        self.grade_under(Some(other), settings, batch).map(|(verdicts, _)| verdicts)
+    }
+
+    fn grade_under(
+        &self,
+        other: Option<Other>,
+        settings: &[(String, Value)],
+        batch: &[Asked<'_>],
+    ) -> Result<(Vec<Judged>, Cost), Fault> {
+        let most = ANSWER + PER_ANSWER * batch.len();
+        let (verdicts, cost) = self.caller.call(most, other, |store| {
+            let grader = self.linked.instantiate(store)?;
+            if let Err(refusal) = reward_v0_1::begin(&grader, store, settings)? {
+                return Ok(Err(refusal));
+            }
+            if other == Some(Other::Memory) {
+                reward_v0_1::grade(&grader, store, batch)?;
+            }
+            let verdicts = reward_v0_1::grade(&grader, store, batch)?;
+            if verdicts.len() != batch.len() {
+                let (given, asked) = (verdicts.len(), batch.len());
+                return Err(Misuse(format!("returned {given} verdicts for {asked} answers")).into());
+            }
+            Ok(Ok(verdicts))
+        })?;
+        Ok((verdicts.into_iter().map(|verdict| verdict.and_then(|score| self.checked(score))).collect(), cost))
+    }
+
+    /// A verdict that can be used, or what is wrong with it.
+    fn checked(&self, mut score: Score) -> Judged {
+        if let Some(reward) = score.reward.filter(|reward| !reward.is_finite()) {
+            return Err(format!("gave a reward of {reward}"));
+        }
+        score.parts.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if score.parts.is_empty() {
+            return Ok(score);
+        }
+        if let Some((name, value)) = score.parts.iter().find(|(_, value)| !value.is_finite()) {
+            return Err(format!("gave its part `{}` as {value}", shown::name(name)));
+        }
+        let described = &self.description.parts;
+        if let Some((name, _)) = score.parts.iter().find(|(name, _)| !described.contains(name)) {
+            return Err(format!("gave a part `{}`, which its description has not", shown::name(name)));
+        }
+        let given = |name: &String| score.parts.iter().filter(|(part, _)| part == name).count();
+        match described.iter().map(|name| (name, given(name))).find(|(_, given)| *given != 1) {
+            Some((name, 0)) => Err(format!("gave no part `{name}`")),
+            Some((name, _)) => Err(format!("gave the part `{name}` twice")),
+            None => Ok(score),
+        }
+    }
+}
+
+impl std::fmt::Debug for Grader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let GraderDescription { name, version, .. } = &self.description;
+        write!(f, "Grader({name} {version}, sha256 {})", self.sha256)
+    }
+}
+
+/// Whether a config could use a description, a screen show it, and a table have its parts as columns.
+fn usable_too(d: &GraderDescription) -> Result<(), String> {
+    usable(&Description {
+        name: d.name.clone(),
+        version: d.version.clone(),
+        summary: d.summary.clone(),
+        settings: d.settings.clone(),
+        signals: Vec::new(),
+        columns: Vec::new(),
+        needs: Vec::new(),
+    })?;
+    if d.parts.len() > PARTS {
+        return Err(format!("it has {} parts; a reward has {PARTS} at most", d.parts.len()));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let fine = |name: &&String| (1..=PARTS).contains(&name.len()) && name.chars().all(plain);
+    if let Some(name) = d.parts.iter().find(|name| !fine(name)) {
+        let rule = "1 to 64 letters, digits, `_`, `-` and `.`";
+        return Err(format!("it has the part `{}`; a part's name is {rule}", shown::name(name)));
+    }
+    let mut seen = std::collections::HashSet::new();
+    match d.parts.iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => Err(format!("it has the part `{twice}` twice")),
+        None => Ok(()),
+    }
+}

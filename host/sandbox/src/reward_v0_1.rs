@@ -1,0 +1,146 @@
+//! The adapter for a grader's contract, version 0.1: between our plain data and the component's types.
+//!
+//! Texts are lent to the guest, not copied first.
+
+use allot_allocation::log::Level;
+use allot_allocation::{Value, shown};
+use wasmtime::Store;
+use wasmtime::component::{Component, HasSelf, Linker};
+
+use self::bindings::Reward as Grader;
+use self::bindings::rollout::reward::{log, types};
+use crate::Setting;
+use crate::contract::Answer;
+use crate::fault::Refusal;
+use crate::grader::{Asked, GraderDescription, Judged, Score};
+use crate::guest::GuestState;
+
+/// The most letters of a reason that go on.
+const REASON: usize = 200;
+
+#[allow(missing_docs)]
+mod bindings {
+    wasmtime::component::bindgen!({
+        world: "reward",
+        path: "../../wit/reward/0.1/reward.wit",
+        ownership: Borrowing { duplicate_if_necessary: true },
+    });
+}
+
+/// A component whose imports and exports were found to fit.
+pub(crate) struct GraderPre(bindings::RewardPre<GuestState>);
+
+/// Fits a component to the contract.
+pub(crate) fn link(linker: &mut Linker<GuestState>, component: &Component) -> wasmtime::Result<GraderPre> {
+    Grader::add_to_linker::<_, HasSelf<_>>(linker, |guest| guest)?;
+    linker.instantiate_pre(component).and_then(bindings::RewardPre::new).map(GraderPre)
+}
+
+impl GraderPre {
+    /// A fresh instance of it.
+    pub fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Grader> {
+        self.0.instantiate(store)
+    }
+}
+
+pub(crate) fn describe(
+    grader: &Grader,
+    store: &mut Store<GuestState>,
+) -> wasmtime::Result<GraderDescription> {
+    let d = grader.rollout_reward_grader().call_describe(store)?;
+    let setting = |s: types::Setting| Setting {
+        name: s.name,
+        default: match s.default {
+            types::ValueResult::Flag(v) => Value::Flag(v),
+            types::ValueResult::Integer(v) => Value::Integer(v),
+            types::ValueResult::Number(v) => Value::Number(v),
+            types::ValueResult::Text(v) => Value::Text(v),
+        },
+        summary: s.summary,
+    };
+    Ok(GraderDescription {
+        name: d.name,
+        version: d.version,
+        summary: d.summary,
+        settings: d.settings.into_iter().map(setting).collect(),
+        parts: d.parts,
+    })
+}
+
+pub(crate) fn begin(
+    grader: &Grader,
+    store: &mut Store<GuestState>,
+    settings: &[(String, Value)],
+) -> Answer<()> {
+    let settings: Vec<(&str, types::ValueParam<'_>)> =
+        settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
+    let begun = grader.rollout_reward_grader().call_begin(store, &settings)?;
+    let line = |text: &str| shown::line(text, shown::LINE);
+    Ok(begun.map_err(|error| match error {
+        types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
+        types::Error::Other(reason) => Refusal::Other(line(&reason)),
+    }))
+}
+
+pub(crate) fn grade(
+    grader: &Grader,
+    store: &mut Store<GuestState>,
+    batch: &[Asked<'_>],
+) -> wasmtime::Result<Vec<Judged>> {
+    let golds: Vec<Vec<&str>> =
+        batch.iter().map(|asked| asked.gold.iter().map(String::as_str).collect()).collect();
+    let questions: Vec<types::Question<'_>> = batch
+        .iter()
+        .zip(&golds)
+        .map(|(Asked { prompt, source, answer, .. }, gold)| types::Question { prompt, source, gold, answer })
+        .collect();
+    let verdicts = grader.rollout_reward_grader().call_grade(store, &questions)?;
+    Ok(verdicts.into_iter().map(judged).collect())
+}
+
+fn judged(verdict: types::Verdict) -> Judged {
+    match verdict {
+        types::Verdict::Unscorable(why) if why.trim().is_empty() => Err("could not judge it and did not say why".to_owned()),
+        types::Verdict::Unscorable(why) => Err(format!("said: {}", shown::word(why.trim(), REASON))),
+        types::Verdict::Judged(types::Judgement { correct, reward }) => {
+            let score = Score { correct, ..Score::default() };
+            match reward {
+                types::Reward::ByCorrectness if correct.is_none() => {
+                    Err("said neither whether the answer is correct nor a reward".to_owned())
+                }
+                types::Reward::ByCorrectness => Ok(score),
+                types::Reward::Number(reward) => Ok(Score { reward: Some(reward), ..score }),
+                types::Reward::Parts(parts) if parts.is_empty() => {
+                    Err("gave a reward in parts, and no part".to_owned())
+                }
+                types::Reward::Parts(parts) => {
+                    let parts = parts.into_iter().map(|part| (part.name, part.value)).collect();
+                    Ok(Score { parts, ..score })
+                }
+            }
+        }
+    }
+}
+
+fn lend_value(value: &Value) -> types::ValueParam<'_> {
+    match value {
+        Value::Flag(v) => types::ValueParam::Flag(*v),
+        Value::Integer(v) => types::ValueParam::Integer(*v),
+        Value::Number(v) => types::ValueParam::Number(*v),
+        Value::Text(v) => types::ValueParam::Text(v),
+    }
+}
+
+impl types::Host for GuestState {}
+
+impl log::Host for GuestState {
+    fn write(&mut self, level: log::Level, line: String) {
+        let level = match level {
+            log::Level::Debug => Level::Debug,
+            log::Level::Info => Level::Info,
+            log::Level::Warn => Level::Warn,
+            log::Level::Error => Level::Error,
+        };
+        Self::write(self, level, &line);
+    }
+}
