@@ -12,12 +12,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("host/ lies in the workspace")
 }
 
-/// What a generator makes of the contract.
-fn generated(mut generator: Box<dyn WorldGenerator>) -> Files {
+/// A contract's file and its world.
+type Contract = (&'static str, &'static str);
+
+const POLICY: Contract = ("wit/0.2/allocation.wit", "policy");
+const GRADER: Contract = ("wit/reward/0.1/reward.wit", "reward");
+
+/// What a generator makes of a contract.
+fn generated((file, world): Contract, mut generator: Box<dyn WorldGenerator>) -> Files {
     let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_path(root().join("wit/0.2/allocation.wit")).expect("the contract parses");
-    let world =
-        resolve.select_world(&[package], Some("policy")).expect("the contract has the world `policy`");
+    let (package, _) = resolve.push_path(root().join(file)).expect("the contract parses");
+    let world = resolve.select_world(&[package], Some(world)).expect("the contract has this world");
     let mut files = Files::default();
     generator.generate(&mut resolve, world, &mut files).expect("the generator runs");
     files
@@ -28,6 +33,7 @@ fn committed(files: impl IntoIterator<Item = (PathBuf, Vec<u8>)>) {
     for (path, fresh) in files {
         let path = root().join(path);
         if std::env::var_os("ALLOT_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("it can be made");
             std::fs::write(&path, &fresh).expect("the bindings can be written");
         }
         let known = std::fs::read(&path).unwrap_or_default();
@@ -41,6 +47,14 @@ fn committed(files: impl IntoIterator<Item = (PathBuf, Vec<u8>)>) {
 
 #[test]
 fn sdk_bindings_match_the_contract() {
+    for (contract, file) in
+        [(POLICY, "policies/sdk/rust/src/bindings.rs"), (GRADER, "policies/sdk/rust/grader/src/bindings.rs")]
+    {
+        rust_bindings_match(contract, file);
+    }
+}
+
+fn rust_bindings_match(contract: Contract, file: &str) {
     let opts = wit_bindgen_rust::Opts {
         generate_all: true,
         pub_export_macro: true,
@@ -50,37 +64,41 @@ fn sdk_bindings_match_the_contract() {
         format: true,
         ..Default::default()
     };
-    let files = generated(Box::new(opts.build()));
+    let files = generated(contract, Box::new(opts.build()));
     let (_, fresh) = files.iter().next().expect("the generator gives one file");
-    committed([("policies/sdk/rust/src/bindings.rs".into(), fresh.to_owned())]);
+    committed([(file.into(), fresh.to_owned())]);
 }
 
 #[test]
 fn c_bindings_match_the_contract() {
-    let opts = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
-    let files = generated(opts.build());
-    let folder = Path::new("policies/sdk/c/gen");
-    let names: Vec<&str> = files.iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["policy.c", "policy.h"]);
-    committed(files.iter().map(|(name, bytes)| (folder.join(name), bytes.to_owned())));
+    for (contract, expected) in [(POLICY, ["policy.c", "policy.h"]), (GRADER, ["reward.c", "reward.h"])] {
+        let opts = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
+        let files = generated(contract, opts.build());
+        let folder = Path::new("policies/sdk/c/gen");
+        let names: Vec<&str> = files.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, expected);
+        committed(files.iter().map(|(name, bytes)| (folder.join(name), bytes.to_owned())));
+    }
 }
 
 #[test]
 fn go_bindings_match_the_contract() {
-    let opts = wit_bindgen_go::Opts {
-        format: wit_bindgen_go::Format::False,
-        pkg_name: Some("allot/wit".to_owned()),
-        ..Default::default()
-    };
-    let files = generated(opts.build());
-    let folder = Path::new("policies/sdk/go/wit");
-    // The generator's own helpers lie beside what it makes, so that nothing is fetched.
-    let ours = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        text.replace("go.bytecodealliance.org/pkg/wit/", "allot/wit/").into_bytes()
-    };
-    assert!(files.iter().count() > 4);
-    committed(files.iter().map(|(name, bytes)| (folder.join(name), ours(bytes))));
+    for (contract, package) in [(POLICY, "wit"), (GRADER, "grader/wit")] {
+        let opts = wit_bindgen_go::Opts {
+            format: wit_bindgen_go::Format::False,
+            pkg_name: Some(format!("allot/{package}")),
+            ..Default::default()
+        };
+        let files = generated(contract, opts.build());
+        let folder = Path::new("policies/sdk/go").join(package);
+        // The generator's own helpers lie beside what it makes for policies, so that nothing is fetched.
+        let ours = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            text.replace("go.bytecodealliance.org/pkg/wit/", "allot/wit/").into_bytes()
+        };
+        assert!(files.iter().count() > 3);
+        committed(files.iter().map(|(name, bytes)| (folder.join(name), ours(bytes))));
+    }
 }
 
 /// Records that a policy is shown.

@@ -1,16 +1,15 @@
 //! Where a policy comes from, and the way to a loaded one: the name of one that ships, the path of a
 //! component, or an address in a registry.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use allot_component::TooLarge;
 use allot_error::{Error, Result, did_you_mean};
-use allot_files::{cache, is_registry_address};
+use allot_files::{cache, is_registry_address, turn};
 use allot_registry::Reference;
-use allot_sandbox::{Caps, LoadError, Policy, Sandbox, sha256};
+use allot_sandbox::{Caps, LoadError, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::shipped;
@@ -90,7 +89,7 @@ pub fn compiled(
     std::thread::scope(|scope| {
         let (send, loaded) = mpsc::channel();
         let work = scope.spawn(move || {
-            let _turn = turn(bytes);
+            let _turn = turn(&allot_sandbox::sha256(bytes));
             let _ = send.send(sandbox.load(bytes, sha256));
         });
         let began = Instant::now();
@@ -119,13 +118,4 @@ pub fn compiled(
             }
         }
     })
-}
-
-/// Waits while another process compiles the same component: what it leaves is there for both.
-fn turn(bytes: &[u8]) -> Option<File> {
-    let folder = cache("turns")?;
-    std::fs::create_dir_all(&folder).ok()?;
-    let held = File::create(folder.join(sha256(bytes))).ok()?;
-    held.lock().ok()?;
-    Some(held)
 }

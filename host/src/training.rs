@@ -13,6 +13,7 @@ use allot_engine::model::{Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
+use allot_judges::component::ComponentConfig;
 use allot_judges::config::RewardConfig;
 use allot_judges::http::HttpConfig;
 use allot_judges::sandboxed::PythonConfig;
@@ -384,7 +385,8 @@ fn judged(one: &RewardConfig, met: Option<&Met>) -> serde_json::Value {
         ..one.python.clone().unwrap_or_default()
     });
     let http = one.http.as_ref().map(HttpConfig::identity);
-    let mut judged = serde_json::json!(RewardConfig { judge: None, python, http, ..one.clone() });
+    let component = one.component.as_ref().map(ComponentConfig::identity);
+    let mut judged = serde_json::json!(RewardConfig { judge: None, python, http, component, ..one.clone() });
     if let Some(met) = met {
         judged["judge"] = serde_json::json!(met.identity);
     }

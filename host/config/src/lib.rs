@@ -36,7 +36,7 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
 use allot_component::{Caps, Description, sha256};
-use allot_error::{Error, Result, did_you_mean};
+use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
 //! The folder of a user's copies.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,4 +27,14 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         .and_then(|()| std::fs::write(&aside, bytes))
         .and_then(|()| std::fs::rename(&aside, path))
         .inspect_err(|_| drop(std::fs::remove_file(&aside)))
+}
+
+/// Waits while another process makes the same for the cache, by a name that is a hash: what it leaves is there for both.
+/// Who holds what this gives has the turn.
+pub fn turn(name: &str) -> Option<File> {
+    let folder = cache("turns")?;
+    std::fs::create_dir_all(&folder).ok()?;
+    let held = File::create(folder.join(name)).ok()?;
+    held.lock().ok()?;
+    Some(held)
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 
+use crate::component::ComponentConfig;
 use crate::config::{
-    FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_of, no_functions, no_server,
+    FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_of, no_component, no_functions, no_server,
 };
 use crate::grader::AnyGrader;
 use crate::protocol::is_name;
@@ -104,6 +105,7 @@ impl RewardConfig {
     /// A path that the system can't make whole.
     pub fn settle(&mut self) -> Result<()> {
         self.graders.iter_mut().try_for_each(Self::settle)?;
+        self.component.as_mut().map_or(Ok(()), ComponentConfig::settle)?;
         let whole = |path: &mut PathBuf| -> Result<()> {
             *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
             Ok(())
@@ -180,7 +182,7 @@ impl One<'_> {
             let what =
                 format!("{file} has `{place}.{key}`, and grader `{grader}` gives no rewards of its own");
             return Err(
-                Error::new(what).hint("leave it out, or take grader `command`, `functions` or `http`")
+                Error::new(what).hint("leave it out, or take grader `command`, `functions`, `http` or `component`")
             );
         }
         self.sections(grader)?;
@@ -188,6 +190,7 @@ impl One<'_> {
         self.functions(grader)?;
         self.pattern(grader)?;
         self.http(grader)?;
+        self.component(grader)?;
         match config.python.as_ref().and_then(PythonConfig::wrong) {
             Some((key, value, rule)) => self.wrong(key, value, rule),
             None => Ok(()),
@@ -218,6 +221,7 @@ impl One<'_> {
         let own = [
             ("functions", config.functions.is_some(), AnyGrader::Functions),
             ("http", config.http.is_some(), AnyGrader::Http),
+            ("component", config.component.is_some(), AnyGrader::Component),
             ("pattern", config.pattern.is_some(), AnyGrader::Pattern),
         ];
         match own.into_iter().find(|(_, given, owner)| *given && *owner != grader) {
@@ -298,6 +302,20 @@ impl One<'_> {
                 Some((key, value, rule)) => {
                     let (file, place) = (&self.file, self.place);
                     Err(Error::new(format!("{file}: `{place}.http.{key}` is {value}; {rule}")))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn component(&self, grader: AnyGrader) -> Result<()> {
+        match &self.config.component {
+            None if grader == AnyGrader::Component => Err(no_component(&self.file, self.place)),
+            None => Ok(()),
+            Some(component) => match component.wrong() {
+                Some((key, value, rule)) => {
+                    let (file, place) = (&self.file, self.place);
+                    Err(Error::new(format!("{file}: `{place}.{key}` is {value}; {rule}")))
                 }
                 None => Ok(()),
             },

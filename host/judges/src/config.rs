@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use allot_error::Error;
 use serde::{Deserialize, Serialize};
 
+use crate::component::ComponentConfig;
 use crate::grader::AnyGrader;
 use crate::http::HttpConfig;
 use crate::pool::python;
@@ -59,6 +60,9 @@ pub struct RewardConfig {
     /// The server of grader `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
+    /// The component of grader `component`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<ComponentConfig>,
     /// The form that grader `pattern` wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternConfig>,
@@ -104,6 +108,14 @@ pub(crate) fn no_server(config: &str, place: &str) -> Error {
         r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
     );
     Error::new(format!("{config} has grader `http` and no section [{place}.http]")).hint(hint)
+}
+
+/// Says that a config, called so, has no component for its grader in this section.
+pub(crate) fn no_component(config: &str, place: &str) -> Error {
+    let hint = format!(
+        r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
+    );
+    Error::new(format!("{config} has grader `component` and no section [{place}.component]")).hint(hint)
 }
 
 fn compute_score() -> Vec<String> {
@@ -191,6 +203,7 @@ impl Default for RewardConfig {
             python: None,
             functions: None,
             http: None,
+            component: None,
             pattern: None,
             graders: Vec::new(),
         }

@@ -21,6 +21,8 @@ pub enum AnyGrader {
     Python,
     /// A server that judges.
     Http,
+    /// A component of the user's own, in the sandbox.
+    Component,
     /// The environment that made the problem.
     Environment,
     /// Whether the answer has a form that a regular expression describes.
@@ -37,6 +39,7 @@ impl AnyGrader {
             Self::Functions => "functions",
             Self::Python => "python",
             Self::Http => "http",
+            Self::Component => "component",
             Self::Environment => "environment",
             Self::Pattern => "pattern",
         }
@@ -44,7 +47,7 @@ impl AnyGrader {
 
     /// Whether it gives rewards of its own, and not only whether an answer is right.
     pub fn gives_rewards(self) -> bool {
-        matches!(self, Self::Command | Self::Functions | Self::Http | Self::Environment)
+        matches!(self, Self::Command | Self::Functions | Self::Http | Self::Component | Self::Environment)
     }
 
     /// Whether processes judge.
@@ -66,7 +69,7 @@ impl AnyGrader {
             Self::Native(grader) => grader.reads(gold),
             Self::Python => Trial::of(gold).is_ok(),
             Self::Environment => environment::reads(gold),
-            Self::MathVerify | Self::Command | Self::Functions | Self::Http | Self::Pattern => true,
+            Self::MathVerify | Self::Command | Self::Functions | Self::Http | Self::Component | Self::Pattern => true,
         }
     }
 
@@ -78,6 +81,7 @@ impl AnyGrader {
             Self::Functions,
             Self::Python,
             Self::Http,
+            Self::Component,
             Self::Environment,
             Self::Pattern,
         ])

@@ -8,13 +8,14 @@ use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 use regex::Regex;
 
+use super::component::Components;
 use super::environment;
 use super::http::Http;
 use super::identity::Identity;
 use super::pool::{Judge, Pool, Preflight};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
-use crate::config::{PatternConfig, RewardConfig, no_functions, no_server};
+use crate::config::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 use crate::grader::AnyGrader;
 
 /// One grader at work.
@@ -33,6 +34,7 @@ enum By {
     Judges(Pool),
     Sandboxed(Sandboxed),
     Http(Http),
+    Components(Components),
 }
 
 impl Single {
@@ -56,10 +58,14 @@ impl Single {
         if let (true, Some(grader)) = (config.sandboxed(), config.grader) {
             return Sandboxed::check(&config.python.clone().unwrap_or_default(), grader).map(Some);
         }
+        if config.grader == Some(AnyGrader::Component) {
+            let component = config.component.as_ref().ok_or_else(|| no_component("the config", "reward"))?;
+            return Components::check(component, &config.weights, &greeting(config, problems)).map(Some);
+        }
         match By::of(config, problems, None)? {
             By::Judges(pool) => pool.check().map(Some),
             By::Http(http) => http.check().map(Some),
-            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) => Ok(None),
+            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) | By::Components(_) => Ok(None),
         }
     }
 
@@ -82,6 +88,7 @@ impl Single {
             By::Judges(pool) => pool.begin(place, question),
             By::Sandboxed(sandboxed) => sandboxed.begin(place, question),
             By::Http(http) => http.begin(place, question),
+            By::Components(components) => components.begin(place, question),
         }
     }
 
@@ -92,6 +99,7 @@ impl Single {
             By::Judges(pool) => pool.finish().await?,
             By::Sandboxed(sandboxed) => sandboxed.finish().await,
             By::Http(http) => http.finish().await?,
+            By::Components(components) => components.finish().await,
         };
         Ok(said.into_iter().collect())
     }
@@ -100,12 +108,7 @@ impl Single {
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
         let settings = config.judge.clone().unwrap_or_default();
-        // A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
-        let first = problems.iter().find(|problem| config.judges(&problem.source));
-        let greeting = first.map_or_else(Question::default, |problem| {
-            let gold: Vec<String> = problem.gold.first().cloned().into_iter().collect();
-            Question::of(problem, gold.first().cloned().unwrap_or_default(), gold)
-        });
+        let greeting = greeting(config, problems);
         let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
         let sandboxed = || {
             let python = config.python.clone().unwrap_or_default();
@@ -121,6 +124,11 @@ impl By {
                     return Err(Error::new("the config has grader `pattern` and no regular expression"));
                 };
                 return Ok(Self::Pattern(regex));
+            }
+            AnyGrader::Component => {
+                let component = config.component.as_ref();
+                let component = component.ok_or_else(|| no_component("the config", "reward"))?;
+                return Components::new(component, known.as_ref()).map(Self::Components);
             }
             AnyGrader::Http => {
                 let http = config.http.as_ref().ok_or_else(|| no_server("the config", "reward"))?;
@@ -140,4 +148,13 @@ impl By {
         };
         Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
     }
+}
+
+/// A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
+fn greeting(config: &RewardConfig, problems: &[Problem]) -> Question {
+    let first = problems.iter().find(|problem| config.judges(&problem.source));
+    first.map_or_else(Question::default, |problem| {
+        let gold: Vec<String> = problem.gold.first().cloned().into_iter().collect();
+        Question::of(problem, gold.first().cloned().unwrap_or_default(), gold)
+    })
 }
