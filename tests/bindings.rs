@@ -116,16 +116,38 @@ const SHOWN: [&str; 11] = [
     "group",
 ];
 
-/// The contract's records that a policy is shown have these fields, as a language spells them, in its SDK.
-fn shown_alike(file: &str, open: impl Fn(&str) -> String, indent: &str, spelled: impl Fn(&str) -> String) {
+/// Records of a contract that an author is shown, and the file of an SDK that has them.
+struct Shown<'s> {
+    contract: &'s str,
+    records: &'s [&'s str],
+    file: &'s str,
+}
+
+impl<'s> Shown<'s> {
+    fn to_policies(file: &'s str) -> Self {
+        Self { contract: POLICY.0, records: &SHOWN, file }
+    }
+
+    fn to_graders(file: &'s str) -> Self {
+        Self { contract: GRADER.0, records: &["question"], file }
+    }
+}
+
+/// The contract's records that an author is shown have these fields, as a language spells them, in its SDK.
+fn shown_alike(
+    Shown { contract, records, file }: &Shown<'_>,
+    open: impl Fn(&str) -> String,
+    indent: &str,
+    spelled: impl Fn(&str) -> String,
+) {
     let mut resolve = wit_parser::Resolve::default();
-    resolve.push_path(root().join("wit/0.2/allocation.wit")).expect("the contract parses");
+    resolve.push_path(root().join(contract)).expect("the contract parses");
     let text = std::fs::read_to_string(root().join(file)).expect("the SDK is there");
-    for kind in SHOWN {
+    for kind in *records {
         let (_, known) = resolve
             .types
             .iter()
-            .find(|(_, known)| known.name.as_deref() == Some(kind))
+            .find(|(_, known)| known.name.as_deref() == Some(*kind))
             .expect("the contract has it");
         let wit_parser::TypeDefKind::Record(record) = &known.kind else { panic!("`{kind}` is a record") };
         let fields: Vec<String> = record.fields.iter().map(|field| spelled(&field.name)).collect();
@@ -146,8 +168,12 @@ fn shown_alike(file: &str, open: impl Fn(&str) -> String, indent: &str, spelled:
 
 #[test]
 fn views_in_python_have_the_contract_s_fields() {
-    let file = "policies/sdk/python/allot_policy/view.py";
-    shown_alike(file, |class| format!("\nclass {class}:"), "    ", |field| field.replace('-', "_"));
+    for shown in [
+        Shown::to_policies("policies/sdk/python/allot_policy/view.py"),
+        Shown::to_graders("policies/sdk/python/allot_grader/verdict.py"),
+    ] {
+        shown_alike(&shown, |class| format!("\nclass {class}:"), "    ", |field| field.replace('-', "_"));
+    }
 }
 
 #[test]
@@ -157,6 +183,10 @@ fn views_in_javascript_have_the_contract_s_fields() {
         let first = words.next().unwrap_or_default();
         first + &words.map(|word| word[..1].to_uppercase() + &word[1..]).collect::<String>()
     };
-    let file = "policies/sdk/js/types.d.ts";
-    shown_alike(file, |class| format!("export interface {class} {{"), "  ", camel);
+    for shown in [
+        Shown::to_policies("policies/sdk/js/types.d.ts"),
+        Shown::to_graders("policies/sdk/js/grader/types.d.ts"),
+    ] {
+        shown_alike(&shown, |class| format!("export interface {class} {{"), "  ", camel);
+    }
 }

@@ -433,7 +433,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
             "grader = \"math_verify\"".to_owned(),
             "`run.toml` line 2, `grader = \"math_verify\"`: unknown variant `math_verify`, expected one of \
              `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, \
-             `number`, `math-verify`, `command`, `functions`, `python`, `http`, `environment`, `pattern`",
+             `number`, `math-verify`, `command`, `functions`, `python`, `http`, `component`, `environment`, `pattern`",
             "did you mean `math-verify`?",
         ),
     ] {

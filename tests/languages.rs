@@ -31,6 +31,8 @@ macro_rules! in_each_language {
 mod any;
 #[path = "languages/faults.rs"]
 mod faults;
+#[path = "languages/graders.rs"]
+mod graders;
 #[path = "languages/methods.rs"]
 mod methods;
 #[path = "languages/mistakes.rs"]

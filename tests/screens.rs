@@ -538,13 +538,13 @@ fn building_nonsense_is_told() {
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
     error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
-    hint: a module exports what wit/0.2/allocation.wit asks for; `allot new NAME` makes a policy that does
+    hint: a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` makes a policy that does
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"
-    error: `.` is no policy's project
+    error: `.` is no project of a policy or a grader
 
-    hint: it would have one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
+    hint: a policy's has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; a grader's one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
     exit code 2
     ");
 }

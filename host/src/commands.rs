@@ -37,7 +37,7 @@ pub struct Cli {
 enum Command {
     /// List the shipped policies, with their settings
     Policies(policies::Policies),
-    /// Test a policy: rules, purity, limits, cost
+    /// Test a policy or a grader: rules, purity, limits, cost
     Check(check::Check),
     /// Train a language model under a policy
     Train(train::Train),
@@ -57,11 +57,11 @@ enum Command {
     Replay(replay::Replay),
     /// Measure sampling and training, in this program and in a peer, in alternating rounds
     Bench(bench::Bench),
-    /// Create a policy project
+    /// Create a project of a policy or a grader
     New(new::New),
-    /// Build a component from a policy's project, or from a core Wasm module
+    /// Build a component from a project of a policy or a grader, or from a core Wasm module
     Build(build::Build),
-    /// Describe a policy's component, and how a config pins it
+    /// Describe a component, and how a config pins it
     Pack(pack::Pack),
     /// Fetch what runs need beside this program
     Fetch(fetch::Fetch),

@@ -30,6 +30,7 @@ pub mod evaluation;
 pub mod gather;
 pub mod interrupt;
 pub mod jobs;
+pub mod loaded;
 pub mod memory;
 pub mod policy_loader;
 pub mod problems;

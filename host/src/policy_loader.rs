@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use allot_component::TooLarge;
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address, turn};
+use allot_judges::config::RewardConfig;
 use allot_registry::Reference;
-use allot_sandbox::{Caps, LoadError, Policy, Sandbox};
+use allot_sandbox::{Caps, Grader, LoadError, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::shipped;
@@ -74,8 +75,7 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     Err(Error::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }
 
-/// Compiles a component, or takes what an earlier time left. Of an interpreter the first time takes the better
-/// part of a minute: the screen says so.
+/// Compiles a policy's component, or takes what an earlier time left.
 pub fn compiled(
     sandbox: &Sandbox,
     bytes: &[u8],
@@ -83,22 +83,53 @@ pub fn compiled(
     name: &str,
     screen: &mut Screen<'_>,
 ) -> std::result::Result<Policy, LoadError> {
+    patiently(bytes, name, screen, || sandbox.load(bytes, sha256))
+}
+
+/// Compiles a grader's component, or takes what an earlier time left.
+pub fn grader(
+    sandbox: &Sandbox,
+    bytes: &[u8],
+    name: &str,
+    screen: &mut Screen<'_>,
+) -> std::result::Result<Grader, LoadError> {
+    patiently(bytes, name, screen, || sandbox.load_grader(bytes, None))
+}
+
+/// Compiles the large ones among the components that judge, where the screen can say so. What is wrong with one is told
+/// by whoever loads it then.
+pub fn compile_graders(reward: &RewardConfig, screen: &mut Screen<'_>) {
+    for component in reward.each().iter().filter_map(|one| one.component.as_ref()) {
+        let bytes = component.bytes().unwrap_or_default();
+        if let (true, Ok(sandbox)) = (bytes.len() >= LARGE, sandbox(component.caps())) {
+            let _ = grader(&sandbox, &bytes, &component.source, screen);
+        }
+    }
+}
+
+/// Loads a component. Of an interpreter the first time takes the better part of a minute: the screen says so.
+fn patiently<T: Send>(
+    bytes: &[u8],
+    name: &str,
+    screen: &mut Screen<'_>,
+    load: impl FnOnce() -> std::result::Result<T, LoadError> + Send,
+) -> std::result::Result<T, LoadError> {
     if bytes.len() < LARGE {
-        return sandbox.load(bytes, sha256);
+        return load();
     }
     std::thread::scope(|scope| {
-        let (send, loaded) = mpsc::channel();
+        let (send, receive) = mpsc::channel();
         let work = scope.spawn(move || {
             let _turn = turn(&allot_sandbox::sha256(bytes));
-            let _ = send.send(sandbox.load(bytes, sha256));
+            let _ = send.send(load());
         });
         let began = Instant::now();
         let mut told = false;
         loop {
-            match loaded.recv_timeout(Duration::from_millis(250)) {
-                Ok(policy) => {
+            match receive.recv_timeout(Duration::from_millis(250)) {
+                Ok(loaded) => {
                     screen.draw("");
-                    return policy;
+                    return loaded;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let panic = work.join().err().unwrap_or_else(|| Box::new("the compiler went away"));

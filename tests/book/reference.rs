@@ -108,6 +108,7 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
                 ("[reward.python]\nno_such_key = 1\n".into(), "python.".into()),
                 ("[reward.functions]\nno_such_key = 1\n".into(), "functions.".into()),
                 ("[reward.http]\nno_such_key = 1\n".into(), "http.".into()),
+                ("[reward.component]\nno_such_key = 1\n".into(), "component.".into()),
                 ("[reward.pattern]\nno_such_key = 1\n".into(), "pattern.".into()),
             ],
         ),

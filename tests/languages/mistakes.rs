@@ -229,9 +229,9 @@ fn a_folder_without_a_project_is_told() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path().join("empty")).unwrap();
     insta::assert_snapshot!(scratch.allot(&["build", "empty"]), @"
-    error: `empty` is no policy's project
+    error: `empty` is no project of a policy or a grader
 
-    hint: it would have one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
+    hint: a policy's has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; a grader's one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "not-there"]), @"

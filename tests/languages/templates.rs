@@ -74,6 +74,47 @@ fn works_as_it_comes(language: Language) {
     assert!(refused.starts_with("error: policy `fresh` refused its setting `pilot`: "), "{refused}");
 }
 
+/// A grader: its own tests, its check, and a run that it judges as `exact` does.
+fn a_grader_works_as_it_comes(language: Language) {
+    if tools::missing(language) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let lang = crate::name(language);
+    let said = scratch.allot(&["new", "fresh", "--kind", "grader", "--lang", lang]);
+    assert_eq!(said, "./fresh is ready; its README has the commands\nexit code 0");
+    unit_tests(language, &scratch.path().join("fresh"));
+    let component =
+        tools::component(&format!("template-grader-{lang}"), &scratch.path().join("fresh"), language);
+    scratch.write("fresh.wasm", component);
+    let checked = scratch.allot(&["check", "./fresh.wasm", "--within", "3600"]);
+    assert!(checked.contains("pass  links: contract rollout:reward@0.1.0"), "{checked}");
+    assert!(checked.ends_with("exit code 0") && !checked.contains("FAIL"), "{checked}");
+    assert!(!checked.contains("warn"), "{checked}");
+
+    let run = include_str!("../cases/judged.toml");
+    let component = "[reward]\ngrader = \"component\"\n[reward.component]\nuse = \"./fresh.wasm\"\n";
+    for (name, reward) in [("exact", "[reward]\ngrader = \"exact\"\n"), ("component", component)] {
+        scratch.write(&format!("{name}.toml"), format!("{reward}{run}"));
+        let said = scratch.allot(&["train", &format!("{name}.toml"), "--out", name]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+    }
+    let sampled = |run: &str| {
+        let record = scratch.read(&format!("{run}/record.jsonl"));
+        record
+            .lines()
+            .filter(|line| line.starts_with(r#"{"kind":"rollouts""#))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(!sampled("exact").is_empty());
+    assert_eq!(sampled("component"), sampled("exact"));
+    let refused = format!("{component}settings = {{ caseless = 1 }}\n{run}");
+    scratch.write("refused.toml", refused);
+    let said = scratch.allot(&["train", "refused.toml", "--out", "refused"]);
+    assert!(said.contains("grader `fresh`: setting `caseless` is 1; it must be true or false"), "{said}");
+}
+
 fn its_component_has_no_path_of_this_machine(language: Language) {
     let Some(scratch) = fresh(language) else { return };
     let bytes = std::fs::read(scratch.path().join("fresh.wasm")).unwrap();
@@ -81,7 +122,7 @@ fn its_component_has_no_path_of_this_machine(language: Language) {
     assert!(!bytes.windows(here.len()).any(|window| window == here));
 }
 
-in_each_language!(works_as_it_comes, its_component_has_no_path_of_this_machine);
+in_each_language!(works_as_it_comes, a_grader_works_as_it_comes, its_component_has_no_path_of_this_machine);
 
 #[test]
 fn all_languages_start_from_one_policy() {

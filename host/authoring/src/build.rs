@@ -1,4 +1,4 @@
-//! From a policy's project to a component, with the tools of its language. The tools are the author's; where
+//! From a project of a policy or a grader to a component, with the tools of its language. The tools are the author's; where
 //! one is missing, the message says which package has it.
 
 mod bench;
@@ -21,11 +21,13 @@ use crate::language::Language;
 
 /// The component of a project's folder.
 pub fn project(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
-    match Language::of(folder)? {
+    let (language, kind) = Language::of(folder)?;
+    let bench = || Bench::new(folder, language, kind);
+    match language {
         Language::Rust => rust::component(folder, tell),
-        Language::Python => python::component(&Bench::new(folder, Language::Python)?, tell),
-        Language::Js => javascript::component(&Bench::new(folder, Language::Js)?, tell),
-        Language::C => c::component(&Bench::new(folder, Language::C)?, tell),
-        Language::Go => go::component(&Bench::new(folder, Language::Go)?, tell),
+        Language::Python => python::component(&bench()?, tell),
+        Language::Js => javascript::component(&bench()?, tell),
+        Language::C => c::component(&bench()?, tell),
+        Language::Go => go::component(&bench()?, tell),
     }
 }

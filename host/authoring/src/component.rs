@@ -1,6 +1,7 @@
 //! From a core Wasm module, of any compiler, to a component.
 
 use allot_allocation::shown;
+use allot_component::Kind;
 use allot_error::panics::caught;
 use allot_error::{Error, Result};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -12,8 +13,15 @@ pub const CONTRACT: &str = include_str!("../../../wit/0.2/allocation.wit");
 /// The one before, which projects with an SDK of that time are built for.
 pub const CONTRACT_0_1: &str = include_str!("../../../wit/0.1/allocation.wit");
 
-/// The contracts that a module can follow, by what the name of its exports has of the version.
-const BY_VERSION: [(&str, &str); 2] = [("@0.1", CONTRACT_0_1), ("@0.2", CONTRACT)];
+/// The contract that graders are built for.
+pub const REWARD: &str = include_str!("../../../wit/reward/0.1/reward.wit");
+
+/// The contracts that a module can follow, by how the names of its exports begin.
+const BY_EXPORT: [(&str, Kind, &str); 3] = [
+    ("rollout:allocation/allocator@0.1", Kind::Policy, CONTRACT_0_1),
+    ("rollout:allocation/allocator@0.2", Kind::Policy, CONTRACT),
+    ("rollout:reward/grader@0.1", Kind::Grader, REWARD),
+];
 
 /// A component of a core module's bytes or text; a component comes back as it is.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
@@ -31,7 +39,8 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     made.and_then(|made| made).map_err(|why| {
         let error = Error::new(format!("`{name}` does not become a component: {why}"));
         error.hint(
-            "a module exports what wit/0.2/allocation.wit asks for; `allot new NAME` makes a policy that does",
+            "a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` \
+             makes a policy that does",
         )
     })
 }
@@ -49,8 +58,9 @@ fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     // canonical ABI of the contract.
     if !sections.iter().any(|name| name.starts_with("component-type")) {
         let mut resolve = wit_parser::Resolve::default();
-        let package = resolve.push_str("allocation.wit", contract(&module))?;
-        let world = resolve.select_world(&[package], Some("policy"))?;
+        let (kind, contract) = contract(&module);
+        let package = resolve.push_str("contract.wit", contract)?;
+        let world = resolve.select_world(&[package], Some(kind.world()))?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     }
     let mut encoder = ComponentEncoder::default().validate(true).module(&module)?;
@@ -61,7 +71,7 @@ fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The contract that a module follows, by the name of an export.
-fn contract(module: &[u8]) -> &'static str {
+fn contract(module: &[u8]) -> (Kind, &'static str) {
     let payloads = wasmparser::Parser::new(0).parse_all(module).filter_map(std::result::Result::ok);
     let mut exports = Vec::new();
     for payload in payloads {
@@ -69,10 +79,9 @@ fn contract(module: &[u8]) -> &'static str {
             exports.extend(section.into_iter().filter_map(|e| Some(e.ok()?.name.to_owned())));
         }
     }
-    let follows = |version: &str| {
-        exports.iter().any(|name| name.starts_with(&format!("rollout:allocation/allocator{version}")))
-    };
-    BY_VERSION.into_iter().find(|(version, _)| follows(version)).map_or(CONTRACT, |(_, contract)| contract)
+    let follows = |begins: &str| exports.iter().any(|name| name.starts_with(begins));
+    let known = BY_EXPORT.into_iter().find(|(begins, ..)| follows(begins));
+    known.map_or((Kind::Policy, CONTRACT), |(_, kind, contract)| (kind, contract))
 }
 
 fn custom_sections(module: &[u8]) -> Vec<String> {

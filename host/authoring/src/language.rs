@@ -1,8 +1,9 @@
-//! The languages that a policy's project can be in: what such a project looks like, and what it is started
-//! from. Of a component nobody can tell any more, and nobody asks.
+//! The languages that a project of a policy or a grader can be in: what such a project looks like, and what it is
+//! started from. Of a component nobody can tell any more, and nobody asks.
 
 use std::path::Path;
 
+use allot_component::Kind;
 use allot_error::{Error, Result};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
@@ -29,6 +30,11 @@ static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templa
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/js");
 static C_: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/c");
 static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/go");
+static PYTHON_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../graders/templates/python");
+static JS_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../graders/templates/js");
+static C_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../graders/templates/c");
+static GO_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../graders/templates/go");
+static RUST_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../graders/templates/rust");
 static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/rust");
 static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/python");
 static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/js");
@@ -39,51 +45,73 @@ impl Language {
     /// All of them.
     pub const ALL: [Self; 5] = [Rust, Python, Js, C, Go];
 
-    /// The file by which a project is known to be in it.
-    pub fn sign(self) -> &'static str {
-        match self {
-            Rust => "Cargo.toml",
-            Python => "policy.py",
-            Js => "policy.js",
-            C => "policy.c",
-            Go => "go.mod",
+    /// The file by which a project is known to be in it. Those of Rust and Go are the same for each kind: what is built
+    /// tells which it is.
+    pub fn sign(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Rust, _) => "Cargo.toml",
+            (Python, Kind::Policy) => "policy.py",
+            (Python, Kind::Grader) => "grader.py",
+            (Js, Kind::Policy) => "policy.js",
+            (Js, Kind::Grader) => "grader.js",
+            (C, Kind::Policy) => "policy.c",
+            (C, Kind::Grader) => "grader.c",
+            (Go, _) => "go.mod",
         }
     }
 
-    /// The language of a project's folder.
-    pub fn of(folder: &Path) -> Result<Self> {
-        let mut found = Self::ALL.into_iter().filter(|language| folder.join(language.sign()).is_file());
-        let signs = Self::ALL.map(|language| format!("`{}`", language.sign())).join(", ");
-        match (found.next(), found.next()) {
-            (Some(one), None) => Ok(one),
-            (Some(one), Some(other)) => {
-                let (one, other, folder) = (one.sign(), other.sign(), folder.display());
-                let what = format!("`{folder}` has both `{one}` and `{other}`: two policies in one folder");
+    /// The language of a project's folder, and what it is a project of, where its files tell.
+    pub fn of(folder: &Path) -> Result<(Self, Kind)> {
+        let all = Kind::ALL.into_iter().flat_map(|kind| Self::ALL.map(|language| (language, kind)));
+        let mut found: Vec<(Self, Kind)> = Vec::new();
+        for (language, kind) in all {
+            let new = found.iter().all(|(known, of)| known.sign(*of) != language.sign(kind));
+            if new && folder.join(language.sign(kind)).is_file() {
+                found.push((language, kind));
+            }
+        }
+        match found[..] {
+            [one] => Ok(one),
+            [(one, kind), (other, its), ..] => {
+                let nouns =
+                    if kind == its { format!("two {}", plural(kind)) } else { "two projects".to_owned() };
+                let (one, other, folder) = (one.sign(kind), other.sign(its), folder.display());
+                let what = format!("`{folder}` has both `{one}` and `{other}`: {nouns} in one folder");
                 Err(Error::new(what).hint("give each a folder of its own"))
             }
-            (None, _) => {
-                let what = format!("`{}` is no policy's project", folder.display());
-                let hint =
-                    format!("it would have one of {signs}; `allot new NAME --lang LANGUAGE` starts one");
+            [] => {
+                let sign = |kind| move |language: Self| format!("`{}`", language.sign(kind));
+                let signs = |kind| Self::ALL.map(sign(kind)).join(", ");
+                let what = format!("`{}` is no project of a policy or a grader", folder.display());
+                let hint = format!(
+                    "a policy's has one of {}; a grader's one of {}; `allot new NAME --lang LANGUAGE` starts one",
+                    signs(Kind::Policy),
+                    signs(Kind::Grader)
+                );
                 Err(Error::new(what).hint(hint))
             }
         }
     }
 
-    /// What a project of this name starts with.
-    pub fn start(self, name: &str, folder: &Path) -> Result<()> {
-        let template = match self {
-            Rust => &RUST,
-            Python => &PYTHON,
-            Js => &JS,
-            C => &C_,
-            Go => &GO,
+    /// Starts a project of this name.
+    pub fn start(self, kind: Kind, name: &str, folder: &Path) -> Result<()> {
+        let template = match (kind, self) {
+            (Kind::Policy, Rust) => &RUST,
+            (Kind::Policy, Python) => &PYTHON,
+            (Kind::Policy, Js) => &JS,
+            (Kind::Policy, C) => &C_,
+            (Kind::Policy, Go) => &GO,
+            (Kind::Grader, Rust) => &RUST_GRADER,
+            (Kind::Grader, Python) => &PYTHON_GRADER,
+            (Kind::Grader, Js) => &JS_GRADER,
+            (Kind::Grader, C) => &C_GRADER,
+            (Kind::Grader, Go) => &GO_GRADER,
         };
         write(template, name, folder)?;
         self.sdk(&folder.join("sdk"))
     }
 
-    /// What policies are written over, into a folder.
+    /// What policies and graders are written over, into a folder.
     pub fn sdk(self, folder: &Path) -> Result<()> {
         let sdk = match self {
             Rust => &RUST_SDK,
@@ -93,6 +121,13 @@ impl Language {
             Go => &GO_SDK,
         };
         write(sdk, "", folder)
+    }
+}
+
+fn plural(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Policy => "policies",
+        Kind::Grader => "graders",
     }
 }
 

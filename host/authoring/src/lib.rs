@@ -2,7 +2,8 @@
 //!
 //! [`language`] knows what a project in each language looks like and what one is started from; [`build`] calls that
 //! language's tools, which are the author's; [`component`] makes a component of a core module; [`fixtures`] has the views
-//! that a policy should have seen before a run meets them. No policy is run here: that is the sandbox's.
+//! that a policy should have seen before a run meets them, and [`questions`] the answers that a grader should. Nothing of an
+//! author is run here: that is the sandbox's.
 //!
 //! ```
 //! use allot_authoring::fixtures;
@@ -16,5 +17,6 @@ pub mod build;
 pub mod component;
 pub mod fixtures;
 pub mod language;
+pub mod questions;
 
 mod preview1;

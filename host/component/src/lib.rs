@@ -14,6 +14,7 @@
 mod caps;
 mod description;
 mod file;
+mod kind;
 mod sealing;
 mod settings;
 pub mod shipped;
@@ -21,5 +22,6 @@ pub mod shipped;
 pub use caps::Caps;
 pub use description::{Description, Setting};
 pub use file::{LARGEST, TooLarge, sha256};
+pub use kind::Kind;
 pub use sealing::sealed;
 pub use settings::settings;

@@ -423,4 +423,3 @@ fn setting(typed: &str) -> Option<(String, toml::Value)> {
     let parsed = toml::from_str(&format!("v = {value}")).ok().and_then(one);
     Some((name.trim().to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
-

@@ -181,9 +181,8 @@ impl One<'_> {
             let grader = grader.name();
             let what =
                 format!("{file} has `{place}.{key}`, and grader `{grader}` gives no rewards of its own");
-            return Err(
-                Error::new(what).hint("leave it out, or take grader `command`, `functions`, `http` or `component`")
-            );
+            return Err(Error::new(what)
+                .hint("leave it out, or take grader `command`, `functions`, `http` or `component`"));
         }
         self.sections(grader)?;
         config.judge.as_ref().map_or(Ok(()), |judge| self.judge(judge))?;

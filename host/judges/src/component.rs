@@ -12,7 +12,7 @@ use allot_allocation::{Value, shown};
 use allot_error::{Error, Result};
 use allot_files::{cache, is_registry_address, looks_like_a_path, turn};
 use allot_registry::Reference;
-use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, Sandbox, Score};
+use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -22,7 +22,7 @@ use super::protocol::{Hello, Judgement, Opinion, Question};
 
 /// Answers of a batch. It is the same on every machine, so that even a grader that remembers what it should not is asked
 /// the same. Larger ones spare an interpreter little more, and leave cores idle at the end of a round.
-const BATCH: usize = 16;
+pub const BATCH: usize = 16;
 /// Settings that are longer than this stand in a record as their hash.
 const LONG: usize = 1024;
 
@@ -121,15 +121,20 @@ impl ComponentConfig {
             sandbox.load_grader(&bytes, self.sha256.as_deref())
         };
         let source = &self.source;
-        let grader = loaded
-            .map_err(|e| Error::told(format!("could not load grader `{source}`: {e}"), e.hint()))?;
+        let grader =
+            loaded.map_err(|e| Error::told(format!("could not load grader `{source}`: {e}"), hint(&e)))?;
         let description = grader.description();
         let owner = format!("grader `{}`", description.name);
         let settings = allot_component::settings(&owner, &description.settings, &self.settings)?;
         Ok((grader, settings))
     }
 
-    fn bytes(&self) -> Result<Vec<u8>> {
+    /// The component's bytes.
+    ///
+    /// # Errors
+    ///
+    /// A component that is not there, or is too large.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
         let source = &self.source;
         if is_registry_address(source) {
             return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
@@ -175,7 +180,7 @@ impl Components {
     /// A component that cannot be loaded, or is another one by now.
     pub fn new(config: &ComponentConfig, known: Option<&Identity>) -> Result<Self> {
         let judge = Arc::new(Judge::open(config)?);
-        let (identity, words) = (judge.identity(), judge.words(config));
+        let (identity, words) = (judge.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
             return Err(Error::new(format!("the grader is another one than when the run began: {how}")));
         }
@@ -206,7 +211,11 @@ impl Components {
         let (parts, weighs) = (&description.parts, |part: &&String| weights.contains_key(part.as_str()));
         if let Some(other) = weights.keys().find(|weight| !parts.contains(weight)) {
             let has = allot_error::listed(parts.iter().map(String::as_str));
-            let has = if parts.is_empty() { "its rewards have no parts".to_owned() } else { format!("it has {has}") };
+            let has = if parts.is_empty() {
+                "its rewards have no parts".to_owned()
+            } else {
+                format!("it has {has}")
+            };
             let what = format!("grader `{name}` has no part `{other}`, which `reward.weights` has");
             return Err(Error::new(what).hint(has));
         }
@@ -214,12 +223,12 @@ impl Components {
             let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` has not");
             return Err(Error::new(what).hint("weigh it, with 0 if it is not to count"));
         }
-        judge
-            .grader
-            .begin(&judge.settings)
-            .map_err(|fault| Error::told(format!("grader `{name}` {fault}"), fault.stack().as_deref()))?;
+        judge.grader.begin(&judge.settings).map_err(|fault| {
+            let hints = limit(&fault).map(str::to_owned).into_iter().chain(fault.stack());
+            Error::new(format!("grader `{name}` {fault}")).hints(hints)
+        })?;
         let opinion = judge.opinions(std::slice::from_ref(greeting)).remove(0);
-        Ok(Preflight { identity: judge.identity(), words: judge.words(config), opinion })
+        Ok(Preflight { identity: judge.identity(), words: words(config), opinion })
     }
 
     /// Begins to judge an answer: with its batch, once that is full.
@@ -255,11 +264,7 @@ impl Components {
     }
 }
 
-fn work(
-    asked: &Mutex<Receiver<Batch>>,
-    tell: &UnboundedSender<Vec<(usize, Opinion)>>,
-    judge: &Judge,
-) {
+fn work(asked: &Mutex<Receiver<Batch>>, tell: &UnboundedSender<Vec<(usize, Opinion)>>, judge: &Judge) {
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(batch) = next else { return };
@@ -299,11 +304,6 @@ impl Judge {
         }
     }
 
-    /// What a message calls the words of its identity.
-    fn words(&self, config: &ComponentConfig) -> Vec<String> {
-        vec!["contract".to_owned(), config.source.clone(), "settings".to_owned()]
-    }
-
     /// A verdict on each answer, as if each had been asked about alone: all of a batch share the limits of one, and
     /// where the batch fails, each is asked about alone.
     fn opinions(&self, questions: &[Question]) -> Vec<Opinion> {
@@ -329,6 +329,31 @@ impl Judge {
         }
         batch.iter().map(alone).collect()
     }
+}
+
+/// What to do about a grader that is not loaded.
+pub fn hint(error: &LoadError) -> Option<&'static str> {
+    match error {
+        LoadError::Describe(fault) => limit(fault),
+        other => other.hint(),
+    }
+}
+
+/// What to do about a grader that used up a limit.
+fn limit(fault: &Fault) -> Option<&'static str> {
+    match fault {
+        Fault::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [reward.component]"),
+        Fault::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [reward.component]"),
+        Fault::OutOfMemory { .. } => {
+            Some("look for what only grows, or raise `memory` under [reward.component]")
+        }
+        _ => None,
+    }
+}
+
+/// What a message calls the words of a grader's identity.
+fn words(config: &ComponentConfig) -> Vec<String> {
+    vec!["contract".to_owned(), config.source.clone(), "settings".to_owned()]
 }
 
 fn asked(question: &Question) -> Asked<'_> {

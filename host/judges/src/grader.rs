@@ -69,7 +69,12 @@ impl AnyGrader {
             Self::Native(grader) => grader.reads(gold),
             Self::Python => Trial::of(gold).is_ok(),
             Self::Environment => environment::reads(gold),
-            Self::MathVerify | Self::Command | Self::Functions | Self::Http | Self::Component | Self::Pattern => true,
+            Self::MathVerify
+            | Self::Command
+            | Self::Functions
+            | Self::Http
+            | Self::Component
+            | Self::Pattern => true,
         }
     }
 

@@ -74,9 +74,8 @@ impl Caller {
             _ => String::new(),
         };
         sealed(misfit, || {
-            let mut store = self
-                .store(None, DESCRIPTION)
-                .map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
+            let mut store =
+                self.store(None, DESCRIPTION).map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
             let made = instantiate(&mut store);
             match made {
                 Ok(_) => Ok(()),
@@ -145,7 +144,6 @@ impl Caller {
         Fault::Trapped { reason, said: room.last_words(), stack }
     }
 }
-
 
 fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
     let shown = |name: &str| shown::word(name, 200);

@@ -8,6 +8,7 @@ use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
 use crate::Kind;
+use crate::kind::known;
 
 /// Why a file is no policy that this program can run. Found before anything of it runs.
 #[derive(Debug, Error)]
@@ -50,7 +51,7 @@ pub enum LoadError {
         is: Option<Kind>,
     },
     /// An export of a contract version unknown here.
-    #[error("this {} is built for {built_for}; this program knows {}", kind.noun(), kind.known())]
+    #[error("this {} is built for {built_for}; this program knows {}", kind.noun(), known(*kind))]
     OtherVersion {
         /// What it is.
         kind: Kind,
@@ -118,7 +119,9 @@ impl LoadError {
             Self::NoExport { is: Some(Kind::Grader), .. } => {
                 Some("it is a grader: name it by `use` in [reward.component], with grader `component`")
             }
-            Self::NoExport { is: Some(Kind::Policy), .. } => Some("it is a policy: name it by `use` in [policy]"),
+            Self::NoExport { is: Some(Kind::Policy), .. } => {
+                Some("it is a policy: name it by `use` in [policy]")
+            }
             Self::NoExport { kind: Kind::Policy, .. } => Some(
                 "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
             ),

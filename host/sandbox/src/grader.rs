@@ -3,6 +3,7 @@
 
 use allot_allocation::{Value, shown};
 use allot_component::{Description, Setting};
+use thiserror::Error;
 use wasmtime::component::Component;
 
 use crate::call::{Caller, Cost, DESCRIPTION};
@@ -48,8 +49,19 @@ pub struct Asked<'a> {
     pub answer: &'a str,
 }
 
-/// What a grader says of an answer; or why there is no verdict, as a sentence about the grader goes on.
-pub type Judged = Result<Score, String>;
+/// What a grader says of an answer, or why there is no verdict.
+pub type Judged = Result<Score, NoVerdict>;
+
+/// Why there is no verdict, as a sentence about the grader goes on.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NoVerdict {
+    /// It says that it can't judge the answer, and why.
+    #[error("said: {0}")]
+    Unscorable(String),
+    /// What it gives is no verdict.
+    #[error("{0}")]
+    Unusable(String),
+}
 
 /// What an answer is worth.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -169,30 +181,36 @@ impl Grader {
             }
             Ok(Ok(verdicts))
         })?;
-        Ok((verdicts.into_iter().map(|verdict| verdict.and_then(|score| self.checked(score))).collect(), cost))
+        Ok((
+            verdicts.into_iter().map(|verdict| verdict.and_then(|score| self.checked(score))).collect(),
+            cost,
+        ))
     }
 
     /// A verdict that can be used, or what is wrong with it.
     fn checked(&self, mut score: Score) -> Judged {
-        if let Some(reward) = score.reward.filter(|reward| !reward.is_finite()) {
-            return Err(format!("gave a reward of {reward}"));
-        }
         score.parts.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.wrong(&score).map_or(Ok(score), |why| Err(NoVerdict::Unusable(why)))
+    }
+
+    fn wrong(&self, score: &Score) -> Option<String> {
+        if let Some(reward) = score.reward.filter(|reward| !reward.is_finite()) {
+            return Some(format!("gave a reward of {reward}"));
+        }
         if score.parts.is_empty() {
-            return Ok(score);
+            return None;
         }
         if let Some((name, value)) = score.parts.iter().find(|(_, value)| !value.is_finite()) {
-            return Err(format!("gave its part `{}` as {value}", shown::name(name)));
+            return Some(format!("gave its part `{}` as {value}", shown::name(name)));
         }
         let described = &self.description.parts;
         if let Some((name, _)) = score.parts.iter().find(|(name, _)| !described.contains(name)) {
-            return Err(format!("gave a part `{}`, which its description has not", shown::name(name)));
+            return Some(format!("gave a part `{}`, which its description has not", shown::name(name)));
         }
         let given = |name: &String| score.parts.iter().filter(|(part, _)| part == name).count();
-        match described.iter().map(|name| (name, given(name))).find(|(_, given)| *given != 1) {
-            Some((name, 0)) => Err(format!("gave no part `{name}`")),
-            Some((name, _)) => Err(format!("gave the part `{name}` twice")),
-            None => Ok(score),
+        match described.iter().map(|name| (name, given(name))).find(|(_, given)| *given != 1)? {
+            (name, 0) => Some(format!("gave no part `{name}`")),
+            (name, _) => Some(format!("gave the part `{name}` twice")),
         }
     }
 }

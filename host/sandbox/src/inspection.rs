@@ -6,7 +6,7 @@ use allot_component::TooLarge;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::complexity::Complexity;
-use crate::{Kind, LoadError};
+use crate::{Kind, LoadError, kind};
 
 /// What was seen.
 pub(crate) struct Inspection {
@@ -50,22 +50,21 @@ pub(crate) fn exports(bytes: &[u8]) -> Result<Vec<String>, LoadError> {
 /// The version of the contract that a component with these exports speaks, to the letter. Of several the newest that is
 /// known.
 fn spoken(exports: &[String], kind: Kind) -> Result<String, LoadError> {
-    let versions: Vec<String> = exports.iter().filter_map(|name| kind.version(name)).collect();
-    let known = versions.iter().filter_map(|version| Some((kind.rank(version)?, version)));
+    let versions: Vec<String> = exports.iter().filter_map(|name| kind::version(kind, name)).collect();
+    let known = versions.iter().filter_map(|version| Some((kind::rank(kind, version)?, version)));
     if let Some((_, version)) = known.max_by_key(|(rank, _)| *rank) {
         return Ok(version.clone());
     }
     let package = kind.package();
     let other = exports.iter().find(|name| name.starts_with(package));
-    let is = Kind::ALL.into_iter().find(|kind| exports.iter().any(|name| kind.version(name).is_some()));
     Err(match (versions.first(), other) {
         (Some(version), _) => LoadError::OtherVersion {
             kind,
             built_for: shown::name(&format!("{package}@{version}")),
-            newer: kind.is_newer(version),
+            newer: kind::is_newer(kind, version),
         },
         (None, Some(name)) => LoadError::OtherVersion { kind, built_for: shown::name(name), newer: false },
-        (None, None) => LoadError::NoExport { kind, exports: list(exports), is },
+        (None, None) => LoadError::NoExport { kind, exports: list(exports), is: kind::among(exports) },
     })
 }
 

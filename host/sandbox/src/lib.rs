@@ -34,12 +34,12 @@ mod v0_1;
 mod v0_2;
 
 pub use allot_allocation::log::{Level, LogLine};
-pub use allot_component::{Caps, Description, Setting, sha256, shipped};
+pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
 pub use call::Cost;
 pub use contract::Contract;
 pub use fault::{Fault, LoadError};
-pub use grader::{Asked, Grader, GraderDescription, Judged, Score};
-pub use kind::Kind;
+pub use grader::{Asked, Grader, GraderDescription, Judged, NoVerdict, Score};
+pub use kind::kind_of;
 pub use policy::Policy;
 pub use restricted_wasi::Other;
 pub use sandbox::Sandbox;

@@ -43,7 +43,8 @@ impl Policy {
         size: u64,
     ) -> Result<Self, LoadError> {
         let caller = Caller::new(sandbox, inspection.wasi);
-        let contract = Contract::of(&inspection.version).expect("an inspection finds a version that is known");
+        let contract =
+            Contract::of(&inspection.version).expect("an inspection finds a version that is known");
         let misfit = |e| LoadError::Misfit { contract: contract.full(), why: sandbox::cause(&e) };
         let linked = contract.link(&mut caller.linker()?, component).map_err(misfit)?;
         caller.fits(&contract.full(), |store| linked.instantiate(store))?;

@@ -12,7 +12,7 @@ use self::bindings::rollout::reward::{log, types};
 use crate::Setting;
 use crate::contract::Answer;
 use crate::fault::Refusal;
-use crate::grader::{Asked, GraderDescription, Judged, Score};
+use crate::grader::{Asked, GraderDescription, Judged, NoVerdict, Score};
 use crate::guest::GuestState;
 
 /// The most letters of a reason that go on.
@@ -99,19 +99,19 @@ pub(crate) fn grade(
 }
 
 fn judged(verdict: types::Verdict) -> Judged {
+    let unusable = |why: &str| Err(NoVerdict::Unusable(why.to_owned()));
     match verdict {
-        types::Verdict::Unscorable(why) if why.trim().is_empty() => Err("could not judge it and did not say why".to_owned()),
-        types::Verdict::Unscorable(why) => Err(format!("said: {}", shown::word(why.trim(), REASON))),
+        types::Verdict::Unscorable(why) => Err(NoVerdict::Unscorable(shown::word(why.trim(), REASON))),
         types::Verdict::Judged(types::Judgement { correct, reward }) => {
             let score = Score { correct, ..Score::default() };
             match reward {
                 types::Reward::ByCorrectness if correct.is_none() => {
-                    Err("said neither whether the answer is correct nor a reward".to_owned())
+                    unusable("said neither whether the answer is correct nor a reward")
                 }
                 types::Reward::ByCorrectness => Ok(score),
                 types::Reward::Number(reward) => Ok(Score { reward: Some(reward), ..score }),
                 types::Reward::Parts(parts) if parts.is_empty() => {
-                    Err("gave a reward in parts, and no part".to_owned())
+                    unusable("gave a reward in parts, and no part")
                 }
                 types::Reward::Parts(parts) => {
                     let parts = parts.into_iter().map(|part| (part.name, part.value)).collect();

@@ -4,20 +4,21 @@ use std::path::{Path, PathBuf};
 
 use allot_authoring::{build, component};
 use allot_error::{Error, Exit, Result};
-use allot_sandbox::{Caps, Policy};
+use allot_sandbox::Caps;
 use clap::Args;
 
+use crate::loaded::Loaded;
 use crate::policy_loader;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
 
-/// Build a component from a policy's project, in any of its languages, or from a core Wasm module
+/// Build a component from a project of a policy or a grader, in any of its languages, or from a core Wasm module
 #[derive(Debug, Args)]
 pub struct Build {
     /// A project's folder, a core module, or a module's text; several with --into
     #[arg(required = true)]
     what: Vec<PathBuf>,
-    /// The component's file [default: NAME.wasm here, NAME as the policy calls itself]
+    /// The component's file [default: NAME.wasm here, NAME as it calls itself]
     #[arg(short, long, conflicts_with = "into")]
     out: Option<PathBuf>,
     /// Build several Rust crates into this folder, with a manifest beside them
@@ -34,11 +35,11 @@ pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Exit> {
         }
         None => {
             let (bytes, _) = one(&command.what[0], screen)?;
-            let policy = described(&bytes, &command.what[0], screen)?;
-            let name = || PathBuf::from(format!("{}.wasm", policy.description().name));
+            let built = described(&bytes, &command.what[0], screen)?;
+            let name = || PathBuf::from(format!("{}.wasm", built.about().name));
             let out = command.out.clone().unwrap_or_else(name);
             std::fs::write(&out, &bytes).map_err(|e| Error::file("write", &out, &e))?;
-            say(&policy, &out, screen);
+            say(&built, &out, screen);
         }
     }
     Ok(Exit::Good)
@@ -58,13 +59,13 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
     let mut manifest = Manifest { components: Vec::new() };
     for what in crates {
         let (bytes, toolchain) = one(what, screen)?;
-        let policy = described(&bytes, what, screen)?;
-        let name = policy.description().name.clone();
+        let built = described(&bytes, what, screen)?;
+        let name = built.about().name.to_owned();
         let out = folder.join(format!("{name}.wasm"));
         std::fs::write(&out, &bytes).map_err(|e| Error::file("write", &out, &e))?;
         let sources = build::sources_hash(what)?;
-        manifest.components.push(Entry { name, sha256: policy.sha256().to_owned(), sources, toolchain });
-        say(&policy, &out, screen);
+        manifest.components.push(Entry { name, sha256: built.about().sha256.to_owned(), sources, toolchain });
+        say(&built, &out, screen);
     }
     manifest.components.sort_by(|a, b| a.name.cmp(&b.name));
     let path = folder.join("manifest.json");
@@ -74,20 +75,22 @@ fn many(crates: &[PathBuf], folder: &Path, screen: &mut Screen<'_>) -> Result<()
     std::fs::write(&path, text).map_err(|e| Error::file("write", &path, &e))
 }
 
-fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Policy> {
+fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Loaded> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
-    policy_loader::compiled(&sandbox, bytes, None, &what.display().to_string(), screen)
-        .map_err(|e| Error::told(format!("`{}` was built, but is no policy: {e}", what.display()), e.hint()))
+    Loaded::of(&sandbox, bytes, &what.display().to_string(), screen).map_err(|e| {
+        let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
+        Error::told(format!("`{}` was built, but is no {}: {e}", what.display(), kind.noun()), e.hint())
+    })
 }
 
-fn say(policy: &Policy, out: &Path, screen: &mut Screen<'_>) {
-    let d = policy.description();
+fn say(built: &Loaded, out: &Path, screen: &mut Screen<'_>) {
+    let d = built.about();
     screen.say(format_args!(
         "{}  {} {}  {} bytes  sha256 {}",
         out.display(),
         d.name,
         d.version,
-        policy.size(),
-        policy.sha256()
+        d.size,
+        d.sha256
     ));
 }

@@ -1,18 +1,22 @@
-//! `allot new`: a policy project to start from.
+//! `allot new`: a project to start from, of a policy or a grader.
 
 use std::path::PathBuf;
 
 use allot_authoring::language::Language;
+use allot_component::Kind;
 use allot_error::{Error, Exit, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::screen::Screen;
 
-/// Create a policy project
+/// Create a project of a policy or a grader
 #[derive(Debug, Args)]
 pub struct New {
     /// Its name: lower-case letters, digits and dashes
     name: String,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = What::Policy)]
+    kind: What,
     /// The language to write it in
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     lang: Language,
@@ -21,9 +25,19 @@ pub struct New {
     out: PathBuf,
 }
 
+/// What a project is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A policy: it allocates rollouts
+    Policy,
+    /// A grader: it judges answers
+    Grader,
+}
+
 /// Names that no crate can have, or that this one needs.
-const TAKEN: [&str; 42] = [
+const TAKEN: [&str; 43] = [
     "abstract",
+    "allot-grader",
     "allot-policy",
     "alloc",
     "as",
@@ -70,20 +84,24 @@ const TAKEN: [&str; 42] = [
 /// Makes it.
 pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     let name = &command.name;
+    let kind = match command.kind {
+        What::Policy => Kind::Policy,
+        What::Grader => Kind::Grader,
+    };
     let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && !name.ends_with('-')
         && name.len() <= 40
         && !TAKEN.contains(&name.as_str());
     if !fine {
-        let error = Error::new(format!("`{name}` can't be a policy's name"));
+        let error = Error::new(format!("`{name}` can't be a {}'s name", kind.noun()));
         return Err(error.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
     }
     let folder = command.out.join(name);
     if folder.exists() {
         return Err(Error::new(format!("there is a `{}` already", folder.display())));
     }
-    command.lang.start(name, &folder)?;
+    command.lang.start(kind, name, &folder)?;
     screen.say(format_args!("{} is ready; its README has the commands", folder.display()));
     Ok(Exit::Good)
 }

@@ -2,9 +2,10 @@
 
 use allot_allocation::shown;
 use allot_error::{Exit, Result};
-use allot_sandbox::{Caps, Policy, Setting};
+use allot_sandbox::{Caps, Grader, Policy, Setting};
 use clap::Args;
 
+use crate::loaded::About;
 use crate::screen::Screen;
 use crate::{policy_loader, shipped};
 
@@ -43,22 +44,48 @@ pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Exit> {
 
 /// One policy and its settings, for people.
 pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
-    let d = policy.description();
+    about(&About::of_policy(policy), screen);
+    let signals = &policy.description().signals;
+    if !signals.is_empty() {
+        screen.say(format_args!("    wants the signals {}", signals.join(", ")));
+    }
+}
+
+/// One grader and its settings, for people.
+pub fn show_grader(grader: &Grader, screen: &mut Screen<'_>) {
+    about(&About::of_grader(grader), screen);
+    let parts = &grader.description().parts;
+    if !parts.is_empty() {
+        screen.say(format_args!("    gives the parts {}", parts.join(", ")));
+    }
+}
+
+fn about(d: &About<'_>, screen: &mut Screen<'_>) {
     screen.say(format_args!("{} {}  {}", d.name, d.version, d.summary));
     let set = |s: &Setting| format!("{} = {}", s.name, shown::word(&s.default.to_string(), shown::NAME));
     let sets: Vec<String> = d.settings.iter().map(set).collect();
     let width = sets.iter().map(|set| set.chars().count()).max().unwrap_or(0);
-    for (set, setting) in sets.iter().zip(&d.settings) {
+    for (set, setting) in sets.iter().zip(d.settings) {
         screen.say(format_args!("    {set:<width$}  {}", setting.summary));
-    }
-    if !d.signals.is_empty() {
-        screen.say(format_args!("    wants the signals {}", d.signals.join(", ")));
     }
 }
 
-/// The same, for programs.
+/// A policy, for programs.
 pub fn json(policy: &Policy) -> serde_json::Value {
-    let d = policy.description();
+    let mut all = json_of(&About::of_policy(policy), policy.contract());
+    all["signals"] = policy.description().signals.clone().into();
+    all
+}
+
+/// A grader, for programs.
+pub fn json_of_grader(grader: &Grader) -> serde_json::Value {
+    let mut all = json_of(&About::of_grader(grader), grader.contract());
+    all["kind"] = "grader".into();
+    all["parts"] = grader.description().parts.clone().into();
+    all
+}
+
+fn json_of(d: &About<'_>, contract: &str) -> serde_json::Value {
     let settings: Vec<_> = d
         .settings
         .iter()
@@ -66,6 +93,6 @@ pub fn json(policy: &Policy) -> serde_json::Value {
         .collect();
     serde_json::json!({
         "name": d.name, "version": d.version, "summary": d.summary, "settings": settings,
-        "signals": d.signals, "contract": policy.contract(), "sha256": policy.sha256(), "bytes": policy.size(),
+        "contract": contract, "sha256": d.sha256, "bytes": d.size,
     })
 }

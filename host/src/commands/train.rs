@@ -108,6 +108,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
             change = None;
         }
     }
+    policy_loader::compile_graders(&config.reward, screen);
     let prepared = Prepared::new(config, &policy)?;
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {

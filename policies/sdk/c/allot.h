@@ -11,14 +11,6 @@
 #ifndef ALLOT_H
 #define ALLOT_H
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "gen/policy.h"
 
 // The contract's types, by their own names. What each field means is told in `gen/policy.h`.
@@ -65,114 +57,13 @@ ALLOT_EXPORT bool begin(const allot_run *run, allot_bytes *state, allot_error *e
 ALLOT_EXPORT bool decide(const allot_run *run, const allot_bytes *state, const allot_view *view,
                          allot_plan *plan, allot_error *error);
 
-// ── The log, and the end ───────────────────────────────────────────────────────────────────
+// ── The log, text, lists, errors and settings ──────────────────────────────────────────────
 
-enum { ALLOT_DEBUG, ALLOT_INFO, ALLOT_WARN, ALLOT_ERROR };
+#define allot_write rollout_allocation_log_write
+#define ALLOT_TYPE(name) ROLLOUT_ALLOCATION_TYPES_##name
+typedef allot_run allot_settings;
 
-// Writes a line to the run's log; to standard error where the policy runs natively.
-static inline void allot_log(int level, const char *line) {
-#ifdef __wasm__
-  allot_text text = {(uint8_t *)line, strlen(line)};
-  rollout_allocation_log_write((rollout_allocation_log_level_t)level, &text);
-#else
-  static const char *const names[] = {"Debug", "Info", "Warn", "Error"};
-  fprintf(stderr, "%s: %s\n", names[level], line);
-#endif
-}
-
-// The same with values in the line, as in printf.
-__attribute__((format(printf, 2, 3))) static inline void allot_logf(int level, const char *format, ...) {
-  char line[1024];
-  va_list values;
-  va_start(values, format);
-  vsnprintf(line, sizeof line, format, values);
-  va_end(values);
-  allot_log(level, line);
-}
-
-_Noreturn static inline void allot_stop(const char *line) {
-  allot_log(ALLOT_ERROR, line);
-#ifdef __wasm__
-  __builtin_trap();
-#else
-  abort();
-#endif
-}
-
-#define ALLOT_TEXT_OF(x) #x
-#define ALLOT_LINE(line) ALLOT_TEXT_OF(line)
-
-// Stops the policy. The message, a literal, goes to the log with its file and line: without it the
-// author would see a bare trap.
-#define allot_panic(message) allot_stop(__FILE__ ":" ALLOT_LINE(__LINE__) ": " message)
-
-// Stops the policy where a condition does not hold. Much smaller than `assert`, which brings the
-// whole of standard output along.
-#define allot_assert(condition) \
-  ((condition) ? (void)0 : allot_panic("`" #condition "` does not hold"))
-
-// ── Text and lists ─────────────────────────────────────────────────────────────────────────
-
-// Zeroed memory for `n` things of a size. There is always some, or the policy stops.
-static inline void *allot_new(size_t n, size_t size) {
-  void *memory = calloc(n ? n : 1, size);
-  if (!memory) allot_panic("out of memory");
-  return memory;
-}
-
-// The list with room for one more: it has `len` things of a size. Grows twofold, whenever `len` is
-// a power of two.
-static inline void *allot_grow(void *list, size_t len, size_t size) {
-  if (len & (len - 1)) return list;
-  list = realloc(list, (len ? 2 * len : 1) * size);
-  if (!list) allot_panic("out of memory");
-  return list;
-}
-
-// Appends a thing to one of the contract's lists.
-#define allot_push(list, thing)                                                        \
-  ((list)->ptr = allot_grow((list)->ptr, (list)->len, sizeof *(list)->ptr),            \
-   (list)->ptr[(list)->len] = (thing), (list)->len += 1, (void)0)
-
-static inline allot_text allot_copy(const char *text, size_t len) {
-  allot_text copy = {allot_new(len, 1), len};
-  memcpy(copy.ptr, text, len);
-  return copy;
-}
-
-// One text of several. The last argument is NULL.
-static inline allot_text allot_words(const char *first, ...) {
-  allot_text all = {NULL, 0};
-  va_list rest;
-  va_start(rest, first);
-  for (const char *part = first; part; part = va_arg(rest, const char *))
-    for (; *part; part++) allot_push(&all, (uint8_t)*part);
-  va_end(rest);
-  return all;
-}
-
-// Whether the text is this one.
-static inline bool allot_is(allot_text text, const char *other) {
-  return text.len == strlen(other) && memcmp(text.ptr, other, text.len) == 0;
-}
-
-// The text with a 0 at its end, as C wants it.
-static inline char *allot_c(allot_text text) {
-  char *copy = allot_new(text.len + 1, 1);
-  if (text.len) memcpy(copy, text.ptr, text.len);
-  return copy;
-}
-
-// ── Errors ─────────────────────────────────────────────────────────────────────────────────
-
-// A setting has a value that the policy can't work with. Gives false, so that `begin` and `decide`
-// can return it.
-static inline bool allot_bad_setting(allot_error *error, const char *name, const char *reason) {
-  error->tag = ROLLOUT_ALLOCATION_TYPES_ERROR_SETTING;
-  error->val.setting.name = allot_words(name, NULL);
-  error->val.setting.reason = allot_words(reason, NULL);
-  return false;
-}
+#include "settings.h"
 
 // The state is none that this version of the policy has written. Gives false.
 static inline bool allot_bad_state(allot_error *error, const char *reason) {
@@ -181,23 +72,7 @@ static inline bool allot_bad_state(allot_error *error, const char *reason) {
   return false;
 }
 
-// The policy can't go on for any other reason. Gives false.
-static inline bool allot_give_up(allot_error *error, const char *reason) {
-  error->tag = ROLLOUT_ALLOCATION_TYPES_ERROR_OTHER;
-  error->val.other = allot_words(reason, NULL);
-  return false;
-}
-
-// ── Description and settings ───────────────────────────────────────────────────────────────
-
-// The policy's name, its version, and one line for people.
-static inline void allot_describe(allot_description *self, const char *name, const char *version,
-                                  const char *summary) {
-  memset(self, 0, sizeof *self);
-  self->name = allot_words(name, NULL);
-  self->version = allot_words(version, NULL);
-  self->summary = allot_words(summary, NULL);
-}
+// ── Description ────────────────────────────────────────────────────────────────────────────
 
 // A signal to show beside each rollout.
 static inline void allot_signal(allot_description *self, const char *name) {
@@ -221,102 +96,6 @@ enum {
 
 // What else the policy makes use of: `allot_needs(self, ALLOT_REPLAY | ALLOT_STOPPING)`.
 static inline void allot_needs(allot_description *self, int needs) { self->needs |= (uint8_t)needs; }
-
-static inline allot_value allot_flag(bool flag) {
-  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_FLAG, {.flag = flag}};
-}
-
-static inline allot_value allot_integer(int32_t integer) {
-  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, {.integer = integer}};
-}
-
-static inline allot_value allot_number(double number) {
-  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_NUMBER, {.number = number}};
-}
-
-static inline allot_value allot_string(const char *text) {
-  return (allot_value){ROLLOUT_ALLOCATION_TYPES_VALUE_TEXT, {.text = allot_words(text, NULL)}};
-}
-
-// A setting, with its default and one line for people. The default also fixes its type.
-static inline void allot_set(allot_description *self, const char *name, allot_value value,
-                             const char *summary) {
-  allot_setting setting = {allot_words(name, NULL), value, allot_words(summary, NULL)};
-  allot_push(&self->settings, setting);
-}
-
-// The value of a setting, or NULL and the error where it has another type.
-static inline const allot_value *allot_get(const allot_run *run, const char *name, uint8_t tag,
-                                           const char *expected, allot_error *error) {
-  for (size_t i = 0; i < run->settings.len; i++) {
-    if (!allot_is(run->settings.ptr[i].f0, name)) continue;
-    if (run->settings.ptr[i].f1.tag == tag) return &run->settings.ptr[i].f1;
-    allot_bad_setting(error, name, allot_c(allot_words("expected ", expected, NULL)));
-    return NULL;
-  }
-  allot_bad_setting(error, name, "the host did not give it");
-  return NULL;
-}
-
-// Each of these reads a setting by its name. Where it returns false, the error is filled in.
-static inline bool allot_get_flag(const allot_run *run, const char *name, bool *flag, allot_error *error) {
-  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_FLAG, "true or false", error);
-  if (value) *flag = value->val.flag;
-  return value;
-}
-
-static inline bool allot_get_integer(const allot_run *run, const char *name, int32_t *integer,
-                                     allot_error *error) {
-  const allot_value *value =
-      allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, "a whole number", error);
-  if (value) *integer = value->val.integer;
-  return value;
-}
-
-// A whole number, 0 or more.
-static inline bool allot_get_count(const allot_run *run, const char *name, uint32_t *count,
-                                   allot_error *error) {
-  const char *expected = "a whole number, 0 or more";
-  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_INTEGER, expected, error);
-  if (!value) return false;
-  *count = (uint32_t)value->val.integer;
-  if (value->val.integer >= 0) return true;
-  char digits[12] = "", *first = digits + 11;
-  for (uint32_t left = 0u - *count; left; left /= 10) *--first = (char)('0' + left % 10);
-  return allot_bad_setting(error, name, allot_c(allot_words("-", first, " is not ", expected, NULL)));
-}
-
-static inline bool allot_get_number(const allot_run *run, const char *name, double *number,
-                                    allot_error *error) {
-  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_NUMBER, "a number", error);
-  if (value) *number = value->val.number;
-  return value;
-}
-
-static inline bool allot_get_text(const allot_run *run, const char *name, allot_text *text,
-                                  allot_error *error) {
-  const allot_value *value = allot_get(run, name, ROLLOUT_ALLOCATION_TYPES_VALUE_TEXT, "text", error);
-  if (value) *text = value->val.text;
-  return value;
-}
-
-// One of some texts: its position among the `n` names.
-static inline bool allot_get_choice(const allot_run *run, const char *name, const char *const *names,
-                                    size_t n, size_t *choice, allot_error *error) {
-  allot_text text, all = {NULL, 0};
-  if (!allot_get_text(run, name, &text, error)) return false;
-  for (*choice = 0; *choice < n; *choice += 1)
-    if (allot_is(text, names[*choice])) return true;
-  for (size_t i = 0; i < n; i++) all = allot_words(i ? allot_c(all) : "", i ? ", " : "", names[i], NULL);
-  const allot_text reason =
-      allot_words("`", allot_c(text), "` is unknown; expected one of ", allot_c(all), NULL);
-  return allot_bad_setting(error, name, allot_c(reason));
-}
-
-// A count that a run may leave to something else by setting it to 0.
-static inline uint32_t allot_or_else(uint32_t count, uint32_t otherwise) {
-  return count ? count : otherwise;
-}
 
 // ── Views ──────────────────────────────────────────────────────────────────────────────────
 

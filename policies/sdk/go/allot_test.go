@@ -31,9 +31,3 @@ func TestChanceIsKnown(t *testing.T) {
 		t.Fatal("not SplitMix64")
 	}
 }
-
-func TestSettingsHaveTheNamesOfTheirFields(t *testing.T) {
-	if name := settingName("SolvedAtLeast"); name != "solved-at-least" {
-		t.Fatal(name)
-	}
-}

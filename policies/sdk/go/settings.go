@@ -1,12 +1,7 @@
 package allot
 
 import (
-	"errors"
-	"reflect"
-	"strconv"
-	"strings"
-	"unicode"
-
+	"allot/settings"
 	types "allot/wit/rollout_allocation_types"
 )
 
@@ -34,129 +29,52 @@ func Text(value string) Value { return types.MakeValueText(value) }
 
 // Every setting, in the order of the fields.
 func describe[Settings any]() []Setting {
-	fields := reflect.VisibleFields(reflect.TypeFor[Settings]())
-	settings := make([]Setting, 0, len(fields))
-	for _, field := range fields {
-		settings = append(settings, Setting{
-			Name:    settingName(field.Name),
-			Default: byDefault(field),
-			Summary: field.Tag.Get("summary"),
-		})
+	var described []Setting
+	for _, field := range settings.Of[Settings]() {
+		described = append(described, Setting{Name: field.Name, Default: value(field.Default), Summary: field.Summary})
 	}
-	return settings
-}
-
-// SolvedAtLeast is solved-at-least.
-func settingName(field string) string {
-	var name strings.Builder
-	for i, letter := range field {
-		if unicode.IsUpper(letter) && i > 0 {
-			name.WriteByte('-')
-		}
-		name.WriteRune(unicode.ToLower(letter))
-	}
-	return name.String()
-}
-
-// The default of a field. One that can't be read is a mistake in the policy's file.
-func byDefault(field reflect.StructField) Value {
-	text := field.Tag.Get("default")
-	var value Value
-	var err error
-	switch field.Type.Kind() {
-	case reflect.Bool:
-		var flag bool
-		flag, err = strconv.ParseBool(text)
-		value = Flag(flag)
-	case reflect.Int32, reflect.Uint32:
-		var integer int64
-		integer, err = strconv.ParseInt(text, 10, 32)
-		value = Integer(int32(integer))
-	case reflect.Float64:
-		var number float64
-		number, err = strconv.ParseFloat(text, 64)
-		value = Number(number)
-	case reflect.String:
-		value = Text(text)
-	default:
-		err = errors.New("a setting is bool, int32, uint32, float64 or string, not " + field.Type.String())
-	}
-	if err != nil {
-		panic("the field " + field.Name + " of the settings, with the default `" + text + "`: " + err.Error())
-	}
-	return value
+	return described
 }
 
 // The values in force in a run.
 func read[Settings any](run *Run) (Settings, error) {
-	var settings Settings
-	value := reflect.ValueOf(&settings).Elem()
-	for _, field := range reflect.VisibleFields(value.Type()) {
-		name := settingName(field.Name)
-		given, ok := given(run, name)
-		if !ok {
-			return settings, BadSetting(name, "the host did not give it")
-		}
-		if reason := assign(value.FieldByIndex(field.Index), field, given); reason != "" {
-			return settings, BadSetting(name, reason)
-		}
+	set, bad := settings.Read[Settings](func(name string) any { return given(run, name) })
+	if bad != nil {
+		return set, BadSetting(bad.Name, bad.Reason)
 	}
-	return settings, nil
+	return set, nil
 }
 
-func given(run *Run, name string) (Value, bool) {
-	for _, setting := range run.Settings {
-		if setting.F0 == name {
-			return setting.F1, true
-		}
-	}
-	return Value{}, false
-}
-
-// Puts a value into a field, or says what it should have been.
-func assign(to reflect.Value, field reflect.StructField, value Value) string {
-	kind := to.Kind()
-	switch {
-	case kind == reflect.Bool && value.Tag() == types.ValueFlag:
-		to.SetBool(value.Flag())
-	case kind == reflect.Int32 && value.Tag() == types.ValueInteger:
-		to.SetInt(int64(value.Integer()))
-	case kind == reflect.Uint32 && value.Tag() == types.ValueInteger:
-		if value.Integer() < 0 {
-			return strconv.Itoa(int(value.Integer())) + " is not " + expected[kind]
-		}
-		to.SetUint(uint64(value.Integer()))
-	case kind == reflect.Float64 && value.Tag() == types.ValueNumber:
-		to.SetFloat(value.Number())
-	case kind == reflect.String && value.Tag() == types.ValueText:
-		if reason := unknown(value.Text(), field.Tag.Get("choices")); reason != "" {
-			return reason
-		}
-		to.SetString(value.Text())
+// A value as the contract has it.
+func value(plain any) Value {
+	switch plain := plain.(type) {
+	case bool:
+		return Flag(plain)
+	case int32:
+		return Integer(plain)
+	case float64:
+		return Number(plain)
 	default:
-		return "expected " + expected[kind]
+		return Text(plain.(string))
 	}
-	return ""
 }
 
-var expected = map[reflect.Kind]string{
-	reflect.Bool:    "true or false",
-	reflect.Int32:   "a whole number",
-	reflect.Uint32:  "a whole number, 0 or more",
-	reflect.Float64: "a number",
-	reflect.String:  "text",
-}
-
-// What is wrong with a text that is to be one of some, if they are given.
-func unknown(text, choices string) string {
-	if choices == "" {
-		return ""
-	}
-	all := strings.Split(choices, ",")
-	for _, choice := range all {
-		if text == choice {
-			return ""
+// A run's value of a setting, nil where it has none.
+func given(run *Run, name string) any {
+	for _, setting := range run.Settings {
+		if setting.F0 != name {
+			continue
+		}
+		switch value := setting.F1; value.Tag() {
+		case types.ValueFlag:
+			return value.Flag()
+		case types.ValueInteger:
+			return value.Integer()
+		case types.ValueNumber:
+			return value.Number()
+		default:
+			return value.Text()
 		}
 	}
-	return "`" + text + "` is unknown; expected one of " + strings.Join(all, ", ")
+	return nil
 }

@@ -1,9 +1,9 @@
-// Makes a component of a policy: node build.mjs PROJECT CONTRACT.wit OUT.wasm
+// Makes a component of a policy or a grader: node build.mjs PROJECT CONTRACT.wit OUT.wasm
 //
-// PROJECT has a policy.js. Its modules and those of the SDK go to a folder of their own, so that the
+// PROJECT has a policy.js or a grader.js. Its modules and those of the SDK go to a folder of their own, so that the
 // lines an error names are the same wherever the project lies.
 //
-// Exits with 0 and says what it built with; with 1 where the policy is at fault, with 2 where it is
+// Exits with 0 and says what it built with; with 1 where the author's modules are at fault, with 2 where it is
 // called wrongly, with 3 where componentize-js is not installed.
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +17,24 @@ import { Modules, Trouble } from "./modules.mjs";
 const COMPONENTIZE = "@bytecodealliance/componentize-js";
 /** Versions that work together. The last is one that componentize-js uses and does not ask for. */
 const KNOWN_GOOD = `${COMPONENTIZE}@0.23.0 @bytecodealliance/jco@1.35.0 @bytecodealliance/preview2-shim@0.25.0`;
-/** All that a policy has is a voice. Time and chance stand still, and `trap` in component.js needs no clock. */
+/** What a project is of: its file, what that exports, and how the SDK makes the component's export of it. */
+const KINDS = [
+  {
+    file: "policy.js",
+    exports: ["name", "version", "summary", "decide"],
+    world: "policy",
+    component: "component.js",
+    entry: ["allocator", "allocatorOf"],
+  },
+  {
+    file: "grader.js",
+    exports: ["name", "version", "summary", "grade"],
+    world: "reward",
+    component: "grader/component.js",
+    entry: ["grader", "graderOf"],
+  },
+];
+/** All that a component has is a voice. Time and chance stand still, and `trap` in aloud.js needs no clock. */
 const LEFT_OUT = ["random", "clocks", "http", "fetch-event"];
 
 try {
@@ -31,16 +48,17 @@ try {
 async function build(args) {
   if (args.length !== 3) throw new Trouble("usage: node build.mjs PROJECT CONTRACT.wit OUT.wasm", 2);
   const [project, contract, out] = args.map((arg) => path.resolve(arg));
-  const policy = path.join(project, "policy.js");
-  if (!existsSync(policy)) throw new Trouble(`${project} has no policy.js`);
+  const kind = KINDS.find(({ file }) => existsSync(path.join(project, file)));
+  if (!kind) throw new Trouble(`${project} has no policy.js and no grader.js`);
+  const author = path.join(project, kind.file);
   const tool = await installed(project);
 
   const modules = new Modules(tool.parse, project);
-  const { exports } = modules.take(policy);
-  for (const name of ["name", "version", "summary", "decide"]) {
-    if (!exports.has(name)) throw new Trouble(`policy.js does not export \`${name}\``);
+  const { exports } = modules.take(author);
+  for (const name of kind.exports) {
+    if (!exports.has(name)) throw new Trouble(`${kind.file} does not export \`${name}\``);
   }
-  const component = path.join(sdk(project, modules.files), "component.js");
+  const component = path.join(sdk(project, modules.files), kind.component);
   modules.take(component);
 
   const room = realpathSync(mkdtempSync(path.join(tmpdir(), "allot-build-")));
@@ -55,14 +73,15 @@ async function build(args) {
     }
     const at = (file) => `./${path.relative(root, file).replaceAll(path.sep, "/")}`;
     const entry = path.join(room, "entry.js");
+    const [name, maker] = kind.entry;
     writeFileSync(
       entry,
-      `import * as policy from "${at(policy)}";
-import { allocatorOf } from "${at(component)}";
-export const allocator = allocatorOf(policy);
+      `import * as author from "${at(author)}";
+import { ${maker} } from "${at(component)}";
+export const ${name} = ${maker}(author);
 `,
     );
-    writeFileSync(out, await componentized(tool.componentize, entry, contract));
+    writeFileSync(out, await componentized(tool.componentize, entry, contract, kind.world));
   } finally {
     process.chdir(project);
     rmSync(room, { recursive: true, force: true });
@@ -105,19 +124,19 @@ hint: it goes with the versions in the template's package.json: npm install --sa
   }
 }
 
-async function componentized(componentize, sourcePath, witPath) {
+async function componentized(componentize, sourcePath, witPath, worldName) {
   try {
-    const options = { sourcePath, witPath, worldName: "policy", disableFeatures: LEFT_OUT };
+    const options = { sourcePath, witPath, worldName, disableFeatures: LEFT_OUT };
     return (await componentize(options)).component;
   } catch (error) {
     throw new Trouble(cause(error.message));
   }
 }
 
-/** The folder of the SDK that the policy imports, so that both halves are of one copy. */
+/** The folder of the SDK that the author's modules import, so that both halves are of one copy. */
 function sdk(project, files) {
   const folders = [...files.map((file) => path.dirname(file)), path.join(project, "sdk")];
-  const has = (folder) => existsSync(path.join(folder, "component.js"));
+  const has = (folder) => existsSync(path.join(folder, "build.mjs"));
   return folders.find(has) ?? path.dirname(fileURLToPath(import.meta.url));
 }
 

@@ -1,4 +1,4 @@
-// The modules of a policy: its own file and all that it imports, checked as far as a parser can.
+// The modules of a policy or a grader: its own file and all that it imports, checked as far as a parser can.
 
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -66,7 +66,7 @@ export class Modules {
 
   #imported(file, { value, start }, place) {
     // What the contract gives: only the SDK asks for it.
-    if (value.startsWith("rollout:allocation/")) return { exports: GIVEN };
+    if (value.startsWith("rollout:")) return { exports: GIVEN };
     if (!/^\.\.?\//.test(value)) {
       throw new Trouble(`${place(start)}: \`${value}\` is no file of the policy, named with ./ or ../`);
     }

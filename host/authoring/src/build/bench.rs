@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_component::Kind;
 use allot_error::{Error, Result};
 use tempfile::TempDir;
 
-use crate::component::{CONTRACT, CONTRACT_0_1};
+use crate::component::{CONTRACT, CONTRACT_0_1, REWARD};
 use crate::language::Language;
 
 /// A project that was built.
@@ -20,13 +21,15 @@ pub struct Built {
 /// out.
 pub(super) struct Bench {
     pub(super) folder: PathBuf,
+    /// What it is a project of.
+    pub(super) kind: Kind,
     /// The project's own copy, or else this program's.
     pub(super) sdk: PathBuf,
     pub(super) scratch: TempDir,
 }
 
 impl Bench {
-    pub(super) fn new(folder: &Path, language: Language) -> Result<Self> {
+    pub(super) fn new(folder: &Path, language: Language, kind: Kind) -> Result<Self> {
         let folder = std::path::absolute(folder).map_err(|e| Error::file("find", folder, &e))?;
         let scratch =
             TempDir::new().map_err(|e| Error::file("make", &std::env::temp_dir().join("a folder"), &e))?;
@@ -38,16 +41,23 @@ impl Bench {
             language.sdk(&ours)?;
             ours
         };
-        let wit = scratch.path().join("wit");
+        let contract = contract(kind, &sdk);
+        let bench = Self { folder, kind, sdk, scratch };
+        let wit = bench.wit();
         std::fs::create_dir_all(&wit)
-            .and_then(|()| std::fs::write(wit.join("allocation.wit"), contract(&sdk)))
+            .and_then(|()| std::fs::write(bench.contract(), contract))
             .map_err(|e| Error::file("write", &wit, &e))?;
-        Ok(Self { folder, sdk, scratch })
+        Ok(bench)
     }
 
     /// The folder with the contract.
     pub(super) fn wit(&self) -> PathBuf {
         self.scratch.path().join("wit")
+    }
+
+    /// The contract's file.
+    pub(super) fn contract(&self) -> PathBuf {
+        self.wit().join(format!("{}.wit", self.kind.world()))
     }
 
     /// Where what comes out is to be written.
@@ -61,7 +71,11 @@ impl Bench {
     }
 }
 
-/// The contract that an SDK speaks: what the file of that name has, and 0.1 where there is none.
-fn contract(sdk: &Path) -> &'static str {
-    if sdk.join("CONTRACT").is_file() { CONTRACT } else { CONTRACT_0_1 }
+/// The contract that an SDK speaks: of those for policies what the file of that name has, and 0.1 where there is none.
+fn contract(kind: Kind, sdk: &Path) -> &'static str {
+    match kind {
+        Kind::Grader => REWARD,
+        Kind::Policy if sdk.join("CONTRACT").is_file() => CONTRACT,
+        Kind::Policy => CONTRACT_0_1,
+    }
 }

@@ -1,8 +1,9 @@
-//! A C policy, by clang or zig.
+//! A policy or a grader in C, by clang or zig.
 
 use std::path::Path;
 use std::process::Command;
 
+use allot_component::Kind;
 use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
@@ -13,7 +14,7 @@ use crate::component;
 const PACKAGES: &str =
     "apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
 
-/// The component of a folder with a `policy.c`.
+/// The component of a folder with a `policy.c` or a `grader.c`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let Compiler { mut command, toolchain, own } = Compiler::find()?;
     tell(&format!("building {} with {toolchain}", bench.folder.display()));
@@ -23,14 +24,18 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     // No path of this machine in what is built, and files as their author calls them.
     command.arg(format!("-ffile-prefix-map={}=.", bench.folder.display()));
     command.arg(format!("-ffile-prefix-map={}=sdk", bench.sdk.display()));
-    command.arg("-Wl,-z,stack-size=1048576").arg("-I").arg(&bench.sdk).arg("policy.c");
-    command.args([bench.sdk.join("allot.c"), bench.sdk.join("gen/policy.c")]);
+    let (file, glue) = match bench.kind {
+        Kind::Policy => ("policy.c", ["allot.c", "gen/policy.c"]),
+        Kind::Grader => ("grader.c", ["allot_grader.c", "gen/reward.c"]),
+    };
+    command.arg("-Wl,-z,stack-size=1048576").arg("-I").arg(&bench.sdk).arg(file);
+    command.args(glue.map(|glue| bench.sdk.join(glue)));
     command.arg("-o").arg(bench.out()).current_dir(&bench.folder);
     if let Some(said) = complaint(&mut command)? {
-        let what = format!("`{}` does not compile", bench.folder.join("policy.c").display());
+        let what = format!("`{}` does not compile", bench.folder.join(file).display());
         return Err(Error::new(what).hint(format!("the compiler says:\n{}", said.trim())));
     }
-    let name = bench.folder.join("policy.c").display().to_string();
+    let name = bench.folder.join(file).display().to_string();
     Ok(Built { component: component::of_module(&bench.built()?, &name)?, toolchain })
 }
 

@@ -1,4 +1,4 @@
-//! A JavaScript policy, by componentize-js: an engine, the policy and what it imports, in one component.
+//! A policy or a grader in JavaScript, by componentize-js: an engine, the policy and what it imports, in one component.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use allot_error::{Error, Result};
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
 
-/// The component of a folder with a `policy.js`.
+/// The component of a folder with a `policy.js` or a `grader.js`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let Some(node) = version(Command::new("node").arg("--version")) else {
         return Err(Error::new("there is no `node`, which builds components of JavaScript")
@@ -17,7 +17,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let mut command = Command::new("node");
     // It finds componentize-js where the project has it, and names modules as their author does.
     command.arg(bench.sdk.join("build.mjs")).arg(&bench.folder);
-    command.arg(bench.wit().join("allocation.wit")).arg(bench.out());
+    command.arg(bench.contract()).arg(bench.out());
     if let Some(said) = complaint(&mut command)? {
         let what = format!("`{}` does not become a component", bench.folder.display());
         return Err(Error::new(what).hint(said.trim()));

@@ -1,8 +1,9 @@
-//! A Python policy, by componentize-py: an interpreter, the policy and what it imports, in one component.
+//! A policy or a grader in Python, by componentize-py: an interpreter, the policy and what it imports, in one component.
 
 use std::path::PathBuf;
 use std::process::Command;
 
+use allot_component::Kind;
 use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
@@ -11,16 +12,20 @@ use super::tool::{complaint, version};
 /// The version that this was tried with.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
-/// The component of a folder with a `policy.py`.
+/// The component of a folder with a `policy.py` or a `grader.py`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let (tool, toolchain) = tool(bench)?;
     tell(&format!("building {} with {toolchain}; this takes half a minute", bench.folder.display()));
     let left = bench.folder.join("__pycache__");
     let was_there = left.exists();
     let mut command = Command::new(&tool);
-    command.arg("-q").arg("-d").arg(bench.wit()).args(["-w", "policy", "componentize"]);
+    command.arg("-q").arg("-d").arg(bench.wit()).args(["-w", bench.kind.world(), "componentize"]);
     command.arg("-p").arg(&bench.folder).arg("-p").arg(&bench.sdk);
-    command.args(["allot_policy.component", "-o"]).arg(bench.out()).env("RUST_BACKTRACE", "0");
+    let entry = match bench.kind {
+        Kind::Policy => "allot_policy.component",
+        Kind::Grader => "allot_grader.component",
+    };
+    command.args([entry, "-o"]).arg(bench.out()).env("RUST_BACKTRACE", "0");
     let built = complaint(&mut command);
     if !was_there {
         // Bytecode of another Python than the author's.

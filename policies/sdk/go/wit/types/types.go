@@ -69,3 +69,6 @@ type Tuple2[A, B any] struct {
 	F0 A
 	F1 B
 }
+
+// Unit is the value of a result that has none.
+type Unit = struct{}

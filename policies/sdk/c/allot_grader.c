@@ -1,0 +1,28 @@
+// The contract's three exports, made of a grader's three functions. Only for Wasm.
+
+#include "allot_grader.h"
+
+// A grader without settings need not define it.
+__attribute__((weak)) bool begin(const allot_settings *given, allot_error *error) {
+  (void)given, (void)error;
+  return true;
+}
+
+void exports_rollout_reward_grader_describe(allot_description *self) { describe(self); }
+
+bool exports_rollout_reward_grader_begin(exports_rollout_reward_grader_list_tuple2_string_value_t *settings,
+                                         allot_error *error) {
+  // The settings are what `begin` may keep a pointer to: they stay.
+  const allot_settings given = {*settings};
+  return begin(&given, error);
+}
+
+void exports_rollout_reward_grader_grade(exports_rollout_reward_grader_list_question_t *questions,
+                                         exports_rollout_reward_grader_list_verdict_t *verdicts) {
+  *verdicts = (exports_rollout_reward_grader_list_verdict_t){NULL, 0};
+  for (size_t i = 0; i < questions->len; i++) allot_push(verdicts, grade(&questions->ptr[i]));
+}
+
+// The generated code links this, to draw in an object file with the contract's types. The program
+// that makes the component adds the types itself, so there is no such file.
+void __component_type_object_force_link_reward(void) {}

@@ -1,0 +1,3 @@
+// The contract's types live in types.d.ts, for editors; there is nothing of them at run time.
+
+export {};

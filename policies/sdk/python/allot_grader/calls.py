@@ -1,0 +1,64 @@
+"""The contract's three calls, made from a grader's module; and a judgement for tests."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from allot_policy import settings as _settings
+
+from .error import BadGrader
+from .verdict import Question, Verdict
+
+
+def describe(grader: ModuleType) -> dict[str, Any]:
+    """What the grader says of itself; settings as name, default and summary."""
+    for part in ("name", "version", "summary", "grade"):
+        if not hasattr(grader, part):
+            raise BadGrader(f"`grader.py` has no `{part}`")
+    return {
+        "name": grader.name,
+        "version": grader.version,
+        "summary": grader.summary,
+        "settings": _settings.described(getattr(grader, "Settings", None)),
+        "parts": _parts(grader),
+    }
+
+
+def begin(grader: ModuleType, given: list[tuple[str, Any]]) -> Any:
+    """Checks the run's settings; gives what `grade` is to get. Raises `BadSetting`."""
+    settings = _settings.read(getattr(grader, "Settings", None), given)
+    check = getattr(grader, "begin", None)
+    begun = check(settings) if check else None
+    return settings if begun is None else begun
+
+
+def grade(grader: ModuleType, begun: Any, question: Question) -> Verdict:
+    """Judges an answer. `begun` is what `begin` gave."""
+    verdict = grader.grade(begun, question)
+    if not isinstance(verdict, Verdict):
+        raise BadGrader(
+            f"`grade` gives `correct(…)`, `reward(…)`, `in_parts(…)` or `unscorable(…)`, not {verdict!r}"
+        )
+    if verdict.parts is not None and sorted(verdict.parts) != sorted(_parts(grader)):
+        has, gives = (", ".join(sorted(names)) or "none" for names in (_parts(grader), verdict.parts))
+        raise BadGrader(f"`parts` names {has}, and `grade` gives {gives}")
+    return verdict
+
+
+def judge(grader: ModuleType, question: Question, **changes: Any) -> Verdict:
+    """A verdict for tests: with the grader's default settings, some of them replaced."""
+    settings = {name: default for name, default, _ in describe(grader)["settings"]}
+    for name, value in changes.items():
+        name = name.replace("_", "-")
+        if name not in settings:
+            raise TypeError(f"`{grader.name}` has no setting `{name}`")
+        settings[name] = value
+    return grade(grader, begin(grader, list(settings.items())), question)
+
+
+def _parts(grader: ModuleType) -> list[str]:
+    names = getattr(grader, "parts", None) or []
+    if isinstance(names, str) or any(type(name) is not str for name in names):
+        raise BadGrader(f"`parts` is a list of names, not {names!r}")
+    return list(names)
