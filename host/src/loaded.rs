@@ -52,11 +52,7 @@ impl Loaded {
     pub fn open(sandbox: &Sandbox, bytes: &[u8], source: &str, screen: &mut Screen<'_>) -> Result<Self> {
         let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
         Self::of(sandbox, bytes, source, screen).map_err(|e| {
-            let hint = match kind {
-                Kind::Policy => e.hint(),
-                Kind::Grader => component::hint(&e),
-            };
-            Error::told(format!("could not load {} `{source}`: {e}", kind.noun()), hint)
+            Error::told(format!("could not load {} `{source}`: {e}", kind.noun()), hint(kind, &e))
         })
     }
 
@@ -66,6 +62,14 @@ impl Loaded {
             Self::Policy(policy) => About::of_policy(policy),
             Self::Grader(grader) => About::of_grader(grader),
         }
+    }
+}
+
+/// What to do about a component of this kind that is not loaded.
+pub fn hint(kind: Kind, error: &LoadError) -> Option<&'static str> {
+    match kind {
+        Kind::Policy => error.hint(),
+        Kind::Grader => component::hint(error),
     }
 }
 

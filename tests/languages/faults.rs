@@ -231,7 +231,7 @@ fn in_javascript() {
     timer:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Error: a policy has no `setTimeout`: a decision has nothing to wait for
-            at globalThis[timer] (…)
+            at withoutClocks/globalThis[timer] (…)
             at timer (tests/guests/js/policy.js:62:35)
             at decide (tests/guests/js/policy.js:16:19)
 

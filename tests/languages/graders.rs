@@ -83,6 +83,18 @@ fn verdicts_are_the_same(language: Language) {
 
 in_each_language!(verdicts_are_the_same);
 
+#[test]
+fn a_python_grader_that_exits_is_told_and_rewards_nobody() {
+    let Some(scratch) = built(Language::Python) else { return };
+    let said = opinions(&scratch, &["4", "exit", "four"]);
+    assert!(said[0].is_ok() && said[2].is_ok(), "{said:?}");
+    let fault = said[1].clone().unwrap_err();
+    assert!(
+        fault.contains("the grader called `sys.exit`; what it can't judge is `unscorable(…)`"),
+        "{fault}"
+    );
+}
+
 mod rust {
     #[test]
     fn verdicts_are_the_same() {

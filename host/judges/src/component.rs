@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use allot_allocation::{Value, shown};
+use allot_error::panics::caught;
 use allot_error::{Error, Result};
 use allot_files::{cache, is_registry_address, looks_like_a_path, turn};
 use allot_registry::Reference;
@@ -31,7 +32,7 @@ const LONG: usize = 1024;
 #[serde(deny_unknown_fields)]
 pub struct ComponentConfig {
     /// The component's path, or its address in a registry.
-    #[serde(rename = "use")]
+    #[serde(rename = "use", skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Its sha256, if no other will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,9 +70,10 @@ impl ComponentConfig {
         Self { source, sha256: None, settings, fuel: fuel(), seconds: seconds(), memory: memory() }
     }
 
-    /// What it decides by, without where it lies: a record's.
+    /// Its limits alone, which decide verdicts: a record has them beside who judges, where the component's content and
+    /// the settings in force are.
     pub fn identity(&self) -> Self {
-        Self { source: String::new(), sha256: None, ..self.clone() }
+        Self { source: String::new(), sha256: None, settings: BTreeMap::new(), ..self.clone() }
     }
 
     /// A key with a value that it can't have, and the rule.
@@ -255,11 +257,11 @@ impl Components {
     pub async fn finish(&mut self) -> Vec<(usize, Opinion)> {
         self.send();
         let mut all = Vec::with_capacity(self.open);
-        while all.len() < self.open {
+        while self.open > 0 {
             let Some(told) = self.told.recv().await else { break };
+            self.open -= told.len();
             all.extend(told);
         }
-        self.open = 0;
         all
     }
 }
@@ -269,7 +271,11 @@ fn work(asked: &Mutex<Receiver<Batch>>, tell: &UnboundedSender<Vec<(usize, Opini
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(batch) = next else { return };
         let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
-        let opinions = judge.opinions(&questions);
+        // The Wasm engine is not ours: whoever waits for these answers hears of them, whatever happens in it.
+        let opinions = caught(|| judge.opinions(&questions)).unwrap_or_else(|why| {
+            let name = &judge.grader.description().name;
+            vec![Err(format!("grader `{name}` could not be called: {why}")); questions.len()]
+        });
         if tell.send(places.into_iter().zip(opinions).collect()).is_err() {
             return;
         }

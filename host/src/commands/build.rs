@@ -7,7 +7,7 @@ use allot_error::{Error, Exit, Result};
 use allot_sandbox::Caps;
 use clap::Args;
 
-use crate::loaded::Loaded;
+use crate::loaded::{self, Loaded};
 use crate::policy_loader;
 use crate::screen::Screen;
 use crate::shipped::{Entry, Manifest};
@@ -79,7 +79,8 @@ fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Loade
     let sandbox = policy_loader::sandbox(Caps::default())?;
     Loaded::of(&sandbox, bytes, &what.display().to_string(), screen).map_err(|e| {
         let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
-        Error::told(format!("`{}` was built, but is no {}: {e}", what.display(), kind.noun()), e.hint())
+        let what = format!("`{}` was built, but is no {}: {e}", what.display(), kind.noun());
+        Error::told(what, loaded::hint(kind, &e))
     })
 }
 

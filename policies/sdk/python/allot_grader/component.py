@@ -35,7 +35,10 @@ class Grader(exports.Grader):
         BEGUN[:] = [faults.told("grader", calls.begin, grader, [(name, value.value) for name, value in settings])]
 
     def grade(self, questions: list[Question]) -> list[types.Verdict]:
-        return [_lowered(calls.grade(grader, BEGUN[0], question)) for question in questions]
+        try:
+            return [_lowered(calls.grade(grader, BEGUN[0], question)) for question in questions]
+        except SystemExit as left:
+            raise faults.exited("grader", left, "what it can't judge is `unscorable(…)`") from None
 
 
 def _lowered(verdict: Verdict) -> types.Verdict:

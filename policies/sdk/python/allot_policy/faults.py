@@ -30,9 +30,12 @@ def told(who: str, call: Callable[..., Any], *arguments: Any) -> Any:
     except GiveUp as given:
         raise Err(types.Error_Other(str(given))) from None
     except SystemExit as left:
-        # Else it would leave without a word. A component has no process of its own to end.
-        told = RuntimeError(f"the {who} called `sys.exit`; to stop the run it raises `GiveUp`")
-        raise told.with_traceback(left.__traceback__) from None
+        raise exited(who, left, "to stop the run it raises `GiveUp`") from None
+
+
+def exited(who: str, left: SystemExit, instead: str) -> RuntimeError:
+    """The mistake that `sys.exit` is: a component has no process of its own to end, and would leave without a word."""
+    return RuntimeError(f"the {who} called `sys.exit`; {instead}").with_traceback(left.__traceback__)
 
 
 def value(value: Value) -> types.Value:
