@@ -16,7 +16,7 @@ bool begin(const allot_settings *given, allot_error *error) {
   return allot_get_flag(given, "caseless", &caseless, error);
 }
 
-// A copy of a text without what makes no difference. Of capital letters it knows A to Z.
+// A copy of a text without what makes no difference. Of capital letters and white space it knows what ASCII has.
 static allot_text plain(allot_text text) {
   text = allot_trim(text);
   text = allot_copy((const char *)text.ptr, text.len);

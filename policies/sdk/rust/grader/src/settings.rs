@@ -2,7 +2,7 @@
 
 use crate::types::{BadSetting, Error, Setting, Value};
 
-/// What a run may set of a grader. [`settings!`](crate::settings) makes one.
+/// What a run may set of a grader. [`settings!`](macro@crate::settings) makes one.
 pub trait Settings: Sized {
     /// Every setting, in the order of the fields.
     fn describe() -> Vec<Setting>;
@@ -108,7 +108,7 @@ plain!(u32, Integer, "a whole number, 0 or more", |v: &i32| u32::try_from(*v).ok
 plain!(f64, Number, "a number", |v: &f64| Some(*v), |v| v);
 plain!(String, Text, "text", |v: &String| Some(v.clone()), |v| v);
 
-/// Reads a setting, by the name of its field. For [`settings!`](crate::settings).
+/// Reads a setting, by the name of its field. For [`settings!`](macro@crate::settings).
 #[doc(hidden)]
 pub fn read<T: FromValue>(given: &[(String, Value)], field: &str) -> Result<T, Error> {
     let name = kebab(field);
