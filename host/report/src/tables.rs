@@ -1,4 +1,4 @@
-//! The tables of a report: drawn up once, written as HTML by `page`, and here as CSV and Markdown.
+//! The tables of a report: drawn up once, written as HTML by `page`, and here as CSV, Markdown and LaTeX.
 //!
 //! A cell knows its number as well as its words: people read the words, CSV has the numbers in full.
 
@@ -9,6 +9,7 @@ use crate::report::{Estimate, Report};
 
 mod costs;
 mod frontier;
+mod latex;
 mod measured;
 mod outcome;
 mod points;

@@ -7,7 +7,7 @@ use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::tuning::Tuning;
 use allot_report::{Axis, Report, number, tables};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::gather::{self, Gathered};
 use crate::screen::Screen;
@@ -31,8 +31,25 @@ pub struct ReportRuns {
     #[arg(long)]
     axis: Option<String>,
     /// The report as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Instead of what it comes to, print a table, for a paper or a spreadsheet
+    #[arg(long)]
+    format: Option<Format>,
+    /// Which table; may be given many times [default: result]
+    #[arg(long = "table", value_name = "NAME", requires = "format")]
+    tables: Vec<String>,
+}
+
+/// What a table is written in.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// With rules from the package booktabs
+    Latex,
+    /// As GitHub has it
+    Markdown,
+    /// Numbers in full, intervals in columns of their own
+    Csv,
 }
 
 /// Runs it.
@@ -51,6 +68,8 @@ pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     if command.json {
         let json = serde_json::to_string(&report);
         screen.say(json.map_err(|e| Error::new(format!("no JSON: {e}")))?);
+    } else if let Some(format) = command.format {
+        print(&report, format, &command.tables, screen)?;
     } else {
         show(&report, screen);
     }
@@ -80,6 +99,29 @@ fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
         question.axis = Some(Axis::of(key).ok_or_else(unknown)?);
     }
     question.baseline = command.baseline.clone().or(question.baseline.take());
+    Ok(())
+}
+
+/// Tables by their names, an empty line between them.
+fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<'_>) -> Result<()> {
+    let all = tables::all(report);
+    let result = ["result".to_owned()];
+    for (i, name) in if names.is_empty() { &result } else { names }.iter().enumerate() {
+        let table = all.iter().find(|table| table.name == name).ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|table| table.name).collect();
+            Error::new(format!("this report has no table `{name}`; it has {}", known.join(", ")))
+                .hint(did_you_mean(name, known.iter().copied()))
+        })?;
+        if i > 0 {
+            screen.say("");
+        }
+        let text = match format {
+            Format::Latex => table.latex(),
+            Format::Markdown => table.markdown(),
+            Format::Csv => table.csv(),
+        };
+        screen.say(text.trim_end());
+    }
     Ok(())
 }
 

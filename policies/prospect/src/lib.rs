@@ -2,9 +2,10 @@
 //! outcome is the rarer one. Our own, not a published method; the first part is SPO's (arXiv 2509.13232).
 //!
 //! **One rollout.** A group spends rollouts to learn what its prompt's mean reward is, and all of them where it has no
-//! variance. Here each rollout is of another prompt, and the mean comes from memory: of all rollouts whose prompts had the
-//! same last outcomes, the mean reward of late. So prompts that come once share one value, and prompts that come back
-//! have one that fits them, without a prior, a rate of forgetting for each prompt, or a model of difficulty.
+//! variance. Here each rollout is of another prompt, and the mean is that of all rollouts of late whose prompts had a past
+//! like its own: as often sampled, as often solved, solved or not the last time. So prompts that come once share one
+//! value, and those that come back have one that fits them, without a prior, a rate of forgetting for each prompt, or a
+//! model of difficulty. The host knows the pasts; the policy keeps twenty means.
 //!
 //! **The rarer outcome.** With score vectors s and a pass rate p, E[1{right} s] = -E[1{wrong} s] = ∇p: right answers alone
 //! and wrong answers alone both point where p grows, and so does r - v for any v. They differ in noise and in cost. Per
@@ -27,9 +28,9 @@ pub struct ProspectSettings {
     /// Prompts in a step; 0 for as many as a uniform policy has rollouts.
     #[setting(default = 0)]
     prompts: u32,
-    /// How many of a prompt's last outcomes are remembered.
-    #[setting(default = 3)]
-    memory: u32,
+    /// Tell prompts apart by their pasts.
+    #[setting(default = true)]
+    memory: bool,
     /// Rollouts that make a value: those before them fade.
     #[setting(default = 200.0)]
     window: f64,
@@ -44,16 +45,16 @@ pub struct ProspectSettings {
 /// What it remembers.
 #[derive(Debug, Default, PartialEq, State)]
 pub struct ProspectState {
-    /// Rewards and rollouts of late, by the past of their prompts.
-    pasts: Vec<(f64, f64)>,
-    /// The past of each prompt that has one: its last outcomes in binary, the latest last, after a leading 1.
-    recent: Vec<(PromptId, u32)>,
+    /// Rewards and rollouts of late, by the kind of past that their prompts had.
+    kinds: Vec<(f64, f64)>,
     /// A reward was neither 0 nor 1: there are no two outcomes to tell apart.
     graded: bool,
 }
 
+/// Kinds of pasts.
+const KINDS: usize = 20;
 /// The past of a prompt that was never sampled.
-const NONE: u32 = 1;
+const NONE: usize = 0;
 
 impl Policy for Prospect {
     const NAME: &'static str = "prospect";
@@ -64,9 +65,6 @@ impl Policy for Prospect {
     type State = ProspectState;
 
     fn begin(settings: &ProspectSettings, run: &Run) -> Result<ProspectState, Error> {
-        if settings.memory > 10 {
-            return Err(bad_setting("memory", "must be at most 10"));
-        }
         if !(settings.window >= 1.0 && settings.window <= 1e9) {
             return Err(bad_setting("window", "must be at least 1 and at most a billion"));
         }
@@ -78,7 +76,7 @@ impl Policy for Prospect {
             log::warn(&format!("the pool has {} prompts on offer, a step takes {wanted}", run.pool));
         }
         // Half a reward in one rollout: soon outweighed.
-        Ok(ProspectState { pasts: vec![(0.5, 1.0); 2 << settings.memory], ..ProspectState::default() })
+        Ok(ProspectState { kinds: vec![(0.5, 1.0); KINDS], graded: false })
     }
 
     fn decide(
@@ -93,11 +91,14 @@ impl Policy for Prospect {
         }
         state.graded |= view.groups.iter().flat_map(|g| &g.rewards).any(|r| *r != 0.0 && *r != 1.0);
         let rare = if settings.both || state.graded { 0.0 } else { threshold(&facts::costs()) };
-        let picks: Vec<Pick> =
-            view.groups.iter().filter_map(|g| pick(g, state.value(g.prompt), rare)).collect();
+        let kinds = settings.kinds(&view.groups);
+        let pick = |(group, kind): (&Group, &usize)| pick(group, state.value(*kind), rare);
+        let picks: Vec<Pick> = view.groups.iter().zip(&kinds).filter_map(pick).collect();
         let learned = picks.len() as f64;
-        let plan = Plan::train(picks).metric("learned", learned).metric("value", state.value_of(NONE));
-        view.groups.iter().for_each(|g| settings.remember(state, g));
+        let plan = Plan::train(picks).metric("learned", learned).metric("value", state.value(NONE));
+        for (group, kind) in view.groups.iter().zip(kinds) {
+            group.rewards.iter().for_each(|reward| settings.remember(state, kind, f64::from(*reward)));
+        }
         Ok(plan)
     }
 }
@@ -110,14 +111,16 @@ impl ProspectSettings {
     /// Prompts to sample, and those passed over on the way.
     fn choose(&self, state: &ProspectState, view: &View, count: usize) -> (Vec<PromptId>, Vec<PromptId>) {
         let mut chance = Chance::new(view.seed);
-        let best = state.pasts.iter().map(|(r, n)| spread(r / n)).fold(f64::MIN_POSITIVE, f64::max);
+        let best = (0..KINDS).map(|kind| spread(state.value(kind))).fold(f64::MIN_POSITIVE, f64::max);
         let (mut chosen, mut passed) = (Vec::new(), Vec::new());
         for prompt in &view.pool {
             if chosen.len() == count {
                 break;
             }
-            let likely = (spread(state.value(prompt.id)) / best).max(self.explore);
-            let sampled = state.past(prompt.id) == NONE || chance.unit() < likely;
+            let sampled = prompt.past.as_ref().filter(|_| self.memory).is_none_or(|past| {
+                let kind = kind(past.total_rollouts, past.total_correct, past.correct);
+                chance.unit() < (spread(state.value(kind)) / best).max(self.explore)
+            });
             if sampled { &mut chosen } else { &mut passed }.push(prompt.id);
         }
         if chosen.is_empty() {
@@ -127,39 +130,47 @@ impl ProspectSettings {
         (chosen, passed)
     }
 
-    /// Takes a prompt's rollouts into its past and into the value of the one it had.
-    fn remember(&self, state: &mut ProspectState, group: &Group) {
-        for reward in &group.rewards {
-            let past = state.past(group.prompt);
-            let (rewards, rollouts) = &mut state.pasts[past as usize];
-            let keep = 1.0 - 1.0 / self.window;
-            (*rewards, *rollouts) = (*rewards * keep + f64::from(*reward), *rollouts * keep + 1.0);
-
-            let longer = past << 1 | u32::from(*reward > 0.5);
-            let full = 1 << self.memory;
-            let next = if longer < 2 * full { longer } else { full | longer & (full - 1) };
-            match state.recent.binary_search_by_key(&group.prompt, |(p, _)| *p) {
-                Ok(at) => state.recent[at].1 = next,
-                Err(at) => state.recent.insert(at, (group.prompt, next)),
-            }
+    /// The kinds of past that the prompts of these groups had before them.
+    fn kinds(&self, groups: &[Group]) -> Vec<usize> {
+        if !self.memory {
+            return vec![NONE; groups.len()];
         }
+        let prompts: Vec<PromptId> = groups.iter().map(|g| g.prompt).collect();
+        let [rollouts, correct, last] = [Count::TotalRollouts, Count::TotalCorrect, Count::Correct]
+            .map(|what| facts::counts(what, prompts.as_slice()));
+        (0..prompts.len()).map(|i| kind(rollouts[i], correct[i], last[i])).collect()
+    }
+
+    /// Takes a reward into the mean of its kind.
+    fn remember(&self, state: &mut ProspectState, kind: usize, reward: f64) {
+        let (rewards, rollouts) = &mut state.kinds[kind];
+        let keep = 1.0 - 1.0 / self.window;
+        (*rewards, *rollouts) = (*rewards * keep + reward, *rollouts * keep + 1.0);
     }
 }
 
 impl ProspectState {
-    fn past(&self, prompt: PromptId) -> u32 {
-        self.recent.binary_search_by_key(&prompt, |(p, _)| *p).map_or(NONE, |at| self.recent[at].1)
-    }
-
-    fn value_of(&self, past: u32) -> f64 {
-        let (rewards, rollouts) = self.pasts[past as usize];
+    /// The reward expected of a prompt with such a past.
+    fn value(&self, kind: usize) -> f64 {
+        let (rewards, rollouts) = self.kinds[kind];
         rewards / rollouts
     }
+}
 
-    /// The reward expected of a prompt.
-    pub fn value(&self, prompt: PromptId) -> f64 {
-        self.value_of(self.past(prompt))
-    }
+/// The kind of past of a prompt with so many rollouts, of which so many were correct, in its last visit so many: the
+/// counts themselves up to three rollouts, and after that whether none, few, some, most or all were correct, and whether the
+/// last visit had a correct one.
+fn kind(rollouts: u32, correct: u32, last: u32) -> usize {
+    let share = match (rollouts, correct) {
+        (0, _) => return NONE,
+        (n @ 1..=3, k) => return (n * (n + 1) / 2 + k) as usize,
+        (_, 0) => 0,
+        (n, k) if k == n => 4,
+        (n, k) if 3 * k < n => 1,
+        (n, k) if 3 * k > 2 * n => 3,
+        _ => 2,
+    };
+    10 + 5 * usize::from(last > 0) + share
 }
 
 /// The variance of an outcome.
@@ -193,12 +204,21 @@ allot_policy::export!(Prospect);
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use allot_policy::types::Value;
+    use allot_policy::types::{Past, Value};
     use allot_policy::{begin, decide, made, run_with};
 
-    /// Trains on one rollout of each of these prompts.
-    fn learn(run: &Run, state: &[u8], outcomes: &[(PromptId, u8)]) -> (Vec<(PromptId, Vec<f32>)>, Vec<u8>) {
-        made::Facts::of(100).costs(1.0, 1.0, 3.0).tell();
+    /// Trains on one rollout of each of these prompts, of which the host knows this past.
+    fn learn(
+        run: &Run,
+        state: &[u8],
+        past: Option<Past>,
+        outcomes: &[(PromptId, u8)],
+    ) -> (Vec<(PromptId, Vec<f32>)>, Vec<u8>) {
+        let mut facts = made::Facts::of(100).costs(1.0, 1.0, 3.0);
+        for (prompt, _) in outcomes {
+            facts = past.into_iter().fold(facts, |facts, past| facts.visited(*prompt, past));
+        }
+        facts.tell();
         let mut view = made::view(0..0);
         (view.round, view.groups) = (1, outcomes.iter().map(|(p, mark)| made::group(*p, &[*mark])).collect());
         let plan = decide::<Prospect>(run, state, &view).unwrap();
@@ -227,24 +247,24 @@ mod tests {
     fn only_the_rarer_outcome_is_learned_from() {
         let run = run_with::<Prospect>(&[]);
         let fresh = begin::<Prospect>(&run).unwrap();
-        let (picks, hard) = learn(&run, &fresh, &many(0, 0..60));
+        let (picks, hard) = learn(&run, &fresh, None, &many(0, 0..60));
         assert_eq!(picks[0], (0, vec![-0.5]), "nothing is known yet: one half is expected");
-        let (picks, _) = learn(&run, &hard, &[(70, 0), (71, 1)]);
+        let (picks, _) = learn(&run, &hard, None, &[(70, 0), (71, 1)]);
         assert_eq!(picks, [(71, vec![1.0])]);
 
-        let (_, easy) = learn(&run, &fresh, &many(1, 0..60));
-        let (picks, _) = learn(&run, &easy, &[(70, 0), (71, 1)]);
+        let (_, easy) = learn(&run, &fresh, None, &many(1, 0..60));
+        let (picks, _) = learn(&run, &easy, None, &[(70, 0), (71, 1)]);
         assert_eq!(picks, [(70, vec![-1.0])]);
 
         let both = run_with::<Prospect>(&[("both", Value::Flag(true))]);
-        let (picks, _) = learn(&both, &hard, &[(70, 0), (71, 1)]);
+        let (picks, _) = learn(&both, &hard, None, &[(70, 0), (71, 1)]);
         assert!(picks.len() == 2 && picks[0].1[0] > -0.02 && picks[1].1[0] > 0.98, "{picks:?}");
     }
 
     #[test]
     fn where_rewards_have_degrees_all_are_learned_from() {
         let run = run_with::<Prospect>(&[]);
-        let (_, hard) = learn(&run, &begin::<Prospect>(&run).unwrap(), &many(0, 0..60));
+        let (_, hard) = learn(&run, &begin::<Prospect>(&run).unwrap(), None, &many(0, 0..60));
         let mut view = made::view(0..0);
         (view.round, view.groups) = (1, vec![made::rewarded(70, &[0.0]), made::rewarded(71, &[0.3])]);
         let plan = decide::<Prospect>(&run, &hard, &view).unwrap();
@@ -255,20 +275,28 @@ mod tests {
 
     #[test]
     fn what_followed_a_past_is_expected_of_prompts_that_share_it() {
-        let run = run_with::<Prospect>(&[("memory", Value::Integer(1))]);
+        let run = run_with::<Prospect>(&[]);
         let mut state = begin::<Prospect>(&run).unwrap();
-        // Prompts below 20 are always solved, the others never.
-        for _ in 0..3 {
-            state = learn(&run, &state, &[many(1, 0..20), many(0, 20..40)].concat()).1;
+        state = learn(&run, &state, Some(made::past(1, 1)), &many(1, 0..40)).1;
+        state = learn(&run, &state, Some(made::past(0, 1)), &many(0, 0..40)).1;
+        let both = run_with::<Prospect>(&[("both", Value::Flag(true))]);
+        for (past, expected) in [(Some(made::past(1, 1)), 0.98), (Some(made::past(0, 1)), 0.02), (None, 0.5)]
+        {
+            let (picks, _) = learn(&both, &state, past, &[(9, 1)]);
+            assert!((1.0 - f64::from(picks[0].1[0]) - expected).abs() < 0.02, "{past:?}: {picks:?}");
         }
-        let state = ProspectState::load(&state).unwrap();
-        assert!(state.value(0) > 0.95 && state.value(20) < 0.05);
-        assert!((state.value(99) - 0.5).abs() < 0.05);
-        assert_eq!(
-            (state.past(0), state.past(20), state.past(99)),
-            (0b11, 0b10, NONE),
-            "one outcome after the 1"
-        );
+        let without = run_with::<Prospect>(&[("memory", Value::Flag(false))]);
+        let (picks, _) = learn(&without, &state, Some(made::past(1, 1)), &[(9, 1)]);
+        assert_eq!(picks[0].1, [0.5]);
+    }
+
+    #[test]
+    fn every_past_has_a_kind_of_its_own() {
+        let mut kinds: Vec<usize> =
+            (0..=3).flat_map(|n| (0..=n).map(move |k| kind(n, k, k.min(1)))).collect();
+        assert_eq!(kinds, (0..10).collect::<Vec<_>>());
+        kinds.extend([0, 1].into_iter().flat_map(|last| [0, 3, 5, 8, 10].map(|k| kind(10, k, last))));
+        assert_eq!(kinds, (0..KINDS).collect::<Vec<_>>());
     }
 
     #[test]
@@ -285,18 +313,21 @@ mod tests {
     fn what_is_known_to_be_flat_is_passed_over_for_the_most_part() {
         let run = run_with::<Prospect>(&[("prompts", Value::Integer(1000))]);
         let mut state = begin::<Prospect>(&run).unwrap();
-        let mut coin = Chance::new(5);
-        for _ in 0..12 {
-            let mixed = (0..100).map(|p| (p, coin.below(2) as u8)).collect::<Vec<_>>();
-            state = learn(&run, &state, &[mixed, many(0, 100..400)].concat()).1;
+        let (mixed, flat) = (Past { correct: 1, ..made::past(5, 10) }, made::past(0, 10));
+        for mark in [0, 1, 0, 1] {
+            state = learn(&run, &state, Some(mixed), &many(mark, 0..50)).1;
+            state = learn(&run, &state, Some(flat), &many(0, 0..50)).1;
         }
-        made::Facts::of(500).tell();
-        let plan = decide::<Prospect>(&run, &state, &made::view(0..500)).unwrap();
+        let mut view = made::view(0..500);
+        for prompt in &mut view.pool {
+            prompt.past = [Some(mixed), Some(flat), None][usize::min(prompt.id as usize / 100, 2)];
+        }
+        let plan = decide::<Prospect>(&run, &state, &view).unwrap();
         let Action::Sample(requests) = plan.action else { panic!("samples") };
         let of = |range: std::ops::Range<u32>| requests.iter().filter(|r| range.contains(&r.prompt)).count();
-        assert!(of(0..100) > 60, "{}", of(0..100));
-        assert!((10..60).contains(&of(100..400)), "{}", of(100..400));
-        assert_eq!(of(400..500), 100, "new prompts");
+        assert!(of(0..100) > 90, "{}", of(0..100));
+        assert!((1..30).contains(&of(100..200)), "{}", of(100..200));
+        assert_eq!(of(200..500), 300, "new prompts");
         assert_eq!(requests.len() + plan.skip.len(), 500);
     }
 }
