@@ -79,15 +79,16 @@ const ELSEWHERE: [(&str, &str, &str); 34] = [
 ];
 
 /// What configs are shortened by, so that runs take seconds: the commands stay as they are printed.
-const SHORTER: [(&str, &str, &str); 10] = [
+const SHORTER: [(&str, &str, &str); 11] = [
     ("quickstart.toml", "rollouts = 16_000", "rollouts = 4_000"),
     ("quickstart.toml", "every = 5\n", "every = 1\n"),
     ("quickstart.toml", "problems = 1000", "problems = 20"),
     ("compare-quickstart.toml", "rollouts = 16_000", "rollouts = 3_000"),
     ("compare-quickstart.toml", "seeds = 10", "seeds = 2"),
     ("compare-quickstart.toml", "problems = 1000", "problems = 50"),
-    ("compare-tiny.toml", "rollouts = 100_000", "rollouts = 3_000"),
-    ("compare-tiny.toml", "seeds = 10", "seeds = 2"),
+    ("compare-tiny.toml", "rollouts = 8_000", "rollouts = 800"),
+    ("compare-tiny.toml", "seeds = 5", "seeds = 2"),
+    ("compare-tiny.toml", "trials = 9", "trials = 2"),
     ("compare-tiny.toml", "problems = 1000", "problems = 50"),
     ("simulate.toml", "rollouts = 100_000", "rollouts = 20_000"),
 ];
