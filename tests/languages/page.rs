@@ -81,7 +81,10 @@ impl Checkout {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_allot"), bin.join("allot")).unwrap();
         for entry in fs::read_dir(scratch::root().join("configs")).unwrap() {
             let path = entry.unwrap().path();
-            fs::copy(&path, configs.join(path.file_name().unwrap())).unwrap();
+            // A folder there has what pages of results are made with, which are not run here.
+            if path.is_file() {
+                fs::copy(&path, configs.join(path.file_name().unwrap())).unwrap();
+            }
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
