@@ -212,9 +212,9 @@ fn no_hostile_program_is_rewarded() {
     assert!(rewarded.is_empty(), "{}", rewarded.join("\n"));
 }
 
-/// HumanEval's reference solutions pass, and without their bodies none does.
+/// HumanEval's reference solutions pass; without their bodies none does, and none whose results are negated.
 #[test]
-fn reference_solutions_of_humaneval_pass_and_empty_bodies_do_not() {
+fn reference_solutions_of_humaneval_pass_and_broken_ones_do_not() {
     let Some(python) = interpreter() else { return };
     let Some(path) = std::env::var_os("ALLOT_HUMANEVAL") else {
         return skip::skip("published-data", "ALLOT_HUMANEVAL does not name HumanEval.jsonl");
@@ -226,11 +226,14 @@ fn reference_solutions_of_humaneval_pass_and_empty_bodies_do_not() {
     let mut took = Vec::new();
     for row in &rows {
         let trial = Trial::of(&row.to_string()).unwrap();
+        let solution = row["canonical_solution"].as_str().unwrap();
         let began = Instant::now();
-        let outcome = trial.judge(python, row["canonical_solution"].as_str().unwrap(), limits).unwrap();
+        let outcome = trial.judge(python, solution, limits).unwrap();
         took.push(began.elapsed().as_secs_f64() * 1000.0);
         assert!(outcome.is_right(), "{} {outcome:?}", row["task_id"]);
-        assert!(!trial.judge(python, "    pass\n", limits).unwrap().is_right(), "{}", row["task_id"]);
+        for broken in ["    pass\n".to_owned(), solution.replace("return ", "return not ")] {
+            assert!(!trial.judge(python, &broken, limits).unwrap().is_right(), "{} {broken}", row["task_id"]);
+        }
     }
     took.sort_by(f64::total_cmp);
     println!("median {:.1} ms, p95 {:.1} ms, longest {:.0} ms", took[82], took[156], took[163]);
