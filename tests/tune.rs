@@ -237,6 +237,23 @@ fn seeds_that_are_in_both_are_refused() {
 }
 
 #[test]
+fn a_rung_that_ends_before_the_first_evaluation_is_refused() {
+    let scratch = with(&simulated(TUNE).replace("every_rollouts = 40", "every_rollouts = 700"));
+    let text = scratch.allot(&["compare", "compare.toml", "--out", "out"]);
+    insta::assert_snapshot!(text, @"
+    error: `compare.toml`: the first rung of the tuning of `uniform` ends after 666 rollouts, before its first evaluation, after 700
+
+    hint: evaluate more often, with `evaluation.every_rollouts`, or set fewer `compare.tune.rungs`
+    exit code 2
+    ");
+
+    let config = simulated(&TUNE.replace("trials = 9", "trials = 9\nrungs = 1"));
+    let scratch = with(&config.replace("every_rollouts = 40", "every_rollouts = 700"));
+    let text = scratch.allot(&["compare", "compare.toml", "--dry-run"]);
+    assert!(text.ends_with("exit code 0"), "{text}");
+}
+
+#[test]
 fn a_best_value_at_the_end_of_its_range_is_told() {
     // In this world small groups of few rollouts are the best, whatever the range.
     let tune = "[compare.tune]\ntrials = 4\nrungs = 1\n[compare.tune.ranges]\nrun.groups = [2, 8, 32]\n";

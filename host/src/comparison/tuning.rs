@@ -222,11 +222,34 @@ impl Tuner {
             .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
     }
 
-    /// Checks that every trial is a config.
+    /// Checks that every trial is a config, and that the shortest rung has a score.
     pub fn check(&self) -> Result<()> {
+        self.check_rungs()?;
         for (arm, of) in self.arms.iter().enumerate() {
             for trial in &of.trials {
                 self.text(arm, trial.number, self.seeds[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A trial whose rung ends before its first evaluation would be ranked by what the model can do at the start.
+    fn check_rungs(&self) -> Result<()> {
+        let (Some(budget), Some((_, share))) = (self.means.budget.rollouts, self.rungs.first()) else {
+            return Ok(());
+        };
+        let ends = (share * budget as f64) as u64;
+        for of in &self.arms {
+            let config = of.arm.with(&[]);
+            let every = config.get("evaluation").and_then(|section| section.get("every_rollouts"));
+            let every = every.and_then(toml::Value::as_integer).and_then(|every| u64::try_from(every).ok());
+            if let Some(every) = every.filter(|every| *every > ends) {
+                let what = format!(
+                    "`{}`: the first rung of the tuning of `{}` ends after {ends} rollouts, before its first evaluation, after {every}",
+                    self.name, of.arm.shown
+                );
+                return Err(Error::new(what)
+                    .hint("evaluate more often, with `evaluation.every_rollouts`, or set fewer `compare.tune.rungs`"));
             }
         }
         Ok(())

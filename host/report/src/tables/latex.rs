@@ -90,10 +90,7 @@ mod tests {
             rows: vec![
                 vec![
                     Cell::Arm(0, "my_rule#1".to_owned()),
-                    Cell::Estimate(
-                        Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) },
-                        number::times,
-                    ),
+                    Cell::Estimate(Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) }, number::times),
                 ],
                 vec![Cell::Arm(1, "日本".to_owned()), Cell::None(number::NONE, "why")],
             ],
