@@ -248,8 +248,9 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     };
     let mut sandboxed = Sandboxed::new(&config, AnyGrader::Python).unwrap();
     let answers = ["def double(x): return 2 * x", "def double(x): return x * x", "double = 7", "exit()"];
+    // Half of them were asked about before.
     for place in 0..40 {
-        sandboxed.begin(place, asked(answers[place % answers.len()]));
+        sandboxed.begin(place, asked(&format!("{}\n# {}", answers[place % answers.len()], place / 8)));
     }
     let mut all = sandboxed.finish().await;
     all.sort_by_key(|(place, _)| *place);
@@ -260,6 +261,18 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     assert!(share(1).all(|share| share == 2.0 / 3.0), "{:?}", all[1]);
     assert!(all.iter().all(|(place, o)| o.as_ref().unwrap().correct == Some(place % 4 == 0)));
     assert_eq!(sandboxed.finish().await, []);
+    // What is known of an answer is known for its problem.
+    let square = gold.replace("double", "square").replace("[4, 10, 0]", "[4, 25, 0]");
+    sandboxed.begin(0, asked(&format!("{}\n# 0", answers[0])));
+    sandboxed.begin(1, Question { gold: vec![square], ..asked("def square(x): return x * x\n# 0") });
+    sandboxed.begin(
+        2,
+        Question { gold: vec![gold.replace("4, 10", "5, 10")], ..asked(&format!("{}\n# 0", answers[0])) },
+    );
+    let mut all = sandboxed.finish().await;
+    all.sort_by_key(|(place, _)| *place);
+    let correct: Vec<_> = all.into_iter().map(|(_, opinion)| opinion.unwrap().correct.unwrap()).collect();
+    assert_eq!(correct, [true, true, false]);
 }
 
 /// math-verify in the sandbox gives the verdicts of the one in a process, and says of what it is made.

@@ -1,6 +1,7 @@
 //! Generated Python, or math-verify, in the sandbox, asked by a thread for each core. What an answer comes to depends on nothing but
 //! the answer, its problem and the limits: not on which thread it was, how fast, or on what machine.
 
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,6 +13,7 @@ use allot_interpreter::build::BUILDS;
 use allot_interpreter::math::{Math, WHEELS};
 use allot_interpreter::trial::Trial;
 use allot_interpreter::{Interpreter, LEAST_MEMORY, Limits};
+use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -124,13 +126,21 @@ impl Judge {
     }
 }
 
-/// Threads that judge.
+/// Threads that judge, and what they said before. A small model says the same again and again, and a verdict without a
+/// clock is the same each time: a quarter of them and more need no interpreter.
 pub struct Sandboxed {
-    ask: Sender<(usize, Question)>,
-    told: UnboundedReceiver<(usize, Opinion)>,
-    /// How many are being judged.
-    open: usize,
+    ask: Sender<(String, Question)>,
+    told: UnboundedReceiver<(String, Opinion)>,
+    /// What was said, by the sha256 of the answer and what it was judged by.
+    known: HashMap<String, Judgement>,
+    /// What is being judged.
+    open: HashSet<String>,
+    /// What was begun.
+    begun: Vec<(usize, String)>,
 }
+
+/// Verdicts that are known at most, of a hundred bytes or two each.
+const KNOWN: usize = 500_000;
 
 impl Sandboxed {
     /// As many threads as there are cores.
@@ -148,7 +158,7 @@ impl Sandboxed {
             let (asked, tell, judge) = (Arc::clone(&asked), tell.clone(), Arc::clone(&judge));
             std::thread::spawn(move || work(&asked, &tell, &judge, limits));
         }
-        Ok(Self { ask, told, open: 0 })
+        Ok(Self { ask, told, known: HashMap::new(), open: HashSet::new(), begun: Vec::new() })
     }
 
     /// Who judges: the interpreter, and what of this program makes a verdict.
@@ -162,34 +172,50 @@ impl Sandboxed {
         Ok(Preflight { identity: Identity::of(&words, told)?, words, opinion: Ok(true.into()) })
     }
 
-    /// Begins to judge an answer.
+    /// Begins to judge an answer, unless that is done or being done.
     pub fn begin(&mut self, place: usize, question: Question) {
+        let asked = sha256(serde_json::json!([question.gold, question.answer]).to_string());
+        self.begun.push((place, asked.clone()));
         // Threads end only when this does.
-        self.open += usize::from(self.ask.send((place, question)).is_ok());
+        if !self.known.contains_key(&asked) && self.open.insert(asked.clone()) {
+            let _ = self.ask.send((asked, question));
+        }
     }
 
     /// All that was begun, in any order.
     pub async fn finish(&mut self) -> Vec<(usize, Opinion)> {
-        let mut all = Vec::with_capacity(self.open);
-        while self.open > 0 {
-            let Some(told) = self.told.recv().await else { break };
-            all.push(told);
-            self.open -= 1;
+        // A fault of the sandbox is no verdict: it is told, and the same answer is judged again when it comes again.
+        let mut faults = HashMap::new();
+        while !self.open.is_empty() {
+            let Some((asked, opinion)) = self.told.recv().await else { break };
+            self.open.remove(&asked);
+            match opinion {
+                Ok(judgement) => drop(self.known.insert(asked, judgement)),
+                Err(fault) => drop(faults.insert(asked, fault)),
+            }
+        }
+        let opinion = |(place, asked): (usize, String)| {
+            let known = self.known.get(&asked).cloned().map(Ok);
+            Some((place, known.or_else(|| faults.get(&asked).cloned().map(Err))?))
+        };
+        let all = self.begun.drain(..).filter_map(opinion).collect();
+        if self.known.len() > KNOWN {
+            self.known.clear();
         }
         all
     }
 }
 
 fn work(
-    asked: &Mutex<Receiver<(usize, Question)>>,
-    tell: &UnboundedSender<(usize, Opinion)>,
+    asked: &Mutex<Receiver<(String, Question)>>,
+    tell: &UnboundedSender<(String, Opinion)>,
     judge: &Judge,
     limits: Limits,
 ) {
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((place, question)) = next else { return };
-        if tell.send((place, judge.opinion(&question, limits))).is_err() {
+        let Ok((asked, question)) = next else { return };
+        if tell.send((asked, judge.opinion(&question, limits))).is_err() {
             return;
         }
     }
