@@ -1,11 +1,8 @@
-//! One rollout of each prompt, measured against what followed outcomes like its last ones, and learned from where the
-//! outcome is the rarer one. Our own, not a published method; the first part is SPO's (arXiv 2509.13232).
+//! One rollout of each prompt, measured against the mean of late, and learned from where its outcome is the rarer one. Our
+//! own, not a published method; the first part is SPO's (arXiv 2509.13232).
 //!
 //! **One rollout.** A group spends rollouts to learn what its prompt's mean reward is, and all of them where it has no
-//! variance. Here each rollout is of another prompt, and the mean is that of all rollouts of late whose prompts had a past
-//! like its own: as often sampled, as often solved, solved or not the last time. So prompts that come once share one
-//! value, and those that come back have one that fits them, without a prior, a rate of forgetting for each prompt, or a
-//! model of difficulty. The host knows the pasts; the policy keeps twenty means.
+//! variance. Here each rollout is of another prompt, and the mean is that of all rollouts of late.
 //!
 //! **The rarer outcome.** With score vectors s and a pass rate p, E[1{right} s] = -E[1{wrong} s] = ∇p: right answers alone
 //! and wrong answers alone both point where p grows, and so does r - v for any v. They differ in noise and in cost. Per
@@ -14,12 +11,14 @@
 //! c_t / (2 c_t + c_s), and for all answers above; nothing in between is better. What is never solved, or always, then
 //! costs nothing to learn from and adds no noise, whether or not it is known.
 //!
-//! **Which prompts.** A prompt without a past is always sampled. One with a past is passed over, until the next epoch, by a
-//! chance that rises as its v (1 - v) falls below the best of any past, and that is never 1.
+//! **A memory, if wanted.** With `memory`, prompts that come back are told apart by their pasts: the mean is of rollouts whose
+//! prompts were as often sampled, as often solved, solved or not the last time, and a prompt is passed over, until the next
+//! epoch, by a chance that rises as its v (1 - v) falls below the best of any past. It is off, because it took twice the
+//! rollouts where it was measured (docs/results/2026-11-23-evidence.md).
 
 use allot_policy::prelude::*;
 
-/// One rollout of each prompt, measured against what followed outcomes like its last.
+/// One rollout of each prompt, measured against the mean of late.
 pub struct Prospect;
 
 /// What a run may set.
@@ -29,12 +28,12 @@ pub struct ProspectSettings {
     #[setting(default = 0)]
     prompts: u32,
     /// Tell prompts apart by their pasts.
-    #[setting(default = true)]
+    #[setting(default = false)]
     memory: bool,
     /// Rollouts that make a value: those before them fade.
     #[setting(default = 200.0)]
     window: f64,
-    /// The least chance of a prompt with a past to be sampled when it is on offer.
+    /// With a memory, the least chance of a prompt with a past to be sampled when it is on offer.
     #[setting(default = 0.1)]
     explore: f64,
     /// Learn from the commoner outcome, too, however rare the other is.
@@ -60,7 +59,7 @@ impl Policy for Prospect {
     const NAME: &'static str = "prospect";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const SUMMARY: &'static str =
-        "one rollout of each prompt, measured against a shared memory; learns from the rarer outcome";
+        "one rollout of each prompt, measured against the mean of late; learns from the rarer outcome";
     type Settings = ProspectSettings;
     type State = ProspectState;
 
@@ -275,17 +274,17 @@ mod tests {
 
     #[test]
     fn what_followed_a_past_is_expected_of_prompts_that_share_it() {
-        let run = run_with::<Prospect>(&[]);
+        let run = run_with::<Prospect>(&[("memory", Value::Flag(true))]);
         let mut state = begin::<Prospect>(&run).unwrap();
         state = learn(&run, &state, Some(made::past(1, 1)), &many(1, 0..40)).1;
         state = learn(&run, &state, Some(made::past(0, 1)), &many(0, 0..40)).1;
-        let both = run_with::<Prospect>(&[("both", Value::Flag(true))]);
+        let both = run_with::<Prospect>(&[("both", Value::Flag(true)), ("memory", Value::Flag(true))]);
         for (past, expected) in [(Some(made::past(1, 1)), 0.98), (Some(made::past(0, 1)), 0.02), (None, 0.5)]
         {
             let (picks, _) = learn(&both, &state, past, &[(9, 1)]);
             assert!((1.0 - f64::from(picks[0].1[0]) - expected).abs() < 0.02, "{past:?}: {picks:?}");
         }
-        let without = run_with::<Prospect>(&[("memory", Value::Flag(false))]);
+        let without = run_with::<Prospect>(&[]);
         let (picks, _) = learn(&without, &state, Some(made::past(1, 1)), &[(9, 1)]);
         assert_eq!(picks[0].1, [0.5]);
     }
@@ -311,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_known_to_be_flat_is_passed_over_for_the_most_part() {
-        let run = run_with::<Prospect>(&[("prompts", Value::Integer(1000))]);
+        let run = run_with::<Prospect>(&[("prompts", Value::Integer(1000)), ("memory", Value::Flag(true))]);
         let mut state = begin::<Prospect>(&run).unwrap();
         let (mixed, flat) = (Past { correct: 1, ..made::past(5, 10) }, made::past(0, 10));
         for mark in [0, 1, 0, 1] {
