@@ -240,8 +240,7 @@ impl Tuner {
         };
         let ends = (share * budget as f64) as u64;
         for of in &self.arms {
-            let config = of.arm.with(&[]);
-            let every = config.get("evaluation").and_then(|section| section.get("every_rollouts"));
+            let every = of.arm.config.get("evaluation").and_then(|section| section.get("every_rollouts"));
             let every = every.and_then(toml::Value::as_integer).and_then(|every| u64::try_from(every).ok());
             if let Some(every) = every.filter(|every| *every > ends) {
                 let what = format!(
