@@ -132,7 +132,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @r#"
-    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`, `functions`, `python`, `http`, `environment`, `pattern`
+    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`, `functions`, `python`, `http`, `component`, `environment`, `pattern`
 
     hint: did you mean `exact`?
     exit code 2
