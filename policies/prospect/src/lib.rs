@@ -193,7 +193,9 @@ fn pick(group: &Group, value: f64, rare: f64) -> Option<Pick> {
         v if v > 1.0 - rare => 1.0,
         v => v,
     };
-    let given: Vec<f32> = group.rewards.iter().map(|r| (f64::from(*r) - measured) as f32).collect();
+    // An advantage has bounds; rewards have none.
+    let advantage = |r: &f32| (f64::from(*r) - measured).clamp(-1e6, 1e6) as f32;
+    let given: Vec<f32> = group.rewards.iter().map(advantage).collect();
     given.iter().any(|a| *a != 0.0).then(|| Pick::all(group.prompt).advantage(Advantage::Given(given)))
 }
 
