@@ -1,12 +1,16 @@
-"""verl's replay buffer under policies, over a real TransferQueue, on a CPU. What samples is a stand-in that
-writes what verl's agent loop writes; what learns is left out, for it needs a GPU.
+"""verl's replay buffer under policies, over a real TransferQueue, on a CPU. In most tests what samples is a stand-in
+that writes what verl's agent loop writes; one has verl's agent loops and rewards, with a stand-in for the language
+model. What learns is left out, for it needs a GPU: tests/python/verl_on_gpu.py runs all of it.
 
 Needs verl 0.9; skipped without it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
+import subprocess
+import sys
 import tempfile
 import unittest
 from collections import Counter
@@ -14,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import allot
+from recorded import ROOT, lines
 from recorded import allot as program
-from recorded import lines
 
 if find_spec("verl") is None:
     raise unittest.SkipTest("no verl here")
@@ -24,12 +28,15 @@ import numpy as np
 import ray
 import torch
 import transfer_queue as tq
-from allot.verl import AllocatedTrainer, RunIsOver
+from allot.verl import AllocatedAgentLoopManager, AllocatedTrainer, RunIsOver, SeededClient, turn_seed
+from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker, migrate_legacy_reward_impl
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+from verl.workers.rollout.replica import TokenOutput
 
 LONGEST = 6
 PROMPTS = 18
@@ -74,6 +81,50 @@ class AgentLoop:
             tq.kv_put(key=uid, partition_id="train", tag={"status": "failure" if failed else "finished"})
 
 
+class Model:
+    """In the place of verl's client of vLLM: what it says follows from the seed of the request."""
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params, **_):
+        return TokenOutput(token_ids=said(sampling_params["seed"]), extra_fields={"params": sampling_params})
+
+
+def said(seed: int) -> list[int]:
+    chance = random.Random(seed)
+    return [chance.randint(5, 200) for _ in range(chance.randint(1, LONGEST))]
+
+
+# Ray's workers know nothing of this file.
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+REWARD = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
+    return float(len(solution_str) % 5 < int(ground_truth))
+"""
+
+
+def agent_loops(folder: str) -> AllocatedAgentLoopManager:
+    """verl's agent loops and rewards, as its own configuration has them."""
+    (Path(folder) / "reward.py").write_text(REWARD)
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose(
+            "ppo_trainer",
+            [
+                f"actor_rollout_ref.model.path={ROOT}/tests/cases/models/tiny-qwen2-tied",
+                "actor_rollout_ref.rollout.name=vllm",
+                "actor_rollout_ref.rollout.agent.num_workers=2",
+                f"data.max_response_length={LONGEST}",
+                "data.max_prompt_length=64",
+                f"reward.custom_reward_function.path={folder}/reward.py",
+            ],
+        )
+    config = migrate_legacy_reward_impl(config)
+    config.reward.custom_reward_function.path = f"{folder}/reward.py"
+    rewards = ray.remote(RewardLoopWorker).remote(config, None)
+    return AllocatedAgentLoopManager.create(
+        config=config, llm_client=Model(), teacher_client=None, reward_loop_worker_handles=[rewards]
+    )
+
+
 def trainer(folder: str, policy: str = "pilot-commit", record: str = "record", **more) -> AllocatedTrainer:
     """verl's trainer without what needs a GPU: everything of ours, and verl's advantages and queue."""
     made = object.__new__(AllocatedTrainer)
@@ -101,8 +152,15 @@ def trainer(folder: str, policy: str = "pilot-commit", record: str = "record", *
     )
     made.trainer_mode, made.global_steps = "sync", 1
     made.train_dataset = [
-        {"index": i, "raw_prompt": [{"role": "user", "content": str(i)}]} for i in range(PROMPTS)
+        {
+            "index": i,
+            "raw_prompt": [{"role": "user", "content": str(i)}],
+            "data_source": "numbers",
+            "reward_model": {"ground_truth": str(i % 6)},
+        }
+        for i in range(PROMPTS)
     ]
+    made.seeded = True
     made.agent_loop_manager = AgentLoop()
     made.replay_buffer = buffer = made._build_replay_buffer()
     buffer.poll_interval = 0.01
@@ -171,6 +229,59 @@ class Verl(unittest.TestCase):
 
     def test_verl_finds_the_trainer_by_its_name(self):
         self.assertIs(get_trainer_cls("allot"), AllocatedTrainer)
+
+    def test_verl_loads_the_trainer_by_itself_and_only_with_its_own(self):
+        code = (
+            "import sys, verl; assert 'allot.verl_plugin' in sys.modules; assert 'allot.verl' not in sys.modules;"
+            "from verl.trainer.ppo.v1 import get_trainer_cls; print(get_trainer_cls('allot').__module__)"
+        )
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+        self.assertEqual(done.stdout.splitlines()[-1:], ["allot.verl"], done.stderr)
+
+    def test_each_turn_has_a_seed_of_its_own(self):
+        client, seed = SeededClient(Model(), "seed", 2**64 - 1), 2**64 - 1
+        params = {"temperature": 1.0}
+        outputs = [
+            asyncio.run(client.generate("r", prompt_ids=[1], sampling_params=params)).extra_fields["params"]
+            for _ in range(3)
+        ]
+        self.assertEqual(outputs, [{**params, "seed": turn_seed(seed, turn)} for turn in range(3)])
+        self.assertEqual(params, {"temperature": 1.0})
+        seeds = [output["seed"] for output in outputs]
+        self.assertEqual(len(set(seeds)), 3)
+        self.assertTrue(all(0 <= seed < 2**63 for seed in seeds))
+
+    def test_verl_s_own_agent_loops_sample_each_rollout_with_its_seed(self):
+        made = trainer(self.folder, steps=3)
+        made.agent_loop_manager = agent_loops(self.folder)
+        submit, drawn = made.replay_buffer.submit, {}
+
+        def noted(draws, names):
+            drawn.update(zip(names, draws, strict=True))
+            submit(draws, names)
+
+        made.replay_buffer.submit = noted
+        sampled = made.replay_buffer._sampled
+        answers: list[tuple[str, list[int]]] = []
+
+        def kept(partition_id, draws, names):
+            for rollout in sampled(partition_id, draws, names):
+                keys = rollout.answer.keys
+                data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["responses"])
+                answers.append((keys[0], data["responses"].unbind()[0].tolist()))
+                yield rollout
+
+        made.replay_buffer._sampled = kept
+        for _ in range(3):
+            turn(made)
+        for key, response in answers:
+            name, session, _ = key.split("_")
+            self.assertEqual(response, said(turn_seed(drawn[name].seeds[int(session)], 0)))
+        spent = made.replay_buffer.allocator.spent
+        self.assertEqual(
+            (len(answers), sum(len(ids) for _, ids in answers)), (spent["run_rollouts"], spent["run_tokens"])
+        )
+        program("replay", f"{self.folder}/record", "pilot-commit")
 
     def test_ragged_plans_are_the_host_s_and_the_queue_holds_what_the_shelf_holds(self):
         for policy in ("pilot-commit", "knapsack"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import allot
@@ -114,6 +115,16 @@ class Raises(unittest.TestCase):
             self.assertIn(hint, error.hint)
             self.assertEqual(str(error), f"{what}\n\nhint: {error.hint}")
         return error
+
+
+class Wheel(unittest.TestCase):
+    def test_verl_is_told_of_its_plugin_which_loads_without_verl(self):
+        (plugin,) = [e for e in entry_points(group="verl.plugins") if e.name == "allot"]
+        before = list(sys.meta_path)
+        try:
+            self.assertEqual(plugin.load().TRAINERS, "verl.trainer.ppo.v1")
+        finally:
+            sys.meta_path[:] = before
 
 
 class Policies(Raises):

@@ -6,15 +6,18 @@ and lengths of the results from the TransferQueue, and calls the policy again; t
 batch. Rollouts that a policy holds stay in the queue. The trainer passes advantages to verl, updates the
 rollout buffer after each update, and stores the run's state and held rollouts beside verl's checkpoints.
 
-    VERL_USE_EXTERNAL_MODULES=allot.verl python -m verl.trainer.main_ppo … \\
-        trainer.v1.trainer_mode=allot \\
+    python -m verl.trainer.main_ppo … trainer.v1.trainer_mode=allot \\
         +trainer.v1.sampler.sampler_kwargs='{policy: …, groups: …, rollouts: …, budget: {rollouts: …}}'
 
-The other keys are those of `allot.Allocator`. It does not depend on how verl samples or trains.
+The other keys are those of `allot.Allocator`. verl finds the trainer by itself: see `verl_plugin.py`. Each rollout is
+sampled with the seed that the allocator gives it. This module does not depend on how verl samples or trains.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import itertools
 import os
 import time
 import uuid
@@ -23,11 +26,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 import transfer_queue as tq
 from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -39,6 +44,12 @@ from .errors import Error
 
 #: The file in a checkpoint's folder.
 STATE = "allot.pt"
+
+#: How each of verl's samplers calls the seed of a request. SGLang heeds it only with deterministic inference.
+SEED_NAMES = {"vllm": "seed", "sglang": "sampling_seed", "trtllm": "seed"}
+
+#: The field of a prompt that has the seeds of its rollouts.
+SEEDS = "__allot_seeds__"
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,60 @@ class AllocatedReplayBuffer(ReplayBuffer):
         self.allocator.load_state_dict({"run": state["run"], "answers": answers})
 
 
+class SeededClient:
+    """verl's client of the sampler, for one rollout: each of its turns is sampled with a seed of its own."""
+
+    def __init__(self, client: Any, name: str, seed: int):
+        self._client, self._name, self._seed = client, name, seed
+        self._turns = itertools.count()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def generate(self, *arguments: Any, sampling_params: dict[str, Any], **named: Any) -> Any:
+        # With the same seed for all, the noise of a turn would be that of the turn before.
+        params = {**sampling_params, self._name: turn_seed(self._seed, next(self._turns))}
+        return await self._client.generate(*arguments, sampling_params=params, **named)
+
+
+def turn_seed(seed: int, turn: int) -> int:
+    """The seed of a turn, of 63 bits: samplers take signed numbers."""
+    if turn > 0:
+        seed = int.from_bytes(hashlib.blake2b(f"{seed}/{turn}".encode(), digest_size=8).digest(), "big")
+    return seed >> 1
+
+
+def _workers() -> Any:
+    """verl's agent loop workers, whose loops have the seeds of their rollouts.
+
+    A class in a function: Ray then sends it whole to other processes. Of a class by its name it would send verl's part,
+    which is not there by its name, and find another in its place.
+    """
+
+    class AllocatedAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class.__ray_actor_class__):
+        async def _run_agent_loop(
+            self, sampling_params: dict[str, Any], *arguments: Any, **named: Any
+        ) -> Any:
+            seeds, worker = named.pop(SEEDS, None), self
+            if seeds is not None:
+                # Loops run side by side in one worker: each has a client of its own.
+                worker = copy.copy(self)
+                name = SEED_NAMES[self.rollout_config.name]
+                worker.llm_client = SeededClient(self.llm_client, name, seeds[named["session_id"]])
+            run = super(AllocatedAgentLoopWorker, worker)._run_agent_loop
+            return await run(sampling_params, *arguments, **named)
+
+    return ray.remote(AllocatedAgentLoopWorker)
+
+
+class AllocatedAgentLoopManager(AgentLoopManagerTQ):
+    """verl's agent loop manager, with workers that know seeds."""
+
+    def __init__(self, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **named)
+        self.agent_loop_workers_class = _workers()
+
+
 @register_trainer("allot")
 class AllocatedTrainer(PPOTrainerSync):
     """verl's synchronous trainer, with the batches that a policy plans."""
@@ -192,6 +257,7 @@ class AllocatedTrainer(PPOTrainerSync):
         with open_dict(config):
             # verl checks the mode by its name; this trainer behaves like the synchronous mode.
             config.trainer.v1.trainer_mode = "sync"
+            self.seeded = _hand_seeds_over(config.actor_rollout_ref.rollout)
         super().__init__(config)
         if self.parameter_sync_step != 1:
             raise Error(
@@ -254,6 +320,8 @@ class AllocatedTrainer(PPOTrainerSync):
         rows = collate_fn([self.train_dataset[draw.prompt] for draw in draws])
         rows["uid"] = np.array(names, dtype=object)
         rows["__rollout_n__"] = np.array([draw.count for draw in draws], dtype=object)
+        if self.seeded:
+            rows[SEEDS] = np.fromiter((draw.seeds for draw in draws), dtype=object, count=len(draws))
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
         self._submit_batch_to_rollout(batch)
@@ -305,3 +373,16 @@ class AllocatedTrainer(PPOTrainerSync):
 
     def _state_of(self, global_steps: int) -> str:
         return os.path.join(self.config.trainer.default_local_dir, f"global_step_{global_steps}", STATE)
+
+
+def _hand_seeds_over(rollout: DictConfig) -> bool:
+    """Whether rollouts get seeds: verl's agent loop manager is replaced by one that knows them."""
+    agent = rollout.agent
+    manager = f"{AllocatedAgentLoopManager.__module__}.{AllocatedAgentLoopManager.__name__}"
+    if agent.get("agent_loop_manager_class") in (None, manager) and rollout.name in SEED_NAMES:
+        agent.agent_loop_manager_class = manager
+        return True
+    print(
+        "rollouts are sampled without the allocator's seeds: the agent loop manager or the sampler is another"
+    )
+    return False
