@@ -59,7 +59,7 @@ class Spy(AllocatedGRPOTrainer):
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        self.batches, self.losses = [], []
+        self.batches, self.losses, self.own = [], [], []
 
     def _next_batch(self):
         self.batches.append(super()._next_batch())
@@ -67,6 +67,9 @@ class Spy(AllocatedGRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         self.output = super()._generate_and_score_completions(inputs)
+        if self.batches[-1]:
+            # Rows of filling are masked: so many are real in this process.
+            self.own.append(int((self.output["tool_mask"] * self.output["completion_mask"]).any(1).sum()))
         return self.output
 
     def _compute_loss(self, model, inputs):

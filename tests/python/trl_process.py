@@ -1,0 +1,66 @@
+"""One process of a run under TRL, which test_trl_processes.py starts: trl_process.py FOLDER JSON
+
+It writes what it saw to FOLDER/rank-N.json. `kill_at` names a rank and a rollout at which that process is killed, as
+by a machine that goes down; `resume` names a checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from test_trl import Judge, trainer
+from transformers import TrainingArguments
+
+
+class Mortal(Judge):
+    """A judge in a process that is killed when it has judged so many."""
+
+    kill_at: int | None = None
+
+    def __call__(self, *arguments, **named):
+        rewards = super().__call__(*arguments, **named)
+        if self.kill_at is not None and self.rollouts >= self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rewards
+
+
+def main(folder: str, given: dict) -> None:
+    rank = int(os.environ.get("RANK", 0))
+    resume, kill_at = given.pop("resume", None), given.pop("kill_at", None)
+    spy, _ = trainer(folder, **given)
+    judge = Mortal()
+    if kill_at is not None and kill_at[0] == rank:
+        judge.kill_at = kill_at[1]
+    spy.reward_funcs[0] = judge
+    # transformers 5.10 loads an optimizer onto `cpu:0`, a name that torch.load does not know.
+    TrainingArguments.device = property(lambda _: torch.device("cpu"))
+    spy.train(resume_from_checkpoint=resume)
+    digest = hashlib.sha256()
+    for parameter in spy.model.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    seen = {
+        "weights": digest.hexdigest(),
+        "judged": judge.rollouts,
+        "tokens": judge.tokens,
+        "wrong_prompts": judge.wrong_prompts,
+        "losses": spy.losses,
+        "batches": [
+            [(row.prompt, row.age, row.advantage, len(row.answer.completion_ids)) for row in batch.rollouts]
+            for batch in spy.batches
+            if batch
+        ],
+        "own": spy.own,
+        "spent": spy.allocator.spent,
+        "steps": spy.state.global_step,
+    }
+    (Path(folder) / f"rank-{rank}.json").write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
