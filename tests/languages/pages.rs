@@ -13,7 +13,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 34] = [
+const ELSEWHERE: [(&str, &str, &str); 38] = [
     ("README.md", "cargo test --release", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
     ("README.md", "pip download", "it needs a package index and fetches 90 MB"),
@@ -58,9 +58,13 @@ const ELSEWHERE: [(&str, &str, &str); 34] = [
     ("docs/how-to/python.md", "host/python/pack", "it needs what was built; .ci/run tests the wheel"),
     (
         "docs/how-to/python.md",
-        "VERL_USE_EXTERNAL_MODULES",
+        "python -m verl.trainer",
         "it needs verl, a model and a GPU; tests/python has verl's part",
     ),
+    ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
+    ("docs/how-to/python.md", "python train.py", "it needs slime; tests/python has slime's part"),
+    ("docs/how-to/your-row.md", "allot compare w1.toml", "it needs a config that the reader writes"),
+    ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),
     ("docs/reference/outputs.md", "duckdb", "it needs DuckDB"),
     (
