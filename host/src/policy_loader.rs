@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use allot_component::TooLarge;
+use allot_component::Kind;
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address, turn};
 use allot_judges::config::RewardConfig;
@@ -59,13 +59,7 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     }
     let path = Path::new(source);
     if source.contains(['/', '\\']) || path.extension().is_some() {
-        let about = std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
-        if !about.is_file() {
-            return Err(Error::new(format!("could not load policy `{source}`: it is no file")));
-        }
-        TooLarge::check(about.len())
-            .map_err(|error| Error::new(format!("could not load policy `{source}`: {error}")))?;
-        return std::fs::read(path).map_err(|e| Error::file("read", path, &e));
+        return allot_component::read(path, Kind::Policy);
     }
     if let Some(bytes) = shipped::component(source) {
         return Ok(bytes.to_owned());

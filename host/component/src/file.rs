@@ -1,21 +1,41 @@
 //! A component as a file: how large it may be, and its hash.
 
+use std::path::Path;
+
+use allot_error::{Error, Result};
 use sha2::{Digest, Sha256};
-use thiserror::Error;
+
+use crate::Kind;
 
 /// The largest file that is taken for a policy, in bytes. A Python component has 18 MB.
 pub const LARGEST: u64 = 128 << 20;
 
 /// More bytes than anyone means to load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file has {0} bytes; a policy has {LARGEST} at most")]
 pub struct TooLarge(pub u64);
 
 impl TooLarge {
     /// Whether so many bytes are too many.
-    pub fn check(bytes: u64) -> Result<(), Self> {
+    pub fn check(bytes: u64) -> std::result::Result<(), Self> {
         if bytes > LARGEST { Err(Self(bytes)) } else { Ok(()) }
     }
+}
+
+/// The bytes of a component's file, for what it is taken to be.
+///
+/// # Errors
+///
+/// What is not there, is no file, or is too large.
+pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
+    let about = std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
+    let refused =
+        |why: String| Error::new(format!("could not load {} `{}`: {why}", kind.noun(), path.display()));
+    if !about.is_file() {
+        return Err(refused("it is no file".to_owned()));
+    }
+    TooLarge::check(about.len()).map_err(|error| refused(error.to_string()))?;
+    std::fs::read(path).map_err(|e| Error::file("read", path, &e))
 }
 
 /// The sha256 of bytes, in hexadecimal.

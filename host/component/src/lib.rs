@@ -21,7 +21,7 @@ pub mod shipped;
 
 pub use caps::Caps;
 pub use description::{Description, Setting};
-pub use file::{LARGEST, TooLarge, sha256};
+pub use file::{LARGEST, TooLarge, read, sha256};
 pub use kind::Kind;
 pub use sealing::sealed;
-pub use settings::settings;
+pub use settings::{in_force, settings};

@@ -1,18 +1,29 @@
 //! From what a run gives to the settings in force.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use allot_allocation::Value;
 use allot_error::{Error, Result, did_you_mean};
 
 use crate::Setting;
 
-/// Every setting that a component described, with the value given or else the default. A setting that it does not
-/// have, or a value of another type, is an error. `owner` is what has them: "policy `uniform`".
+/// Every setting that a component described, with the value given in TOML or else the default. A setting that it does
+/// not have, or a value of another type, is an error. `owner` is what has them: "policy `uniform`".
 pub fn settings(
     owner: &str,
     described: &[Setting],
     given: &BTreeMap<String, toml::Value>,
+) -> Result<Vec<(String, Value)>> {
+    in_force(owner, described, given, fit)
+}
+
+/// The same of values in any form; `fit` gives one as a setting of the default's type, if it is of that type.
+pub fn in_force<V: Display>(
+    owner: &str,
+    described: &[Setting],
+    given: &BTreeMap<String, V>,
+    fit: impl Fn(&V, &Value) -> Option<Value>,
 ) -> Result<Vec<(String, Value)>> {
     let names = described.iter().map(|s| s.name.as_str());
     if let Some(unknown) = given.keys().find(|k| described.iter().all(|s| s.name != **k)) {

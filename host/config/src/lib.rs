@@ -37,7 +37,7 @@ use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
 use allot_component::{Caps, Description, sha256};
 use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
 pub use tree::Tree;
@@ -336,12 +336,7 @@ impl RunConfig {
 impl PolicyConfig {
     /// Makes a component's path whole.
     pub fn settle(&mut self) -> Result<()> {
-        if looks_like_a_path(&self.source) {
-            let path = Path::new(&self.source);
-            let whole = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
-            self.source = whole.display().to_string();
-        }
-        Ok(())
+        settle(&mut self.source)
     }
 
     /// Demands the very component that lies there now, where it is one of the user's own.

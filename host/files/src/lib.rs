@@ -23,7 +23,7 @@ use std::path::Path;
 use allot_error::{Error, Result};
 
 pub use cache::{cache, turn, write_whole};
-pub use name::{is_registry_address, looks_like_a_path};
+pub use name::{is_registry_address, looks_like_a_path, settle};
 
 /// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
 pub fn lasting(folder: &Path) -> Result<()> {

@@ -1,5 +1,9 @@
 //! What a config or a command line names: a path, or an address.
 
+use std::path::Path;
+
+use allot_error::{Error, Result};
+
 /// What an address in a registry begins with.
 const REGISTRY: &str = "oci:";
 
@@ -12,4 +16,17 @@ pub fn is_registry_address(source: &str) -> bool {
 /// registry.
 pub fn looks_like_a_path(source: &str) -> bool {
     !source.starts_with("hub:") && !is_registry_address(source) && source.contains(['/', '\\', '.'])
+}
+
+/// Makes what a config names whole, if it is a path.
+///
+/// # Errors
+///
+/// A folder at hand that cannot be found.
+pub fn settle(source: &mut String) -> Result<()> {
+    if looks_like_a_path(source) {
+        let path = Path::new(source.as_str());
+        *source = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?.display().to_string();
+    }
+    Ok(())
 }

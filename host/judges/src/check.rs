@@ -1,5 +1,6 @@
 //! What a config of rewards has to be, beyond what its types say; and its paths, made whole.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Result};
@@ -298,10 +299,7 @@ impl One<'_> {
             None if grader == AnyGrader::Http => Err(no_server(&self.file, self.place)),
             None => Ok(()),
             Some(http) => match http.wrong() {
-                Some((key, value, rule)) => {
-                    let (file, place) = (&self.file, self.place);
-                    Err(Error::new(format!("{file}: `{place}.http.{key}` is {value}; {rule}")))
-                }
+                Some((key, value, rule)) => self.wrong(&format!("http.{key}"), value, &rule),
                 None => Ok(()),
             },
         }
@@ -312,10 +310,7 @@ impl One<'_> {
             None if grader == AnyGrader::Component => Err(no_component(&self.file, self.place)),
             None => Ok(()),
             Some(component) => match component.wrong() {
-                Some((key, value, rule)) => {
-                    let (file, place) = (&self.file, self.place);
-                    Err(Error::new(format!("{file}: `{place}.{key}` is {value}; {rule}")))
-                }
+                Some((key, value, rule)) => self.wrong(key, value, rule),
                 None => Ok(()),
             },
         }
@@ -337,7 +332,7 @@ impl One<'_> {
         if x.is_finite() { Ok(()) } else { self.wrong(key, f64::from(x), "it is finite") }
     }
 
-    fn wrong(&self, key: &str, value: f64, rule: &str) -> Result<()> {
+    fn wrong(&self, key: &str, value: impl Display, rule: &str) -> Result<()> {
         Err(Error::new(format!("{}: `{}.{key}` is {value}; {rule}", self.file, self.place)))
     }
 }

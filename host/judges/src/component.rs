@@ -11,7 +11,7 @@ use std::time::Duration;
 use allot_allocation::{Value, shown};
 use allot_error::panics::caught;
 use allot_error::{Error, Result};
-use allot_files::{cache, is_registry_address, looks_like_a_path, turn};
+use allot_files::{cache, is_registry_address, settle, turn};
 use allot_registry::Reference;
 use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use serde::{Deserialize, Serialize};
@@ -96,12 +96,7 @@ impl ComponentConfig {
     ///
     /// A folder at hand that cannot be found.
     pub fn settle(&mut self) -> Result<()> {
-        if looks_like_a_path(&self.source) {
-            let path = Path::new(&self.source);
-            let whole = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
-            self.source = whole.display().to_string();
-        }
-        Ok(())
+        settle(&mut self.source)
     }
 
     /// What one call may use.
@@ -142,16 +137,10 @@ impl ComponentConfig {
             return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
         }
         let path = Path::new(source);
-        let about = std::fs::metadata(path).map_err(|e| {
-            Error::file("read", path, &e)
-                .hint("`use` in [reward.component] is the path of a component, or its address in a registry")
-        })?;
-        if !about.is_file() {
-            return Err(Error::new(format!("could not load grader `{source}`: it is no file")));
-        }
-        allot_component::TooLarge::check(about.len())
-            .map_err(|error| Error::new(format!("could not load grader `{source}`: {error}")))?;
-        std::fs::read(path).map_err(|e| Error::file("read", path, &e))
+        allot_component::read(path, Kind::Grader).map_err(|error| {
+            let hint = "`use` in [reward.component] is the path of a component, or its address in a registry";
+            if path.exists() { error } else { error.hint(hint) }
+        })
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Plan, Run, Terms, Value, View};
-use allot_error::did_you_mean;
 use allot_record::{CapsStamp, PolicyStamp};
 use allot_sandbox::{Caps, Cost, Description, Level, LogLine, Sandbox, Setting};
 use pyo3::prelude::*;
@@ -167,7 +166,8 @@ impl Loaded {
         let bytes = bytes(source)?;
         let load = || Sandbox::embedded(caps, cache().as_deref())?.load(&bytes, sha256);
         let policy = load().map_err(|e| Exception::load(source, &e))?;
-        let settings = in_force(policy.description(), settings)?;
+        let Description { name, settings: described, .. } = policy.description();
+        let settings = allot_component::in_force(&format!("policy `{name}`"), described, settings, fit)?;
         Ok(Self { policy, settings, caps })
     }
 
@@ -260,27 +260,6 @@ pub fn given<T: for<'de> Deserialize<'de>>(
 ) -> Result<Option<T>> {
     let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
     depythonize(value).map(Some).map_err(|e| Exception::new(format!("`{name}`: {e}")))
-}
-
-/// Every setting that a policy described, with the value given or else the default.
-fn in_force(
-    description: &Description,
-    given: &BTreeMap<String, serde_json::Value>,
-) -> Result<Vec<(String, Value)>> {
-    let policy = &description.name;
-    let names = description.settings.iter().map(|s| s.name.as_str());
-    if let Some(unknown) = given.keys().find(|k| description.settings.iter().all(|s| s.name != **k)) {
-        let exception = Exception::new(format!("policy `{policy}` has no setting `{unknown}`"));
-        return Err(exception.hint(did_you_mean(unknown, names)));
-    }
-    let value = |setting: &Setting| match given.get(&setting.name) {
-        None => Ok(setting.default.clone()),
-        Some(given) => fit(given, &setting.default).ok_or_else(|| {
-            let (name, kind) = (&setting.name, setting.default.kind());
-            Exception::new(format!("policy `{policy}`: setting `{name}` is {given}; it must be {kind}"))
-        }),
-    };
-    description.settings.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
 }
 
 /// A value of Python as a setting of the default's type. A whole number serves as a number.

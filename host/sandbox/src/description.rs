@@ -5,6 +5,17 @@ use allot_component::{Description, Setting};
 
 /// Whether a config could use a description, and a screen show it.
 pub(crate) fn usable(d: &Description) -> Result<(), String> {
+    usable_too(&d.name, [&d.version, &d.summary], &d.settings, &d.signals, &d.columns)
+}
+
+/// The same of what any component says of itself.
+pub(crate) fn usable_too(
+    name: &String,
+    [version, summary]: [&String; 2],
+    settings: &[Setting],
+    signals: &[String],
+    columns: &[String],
+) -> Result<(), String> {
     const RULE: &str = "1 to 64 lower-case letters, digits and dashes, a letter first";
     let short = |name: &str| {
         name.len() <= 64
@@ -12,15 +23,15 @@ pub(crate) fn usable(d: &Description) -> Result<(), String> {
             && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     let plain = |text: &str| text.len() <= 1024 && !text.chars().any(shown::steers);
-    let (count, most) = (d.settings.len().max(d.signals.len()).max(d.columns.len()), 256);
+    let (count, most) = (settings.len().max(signals.len()).max(columns.len()), 256);
     if count > most {
         return Err(format!("it has {count} settings, signals or columns; {most} at most can be shown"));
     }
-    let names = d.settings.iter().map(|s| &s.name).chain(&d.signals).chain(&d.columns).chain([&d.name]);
+    let names = settings.iter().map(|s| &s.name).chain(signals).chain(columns).chain([name]);
     if let Some(name) = names.clone().find(|name| !short(name)) {
         return Err(format!("it has the name `{}`; a name is {RULE}", shown::name(name)));
     }
-    let summaries = d.settings.iter().map(|s| &s.summary).chain([&d.summary, &d.version]);
+    let summaries = settings.iter().map(|s| &s.summary).chain([summary, version]);
     if let Some(text) = summaries.clone().find(|text| !plain(text)) {
         return Err(format!(
             "it has the text `{}`; a text is one line of 1024 bytes at most",
@@ -28,19 +39,19 @@ pub(crate) fn usable(d: &Description) -> Result<(), String> {
         ));
     }
     let mut seen = std::collections::HashSet::new();
-    if let Some(twice) = d.settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
+    if let Some(twice) = settings.iter().map(|s| &s.name).find(|name| !seen.insert(*name)) {
         return Err(format!("it has the setting `{twice}` twice"));
     }
     let mut seen = std::collections::HashSet::new();
-    if let Some(twice) = d.columns.iter().find(|name| !seen.insert(*name)) {
+    if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
         return Err(format!("it has the column `{twice}` twice"));
     }
     let text = |s: &&Setting| matches!(&s.default, Value::Text(text) if !plain(text));
-    if let Some(setting) = d.settings.iter().find(text) {
+    if let Some(setting) = settings.iter().find(text) {
         let name = &setting.name;
         return Err(format!("the default of its setting `{name}` is no line of 1024 bytes at most"));
     }
-    match d.settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
+    match settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
         Some(setting) => Err(format!("the default of its setting `{}` is not finite", setting.name)),
         None => Ok(()),
     }

@@ -2,12 +2,12 @@
 //! part that it did not describe, goes on as a verdict.
 
 use allot_allocation::{Value, shown};
-use allot_component::{Description, Setting};
+use allot_component::Setting;
 use thiserror::Error;
 use wasmtime::component::Component;
 
 use crate::call::{Caller, Cost, DESCRIPTION};
-use crate::description::usable;
+use crate::description::usable_too;
 use crate::fault::{Fault, Misuse};
 use crate::inspection::Inspection;
 use crate::kind::REWARD;
@@ -101,7 +101,7 @@ impl Grader {
             Ok(Ok(reward_v0_1::describe(&linked.instantiate(store)?, store)?))
         });
         let (description, _) = described.map_err(LoadError::Describe)?;
-        usable_too(&description).map_err(LoadError::Description)?;
+        usable(&description).map_err(LoadError::Description)?;
         Ok(Self { caller, linked, inspection, description, sha256, size })
     }
 
@@ -223,16 +223,8 @@ impl std::fmt::Debug for Grader {
 }
 
 /// Whether a config could use a description, a screen show it, and a table have its parts as columns.
-fn usable_too(d: &GraderDescription) -> Result<(), String> {
-    usable(&Description {
-        name: d.name.clone(),
-        version: d.version.clone(),
-        summary: d.summary.clone(),
-        settings: d.settings.clone(),
-        signals: Vec::new(),
-        columns: Vec::new(),
-        needs: Vec::new(),
-    })?;
+fn usable(d: &GraderDescription) -> Result<(), String> {
+    usable_too(&d.name, [&d.version, &d.summary], &d.settings, &[], &[])?;
     if d.parts.len() > PARTS {
         return Err(format!("it has {} parts; a reward has {PARTS} at most", d.parts.len()));
     }
