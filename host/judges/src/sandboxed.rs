@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use allot_error::panics::caught;
 use allot_error::{Error, Result};
 use allot_files::cache;
 use allot_interpreter::build::BUILDS;
@@ -215,7 +216,10 @@ fn work(
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((asked, question)) = next else { return };
-        if tell.send((asked, judge.opinion(&question, limits))).is_err() {
+        // The Wasm engine is not ours: whoever waits for this answer hears of it, whatever happens in it.
+        let opinion = caught(|| judge.opinion(&question, limits))
+            .unwrap_or_else(|why| Err(format!("the sandbox could not be called: {why}")));
+        if tell.send((asked, opinion)).is_err() {
             return;
         }
     }
