@@ -277,6 +277,13 @@ class Allocator:
         """What was spent: run_rollouts and run_tokens, and in the current step rounds and step_rollouts."""
         return self._native.spent
 
+    def metrics(self, step: Mapping[str, Any] | None = None) -> dict[str, float]:
+        """For a trainer's log, as allot/NAME: what was spent so far, and of a step what `trained` told of it."""
+        names = ("reward", "trained", "effective", "released", "flat", "held", "stale") if step else ()
+        told = {"rollouts": self.spent["run_rollouts"], "tokens": self.spent["run_tokens"]}
+        told |= {name: step[name] for name in names}
+        return {f"allot/{name}": float(value) for name, value in told.items()}
+
     @property
     def groups(self) -> list[_allot.Group]:
         """The buffered rollouts, as the policy sees them."""

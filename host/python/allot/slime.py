@@ -79,7 +79,7 @@ class AllocatedSource(RolloutDataSource):
                     step = self.allocator.trained(updated=False)
                 case Train(rollouts=rollouts):
                     self._learning = True
-                    return RolloutFnTrainOutput(self._filled(rollouts), self._metrics(step))
+                    return RolloutFnTrainOutput(self._filled(rollouts), self.allocator.metrics(step))
                 case Over(reason=reason):
                     raise RunIsOver(reason)
 
@@ -133,14 +133,6 @@ class AllocatedSource(RolloutDataSource):
             trajectory.remove_sample, trajectory.metadata[ADVANTAGE] = True, 0.0
             spare.append(trajectory)
         return [*groups.values(), *([spare] if spare else [])]
-
-    def _metrics(self, step: dict[str, Any] | None) -> dict[str, float]:
-        """What was spent so far, and the step before this one."""
-        spent = self.allocator.spent
-        names = ("reward", "trained", "effective", "released", "flat", "held", "stale")
-        told = {name: step[name] for name in names} if step else {}
-        told |= {"rollouts": spent["run_rollouts"], "tokens": spent["run_tokens"]}
-        return {f"allot/{name}": value for name, value in told.items()}
 
     # === Steps and checkpoints ===
 

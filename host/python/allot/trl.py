@@ -401,18 +401,15 @@ class _Steps(TrainerCallback):
             return control
         told, over = trainer._from_main(self._end_of_step)
         for name, value in told.items():
-            trainer._metrics["train"][f"allot/{name}"].append(float(value))
+            trainer._metrics["train"][name].append(value)
         control.should_training_stop |= over
         return control
 
     def _end_of_step(self) -> tuple[dict[str, float], bool]:
         """Metrics, and whether the run is over."""
         allocator = self.trainer.allocator
-        step = {} if self.trainer._past_the_end else allocator.trained()
-        names = ("reward", "trained", "effective", "released", "flat", "held", "stale")
-        spent = allocator.spent
-        told = {"rollouts": spent["run_rollouts"], "tokens": spent["run_tokens"]}
-        return told | {name: step[name] for name in names if name in step}, allocator.over is not None
+        step = None if self.trainer._past_the_end else allocator.trained()
+        return allocator.metrics(step), allocator.over is not None
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")

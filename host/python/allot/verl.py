@@ -158,10 +158,7 @@ class AllocatedReplayBuffer(ReplayBuffer):
         gone = before - set(self._keys_on_hand()) - trained
         if gone:
             tq.kv_clear(partition_id="train", keys=sorted(gone))
-        names = ("reward", "trained", "effective", "released", "flat", "held", "stale")
-        told = {f"allot/{name}": float(step[name]) for name in names}
-        spent = self.allocator.spent
-        return {**told, "allot/rollouts": spent["run_rollouts"], "allot/tokens": spent["run_tokens"]}
+        return self.allocator.metrics(step)
 
     def _keys_on_hand(self) -> list[str]:
         return [
