@@ -2,8 +2,8 @@
 //! two differ.
 //!
 //! `PEER` names a Python that has the peers (`benches/peers/graders` makes one), `ALLOT_DATA` a folder with `gsm8k` and
-//! `qwen_eval`, real answers; `ALLOT_PYTHON`, `ALLOT_WHEELS` and `ALLOT_HUMANEVAL` what `.ci/toolchains` fetches. What is
-//! missing is left out. `DIFFERENCES` names a file for each question on which the two differ. Graders that are named after
+//! `qwen_eval`, real answers; `ALLOT_PYTHON`, `ALLOT_WHEELS` and `ALLOT_HUMANEVAL` what `.ci/toolchains` fetches; `ALLOT_GRADERS` a folder with
+//! `rust.wasm` and `python.wasm`, built from what `allot new --kind grader` makes. What is missing is left out. `DIFFERENCES` names a file for each question on which the two differ. Graders that are named after
 //! `--` are measured alone.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use allot_interpreter::math::Math;
 use allot_interpreter::{Interpreter, Limits};
+use allot_judges::component::ComponentConfig;
 use allot_judges::config::{FunctionsConfig, JudgeConfig};
 use allot_judges::pool::Judge;
 use allot_judges::protocol::Question;
@@ -249,6 +250,12 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
         let batch = Rc::new(Batch { told, ..(*cases).clone() });
         let config = serde_json::from_value(json!({ "url": url, "api": "custom" })).unwrap();
         add("http", "cases", &batch, Ours::Http(config), "aiohttp", &[1, 32]);
+    }
+    if let (true, Some(folder)) = (wanted("component"), named("ALLOT_GRADERS")) {
+        for (on, file) in [("cases, in Rust", "rust.wasm"), ("cases, in Python", "python.wasm")] {
+            let config = ComponentConfig::of(folder.join(file).to_str().unwrap());
+            add("component", on, &cases, Ours::Component(config), "str.strip", &[2]);
+        }
     }
     if let (true, Some(batch)) = (wanted("parts"), &gsm8k) {
         let folder = root().join("tests/cases/models/tiny-qwen2-tied");

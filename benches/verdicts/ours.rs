@@ -11,6 +11,7 @@ use allot_interpreter::math::Math;
 use allot_interpreter::trial::Trial;
 use allot_interpreter::{Interpreter, Limits};
 use allot_judges::Reward as _;
+use allot_judges::component::{ComponentConfig, Components};
 use allot_judges::config::{PatternConfig, RewardConfig};
 use allot_judges::graded::Graded;
 use allot_judges::http::{Http, HttpConfig};
@@ -35,6 +36,8 @@ pub enum Ours {
     Math(Rc<Math>),
     Processes(Judge),
     Http(HttpConfig),
+    /// On as many threads as there are cores.
+    Component(ComponentConfig),
     /// A reward of several parts, of tokens.
     Parts(Box<RewardConfig>, PathBuf),
 }
@@ -83,9 +86,15 @@ impl Ours {
                     // A new one each time: what it has asked once it does not ask again.
                     let mut http = Http::new(&config, Question::default(), None);
                     all[..n].iter().enumerate().for_each(|(place, q)| http.begin(place, q.clone()));
-                    let mut said = runtime.block_on(http.finish()).unwrap();
-                    said.sort_by_key(|(place, _)| *place);
-                    said.into_iter().map(|(_, opinion)| verdict(opinion)).collect()
+                    in_order(runtime.block_on(http.finish()).unwrap())
+                })
+            }
+            Self::Component(config) => {
+                let mut components = Components::new(config, None).unwrap();
+                let runtime = runtime();
+                Box::new(move |n| {
+                    all[..n].iter().enumerate().for_each(|(place, q)| components.begin(place, q.clone()));
+                    in_order(runtime.block_on(components.finish()))
                 })
             }
             Self::Parts(config, folder) => {
@@ -109,6 +118,11 @@ pub fn limits() -> Limits {
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn in_order(mut said: Vec<(usize, Opinion)>) -> Vec<Verdict> {
+    said.sort_by_key(|(place, _)| *place);
+    said.into_iter().map(|(_, opinion)| verdict(opinion)).collect()
 }
 
 fn verdict(opinion: Opinion) -> Verdict {
