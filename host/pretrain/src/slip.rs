@@ -13,6 +13,10 @@ pub enum Mistake {
     Carry,
     /// One digit is another one, with the probability of a slip. For any problem.
     Digit,
+    /// The answer is right and has a `+` in front, with the probability of a slip: to a grader that compares texts it is
+    /// wrong. So there is a form to be learned before anything else is seen to be right. For any problem, with an
+    /// alphabet that has `+`.
+    Form,
 }
 
 impl Mistake {
@@ -21,7 +25,8 @@ impl Mistake {
         match self {
             Self::Carry => forgetful(&terms(question)?, || stream.unit() < slip),
             Self::Digit if stream.unit() < slip => another_digit(gold, stream),
-            Self::Digit => Some(gold.to_owned()),
+            Self::Form if stream.unit() < slip => Some(format!("+{gold}")),
+            Self::Digit | Self::Form => Some(gold.to_owned()),
         }
     }
 }
@@ -124,6 +129,13 @@ mod tests {
             let answer = Mistake::Carry.answer(question, "1", 0.5, &mut Stream::new(1));
             assert_eq!(answer, None, "{question}");
         }
+    }
+
+    #[test]
+    fn a_right_answer_has_another_form() {
+        let all = answers(Mistake::Form, "", "-407", 0.75);
+        assert_eq!(all.iter().map(|(answer, _)| answer.as_str()).collect::<Vec<_>>(), ["+-407", "-407"]);
+        assert!((2900..3100).contains(&all[0].1), "{}", all[0].1);
     }
 
     #[test]
