@@ -2,12 +2,13 @@
 
 A policy is a WebAssembly component, the same file that the program `allot` runs. `Policy` calls one;
 `Allocator` is a whole run without sampling and updates, which the trainer does. `allot.trl` and
-`allot.verl` are trainers that use it.
+`allot.verl` are trainers that use it. `report` shows what `allot report` wrote, in a notebook.
 """
 
 from ._allot import CONTRACT, VERSION, Policy, calls, shipped
 from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Train
 from .errors import BrokenRule, Error, LoadError, PolicyFault
+from .reports import Report, report
 
 __version__ = VERSION
 
@@ -22,9 +23,11 @@ __all__ = [
     "Over",
     "Policy",
     "PolicyFault",
+    "Report",
     "Rollout",
     "Sample",
     "Train",
     "calls",
+    "report",
     "shipped",
 ]
