@@ -1,5 +1,6 @@
 //! The program's commands, a file each.
 
+mod bank;
 mod bench;
 mod build;
 mod check;
@@ -49,8 +50,10 @@ enum Command {
     Rollouts(rollouts::Rollouts),
     /// Watch runs: curves, wasted rollouts, rates, time left
     Watch(watch::Watch),
-    /// Run a policy in the coin-flip world, in seconds
+    /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
     Simulate(simulate::Simulate),
+    /// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
+    Bank(bank::BankFiles),
     /// Train a small model from random weights in minutes, on examples with mistakes
     Pretrain(pretrain::Pretrain),
     /// Replay a recorded run's decisions with a policy, and show the differences
@@ -88,6 +91,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
         Command::Rollouts(command) => rollouts::run(&command, screen),
         Command::Watch(command) => watch::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
+        Command::Bank(command) => bank::run(&command, screen),
         Command::Pretrain(command) => pretrain::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),
         Command::Bench(command) => bench::run(&command, screen),

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_bank::Draws;
 use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
@@ -18,9 +19,10 @@ use allot_report::Axis;
 use toml::Table;
 
 use self::tuning::{Shared, Tuner};
+use crate::checkpoint::sha256;
 use crate::jobs::Field;
 use crate::screen::Screen;
-use crate::simulation::Simulation;
+use crate::simulation::{SimulatedRun, Simulation};
 use crate::training::Prepared;
 use crate::until::{Means, Until};
 use crate::{policy_loader, run_dir};
@@ -30,7 +32,7 @@ use crate::{policy_loader, run_dir};
 pub enum RunKind {
     /// A model is trained. A run that is stopped goes on from its last checkpoint.
     Train,
-    /// In the coin-flip world. A run that is stopped is run anew, which takes seconds.
+    /// Without a model, in the coin-flip world or on a bank. A run that is stopped is run anew, which takes seconds.
     Simulate,
 }
 
@@ -102,7 +104,8 @@ impl Comparison {
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
         let tree = allot_config::open(path, overrides)?;
         let (name, whole) = (tree.name().to_owned(), tree.table()?);
-        let kind = if whole.contains_key("world") { RunKind::Simulate } else { RunKind::Train };
+        let simulated = whole.contains_key("world") || whole.contains_key("bank");
+        let kind = if simulated { RunKind::Simulate } else { RunKind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
         let (section, first, steps, budget, gpu) = match kind {
             RunKind::Train => {
@@ -253,8 +256,11 @@ impl Comparison {
                 RunKind::Simulate => {
                     let config = SimulateConfig::parse(text, &name)?;
                     let policy = load(&config.policy)?;
-                    Simulation::new(&config, &policy, |_| {})
-                        .map(|(simulation, _)| simulation.world.run.of.run)
+                    match config.bank {
+                        None => Simulation::new(&config, &policy, |_| {}).map(|(s, _)| s.world.run.of.run),
+                        Some(_) => SimulatedRun::<Draws, _>::new(&config, &policy, |_| {})
+                            .map(|(s, _)| s.world.run.of.run),
+                    }
                 }
             };
             runs.push(checked.map_err(|t| named(t, &name))?);
@@ -434,8 +440,9 @@ fn settled(kind: RunKind, table: &Table, name: &str, threads: usize) -> Result<S
         }
         RunKind::Simulate => {
             let mut config = SimulateConfig::parse(&text, name)?;
-            config.policy.settle()?;
-            config.policy.pin();
+            config.settle()?;
+            let bank = config.bank.as_ref().map(|bank| sha256(Path::new(&bank.file)));
+            config.pin(bank.transpose()?);
             run_dir::text(&config)
         }
     }

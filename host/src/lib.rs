@@ -18,6 +18,7 @@
 //! # Ok::<(), allot_error::Error>(())
 //! ```
 
+pub mod banked;
 pub mod board;
 pub mod callbacks;
 pub mod checkpoint;

@@ -65,49 +65,109 @@ impl Totals {
         self.stale += step.stale;
     }
 
-    /// The table at the end of a run.
+    /// The table at the end of a run whose model was evaluated.
     pub fn show(&self, end: &End, screen: &mut Screen<'_>) {
-        let (t, sampled) = (self, end.spent.run_rollouts);
-        let trained = t.trained - t.again;
-        let unused = sampled - trained - t.released - t.stale;
+        self.show_with(end, self.accuracies(end), screen);
+    }
+
+    /// The table at the end of a run, with what the run's world has to add.
+    pub fn show_with(&self, end: &End, more: Vec<Row>, screen: &mut Screen<'_>) {
         screen.say(format_args!("{}", end.reason));
-        let last = end.accuracy.unwrap_or(t.last);
-        let of_sampled = |n: u64| (n.to_string(), format!("  {:>5.1} %", percent(n, sampled)));
-        let alone = |text: String| (text, String::new());
-        let with_advantage = if t.again == 0 {
-            vec![("    with an advantage", of_sampled(t.effective))]
-        } else {
-            let again = ("    and again, in later steps", alone(t.again.to_string()));
-            vec![again, ("    each time with an advantage", alone(t.effective.to_string()))]
-        };
-        let first = [("rollouts sampled", of_sampled(sampled)), ("  trained on", of_sampled(trained))];
-        let rest = [
-            ("  discarded", of_sampled(t.released)),
-            ("    of zero-variance groups", of_sampled(t.flat)),
-            ("  stale", of_sampled(t.stale)),
-            ("  left in the buffer, or unscorable", of_sampled(unused)),
-            ("generated tokens", alone(end.spent.run_tokens.to_string())),
-            ("model updates", alone(t.updates.to_string())),
-            ("held-out accuracy", alone(format!("{last:.4}"))),
-            ("  at the start", alone(format!("{:.4}", t.start))),
-        ];
-        let rows: Vec<_> = first.into_iter().chain(with_advantage).chain(rest).collect();
-        let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, (number, share)) in rows {
+        let rows: Vec<Row> = self.rows(end).into_iter().chain(more).collect();
+        let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+        for Row { name, number, share } in rows {
             screen.say(format_args!("  {name:<widest$}{number:>10}{share}"));
         }
     }
 
-    /// The same as JSON.
+    fn rows(&self, end: &End) -> Vec<Row> {
+        let (t, sampled) = (self, end.spent.run_rollouts);
+        let trained = t.trained - t.again;
+        let unused = sampled - trained - t.released - t.stale;
+        let of_sampled = |name, n| Row::share(name, n, sampled);
+        let mut rows = vec![of_sampled("rollouts sampled", sampled), of_sampled("  trained on", trained)];
+        if t.again == 0 {
+            rows.push(of_sampled("    with an advantage", t.effective));
+        } else {
+            rows.push(Row::number("    and again, in later steps", t.again));
+            rows.push(Row::number("    each time with an advantage", t.effective));
+        }
+        rows.extend([
+            of_sampled("  discarded", t.released),
+            of_sampled("    of zero-variance groups", t.flat),
+            of_sampled("  stale", t.stale),
+            of_sampled("  left in the buffer, or unscorable", unused),
+            Row::number("generated tokens", end.spent.run_tokens),
+            Row::number("model updates", t.updates),
+        ]);
+        rows
+    }
+
+    /// The accuracy, at the end and at the start.
+    pub fn accuracies(&self, end: &End) -> Vec<Row> {
+        let last = end.accuracy.unwrap_or(self.last);
+        vec![
+            Row::text("held-out accuracy", format!("{last:.4}")),
+            Row::text("  at the start", format!("{:.4}", self.start)),
+        ]
+    }
+
+    /// The same as JSON, of a run whose model was evaluated.
     pub fn json(&self, end: &End, policy: &str, sha256: &str, seed: u64) -> serde_json::Value {
+        self.json_with(end, policy, sha256, seed, self.accuracies_json(end))
+    }
+
+    /// The accuracy as JSON, at the start and at the end.
+    pub fn accuracies_json(&self, end: &End) -> serde_json::Value {
+        serde_json::json!({ "accuracy_start": self.start, "accuracy": end.accuracy.unwrap_or(self.last) })
+    }
+
+    /// The table as JSON, with what the run's world has to add: an object.
+    pub fn json_with(
+        &self,
+        end: &End,
+        policy: &str,
+        sha256: &str,
+        seed: u64,
+        more: serde_json::Value,
+    ) -> serde_json::Value {
         let t = self;
-        serde_json::json!({
+        let mut json = serde_json::json!({
             "policy": policy, "sha256": sha256, "seed": seed, "reason": end.reason,
             "steps": t.steps, "updates": t.updates, "rollouts": end.spent.run_rollouts,
             "tokens": end.spent.run_tokens, "trained": t.trained, "again": t.again, "effective": t.effective,
             "released": t.released, "flat": t.flat, "stale": t.stale,
-            "accuracy_start": t.start, "accuracy": end.accuracy.unwrap_or(t.last),
-        })
+        });
+        if let (Some(json), serde_json::Value::Object(more)) = (json.as_object_mut(), more) {
+            json.extend(more);
+        }
+        json
+    }
+}
+
+/// A row of the table at the end of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    name: &'static str,
+    number: String,
+    /// Its share of something, as it stands behind the number.
+    share: String,
+}
+
+impl Row {
+    /// A number.
+    pub fn number(name: &'static str, n: u64) -> Self {
+        Self::text(name, n.to_string())
+    }
+
+    /// A number as text.
+    pub fn text(name: &'static str, number: String) -> Self {
+        Self { name, number, share: String::new() }
+    }
+
+    /// A number, and its share of another.
+    pub fn share(name: &'static str, n: u64, of: u64) -> Self {
+        Self { name, number: n.to_string(), share: format!("  {:>5.1} %", percent(n, of)) }
     }
 }
 

@@ -148,8 +148,10 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
     let training = taken(&scratch, &["pretrain", "--out", "model"], "[training]\nno_such_key = 1\n");
     let page = documented("[training]");
     wrong.extend(training.symmetric_difference(&page).map(|key| format!("[training]: `{key}`")));
-    let world = taken(&scratch, &["simulate"], "[world]\nno_such_key = 1\n");
-    let page = documented("[world]");
-    wrong.extend(world.symmetric_difference(&page).map(|key| format!("[world]: `{key}`")));
+    for section in ["[world]", "[bank]"] {
+        let keys = taken(&scratch, &["simulate"], &format!("{section}\nno_such_key = 1\n"));
+        let page = documented(section);
+        wrong.extend(keys.symmetric_difference(&page).map(|key| format!("{section}: `{key}`")));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

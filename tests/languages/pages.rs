@@ -13,7 +13,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 38] = [
+const ELSEWHERE: [(&str, &str, &str); 40] = [
     ("README.md", "cargo test --release", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
     ("README.md", "pip download", "it needs a package index and fetches 90 MB"),
@@ -67,6 +67,12 @@ const ELSEWHERE: [(&str, &str, &str); 38] = [
     ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),
     ("docs/reference/outputs.md", "duckdb", "it needs DuckDB"),
+    (
+        "docs/how-to/bank.md",
+        "allot bank rollouts.csv",
+        "it needs a file of the reader's; tests/bank.rs has one",
+    ),
+    ("docs/how-to/bank.md", "duckdb", "it needs DuckDB"),
     (
         "docs/how-to/writing-a-policy.md",
         "allot pack ./rookie.wasm --push",

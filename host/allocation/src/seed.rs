@@ -15,6 +15,8 @@ enum Use {
     Rollout = 3,
     World = 4,
     Tuning = 5,
+    Bank = 6,
+    BankRate = 7,
 }
 
 /// The seed of one rollout. `version` counts the model updates before it, `position` its prompt's
@@ -31,6 +33,16 @@ pub fn policy(run: u64, step: u32, round: u32) -> u32 {
 /// The seed of a simulated world's part.
 pub fn world(run: u64, part: u64, index: u64) -> u64 {
     mix(run, Use::World, &[part, index])
+}
+
+/// The seed of the order in which a bank's rollouts of a prompt are drawn at a version.
+pub fn bank(run: u64, prompt: PromptId, version: u32) -> u64 {
+    mix(run, Use::Bank, &[u64::from(prompt.0), u64::from(version)])
+}
+
+/// The seed of the pass rate that a prompt of a bank has in a run, where its rollouts are not enough.
+pub fn bank_rate(run: u64, prompt: PromptId) -> u64 {
+    mix(run, Use::BankRate, &[u64::from(prompt.0)])
 }
 
 /// The seed of the draws for a setting that is tuned, by its name.

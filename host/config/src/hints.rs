@@ -138,7 +138,7 @@ levels = [{ digits = 2 }]
 
 const SIMULATE: ConfigKind = ConfigKind {
     command: "allot simulate",
-    own: &["world"],
+    own: &["world", "bank"],
     smallest: r#"[run]
 seed = 1
 steps = 100
@@ -231,7 +231,7 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
 
 /// The smallest config that is whole.
 fn whole(sections: &[&str]) -> String {
-    let kind = if sections.contains(&"world") { &SIMULATE } else { &TRAIN };
+    let kind = if SIMULATE.own.iter().any(|own| sections.contains(own)) { &SIMULATE } else { &TRAIN };
     format!("a whole config for {}, to begin with:\n\n{}", kind.command, kind.whole().trim_end())
 }
 

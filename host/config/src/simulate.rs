@@ -1,9 +1,12 @@
 //! The config of a simulated run.
 
+use std::path::Path;
+
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Every, Need, SamplerSettings, Terms};
 use allot_engine::CoinConfig;
 use allot_error::{Error, Result};
+use allot_files::settle;
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;
@@ -32,9 +35,30 @@ pub struct SimulateConfig {
     /// The coin-flip world.
     #[serde(default)]
     pub world: CoinConfig,
+    /// Rollouts that were sampled before. Where there are some, the world is passed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bank: Option<BankConfig>,
     /// What it is compared with, for `allot compare`; a single run passes over it.
     #[serde(default, skip_serializing)]
     pub compare: Option<CompareConfig>,
+}
+
+/// A bank of rollouts that were sampled before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BankConfig {
+    /// Its file: what `allot bank` writes, or reads.
+    pub file: String,
+    /// The hash that the file must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+impl BankConfig {
+    /// The bank in this file.
+    pub fn of(file: &Path) -> Self {
+        Self { file: file.display().to_string(), sha256: None }
+    }
 }
 
 /// When the score is taken.
@@ -70,17 +94,31 @@ impl SimulateConfig {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// How it samples and learns.
-    pub fn terms(&self) -> Terms {
+    /// How it samples and learns, where this is the longest answer.
+    pub fn terms(&self, longest: u32) -> Terms {
         let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
         needs.extend(self.requests.map(|_| Need::Sampling));
         let requests = self.requests.map(|requests| requests.range(self.sampling()));
-        Terms { max_tokens: self.world.longest, requests, needs, ..Terms::default() }
+        Terms { max_tokens: longest, requests, needs, ..Terms::default() }
     }
 
     /// How it samples where a request says nothing else.
     fn sampling(&self) -> SamplerSettings {
         SamplerSettings { temperature: 1.0, max_tokens: self.world.longest }
+    }
+
+    /// Makes the paths in it whole.
+    pub fn settle(&mut self) -> Result<()> {
+        self.policy.settle()?;
+        self.bank.as_mut().map_or(Ok(()), |bank| settle(&mut bank.file))
+    }
+
+    /// Demands the very files that are there now, where they are the user's own. `sha256` is the bank's.
+    pub fn pin(&mut self, sha256: Option<String>) {
+        self.policy.pin();
+        if let Some(bank) = &mut self.bank {
+            bank.sha256 = bank.sha256.take().or(sha256);
+        }
     }
 
     /// The config that a tree is, checked.
@@ -94,10 +132,20 @@ impl SimulateConfig {
             return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
+        config.check_bank(name)?;
         config
             .requests
             .map_or(Ok(()), |requests| requests.check(name, config.sampling(), "world.longest"))?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         Ok(config)
+    }
+
+    /// What a bank can't do.
+    pub fn check_bank(&self, name: &str) -> Result<()> {
+        if self.bank.is_some() && self.requests.is_some() {
+            let what = format!("`{name}` has [bank] and [requests]; a bank's rollouts are sampled already");
+            return Err(Error::new(what).hint("leave [requests] out"));
+        }
+        Ok(())
     }
 }

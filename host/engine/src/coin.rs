@@ -145,6 +145,11 @@ impl Coin {
         })
     }
 
+    /// The world's numbers.
+    pub fn config(&self) -> &CoinConfig {
+        &self.config
+    }
+
     /// Expected accuracy on the held-out problems: exact, no sampling.
     pub fn accuracy(&self) -> f64 {
         let right: f64 = self.held_out.iter().map(|d| sigmoid(self.ability - d)).sum();
@@ -313,8 +318,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-x))
 }
 
-/// A standard normal draw (Box–Muller).
-fn normal(stream: &mut seed::Stream) -> f64 {
+/// A standard normal draw (Box–Muller), the same on every machine.
+pub fn normal(stream: &mut seed::Stream) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - stream.unit())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * stream.unit())
 }

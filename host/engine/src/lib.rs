@@ -34,7 +34,7 @@ mod skip;
 pub mod tensors;
 mod update;
 
-pub use coin::{Coin, CoinConfig};
+pub use coin::{Coin, CoinConfig, normal};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Sampled, Whole};
 pub use interrupt::Interrupt;
 pub use loss::{LossConfig, LossKind};

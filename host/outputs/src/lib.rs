@@ -1,6 +1,6 @@
 //! What a run writes for other tools to read: numbers by step as lines of JSON ([`metrics`], by the names of
 //! [`named`]) and as [`tensorboard`] events, the policy's words ([`log`]), and parquet tables of every problem
-//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]).
+//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]; of a bank, [`banked`]).
 //!
 //! The record is enough to replay every decision; these files are for people who look at a run.
 //! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
@@ -13,6 +13,7 @@
 //! assert!(named::of("no such metric").is_none());
 //! ```
 
+pub mod banked;
 mod columns;
 pub mod compared;
 pub mod log;

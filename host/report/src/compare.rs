@@ -99,6 +99,7 @@ pub fn compare(
         targets: &targets,
         differences: &differences,
     });
+    notes.extend(fairness::unlearned(&groups));
     notes.extend(fairness::unseen(&groups));
     notes.extend(fairness::seeds(&groups));
     let taught = teaching::taught(&groups, &question.sources);

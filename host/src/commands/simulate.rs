@@ -1,22 +1,24 @@
-//! `allot simulate`: a policy in the coin-flip world.
+//! `allot simulate`: a policy without a model, in the coin-flip world or on a bank of rollouts.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use allot_allocation::{Plan, View};
-use allot_config::simulate::SimulateConfig;
+use allot_bank::Draws;
+use allot_config::simulate::{BankConfig, SimulateConfig};
 use allot_engine::Coin;
 use allot_error::{Error, Exit, Result};
 use allot_loop::{Clipped, Scores};
 use allot_record::StepEnd;
 use allot_report::Costs;
-use allot_sandbox::LogLine;
+use allot_sandbox::{LogLine, Policy, Sandbox};
 use clap::Args;
 
 use crate::callbacks::{Callbacks, Go};
 use crate::progress::Clips;
 use crate::run::Rest;
 use crate::screen::Screen;
-use crate::simulation::Simulation;
+use crate::simulation::{Simulated, SimulatedRun};
 use crate::stop::Stop;
 use crate::summary::{Totals, percent};
 use crate::until::{Means, Until};
@@ -24,7 +26,7 @@ use crate::world::World;
 use crate::{components, interrupt, policy_loader, run, run_dir, shadow};
 use allot_outputs::log::Log;
 
-/// Run a policy in the coin-flip world, in seconds
+/// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
 #[derive(Debug, Args)]
 pub struct Simulate {
     /// The run's config
@@ -32,6 +34,9 @@ pub struct Simulate {
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Draw from this bank of rollouts, which `allot bank` makes, and not from the coin-flip world
+    #[arg(long, value_name = "FILE")]
+    bank: Option<PathBuf>,
     /// Another policy than the config's: a name, a component's path, or oci://…
     #[arg(long)]
     policy: Option<String>,
@@ -71,9 +76,29 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let component = policy_loader::bytes(&config.policy.source, screen)?;
     let demanded = config.policy.sha256.as_deref();
     let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
-    let (mut simulation, head) = Simulation::new(&config, &policy, run_dir::tell)?;
+    let loaded = Loaded { config: &config, sandbox: &sandbox, component: &component, policy: &policy, held };
+    match config.bank {
+        None => play::<Coin>(command, loaded, screen),
+        Some(_) => play::<Draws>(command, loaded, screen),
+    }
+}
+
+/// What a run needs that is the same in every world.
+struct Loaded<'a> {
+    config: &'a SimulateConfig,
+    sandbox: &'a Sandbox,
+    component: &'a [u8],
+    policy: &'a Policy,
+    /// Its folder, if it was there already.
+    held: Option<File>,
+}
+
+/// Runs it in a world of this kind.
+fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Screen<'_>) -> Result<Exit> {
+    let Loaded { config, sandbox, component, policy, held } = loaded;
+    let (mut simulation, head) = SimulatedRun::<E, _>::new(config, policy, run_dir::tell)?;
     simulation.world.policy.shadows =
-        shadow::all(&command.shadows, &sandbox, &policy, &simulation.world.run.of.run, screen)?;
+        shadow::all(&command.shadows, sandbox, policy, &simulation.world.run.of.run, screen)?;
     let folder =
         if command.no_record { None } else { Some(run_dir::new(command.out.as_deref(), &command.config)?) };
     let _held = match (held, &folder) {
@@ -82,11 +107,11 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     };
     if let Some(folder) = &folder {
         simulation.keep(folder, head)?;
-        run_dir::resolved(&config, &folder.join("resolved.toml")).inspect_err(|_| {
+        run_dir::resolved(config, &folder.join("resolved.toml")).inspect_err(|_| {
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
-        components::keep(folder, &component)?;
+        components::keep(folder, component)?;
         simulation.world.policy.keep(folder, (0, 0))?;
     }
     let mut log = folder.as_ref().map(|folder| Log::create(&folder.join("log.jsonl"))).transpose()?;
@@ -100,22 +125,28 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
         &policy.sha256()[..12],
         config.run.seed
     ));
+    simulation.world.engine.before().into_iter().for_each(|words| screen.tell(words));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let means = Means { budget: config.budget, steps: config.run.steps };
-    let mut shown = Shown { totals, means, until: command.until, clips: Clips::default(), log, screen };
+    let until = command.until;
+    let mut shown = Shown { totals, means, until, clips: Clips::default(), log, screen };
     let world = &mut simulation.world;
     let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
     world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
     match rest {
         Ok(Rest::Over(end)) => {
+            let engine = &world.engine;
             if command.json {
-                screen.say(totals.json(&end, &description.name, policy.sha256(), config.run.seed));
+                let (name, sha256) = (&description.name, policy.sha256());
+                let more = engine.json(&totals, &end);
+                screen.say(totals.json_with(&end, name, sha256, config.run.seed, more));
             } else {
-                totals.show(&end, screen);
+                totals.show_with(&end, engine.rows(&totals, &end), screen);
             }
+            engine.after(&totals).into_iter().for_each(|words| screen.tell(words));
             if let Some(folder) = &folder {
                 screen.tell(format_args!("record in {}", folder.join("record.jsonl").display()));
             }
@@ -136,8 +167,8 @@ struct Shown<'a, 's> {
     screen: &'a mut Screen<'s>,
 }
 
-impl<R, P> Callbacks<Coin, R, P> for Shown<'_, '_> {
-    async fn evaluate(&mut self, world: &mut World<Coin, R, P>) -> std::result::Result<Scores, Stop> {
+impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
+    async fn evaluate(&mut self, world: &mut World<E, R, P>) -> std::result::Result<Scores, Stop> {
         ().evaluate(world).await
     }
 
@@ -153,15 +184,16 @@ impl<R, P> Callbacks<Coin, R, P> for Shown<'_, '_> {
             .map_or(Ok(()), |log| log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs))
     }
 
-    fn after(&mut self, _: &mut World<Coin, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {
+    fn after(&mut self, world: &mut World<E, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {
         self.totals.add(step);
         if let Some(accuracy) = step.accuracy {
             let budget = self.means.budget.rollouts.map(|most| format!("/{most}")).unwrap_or_default();
             self.screen.tell(format_args!(
-                "step {:>5}/{}  rollouts {:>8}{budget}  accuracy {accuracy:.4}  effective {:>5.1} %",
+                "step {:>5}/{}  rollouts {:>8}{budget}{}  effective {:>5.1} %",
                 step.step + 1,
                 self.means.steps,
                 step.spent.run_rollouts,
+                world.engine.progress(accuracy),
                 percent(step.effective, step.trained)
             ));
         }
@@ -179,6 +211,10 @@ fn resolve(command: &Simulate) -> Result<SimulateConfig> {
     }
     if let Some(seed) = command.seed {
         config.run.seed = seed;
+    }
+    if let Some(file) = &command.bank {
+        config.bank = Some(BankConfig::of(file));
+        config.check_bank(&command.config.display().to_string())?;
     }
     config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
     Ok(config)

@@ -29,9 +29,8 @@ use columns::{Fields, Mapping};
 pub use environment::{EnvironmentConfig, EnvironmentTask, Package};
 pub use fault::DataError;
 pub use report::{OverLong, Repeat, Report};
-use row::Row;
-pub use rows::Format;
-use rows::Source;
+pub use row::{Row, Visit};
+pub use rows::{Format, Rows};
 pub use split::Split;
 pub(crate) use wording::{Question, Wording};
 
@@ -230,10 +229,10 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     fn file(&mut self, path: &Path) -> Result<ControlFlow<()>, DataError> {
-        let source = Source::open(path, self.config.format)?;
-        let columns = source.columns()?;
+        let rows = Rows::open(path, self.config.format)?;
+        let columns = rows.columns()?;
         let mapping = Mapping::find(self.config, &columns, path)?;
-        if let Source::Parquet(_) = source {
+        if rows.have_a_schema() {
             mapping.check(&columns, path)?;
         }
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -245,7 +244,7 @@ impl Loading<'_> {
         if mapping.answer == columns::WHOLE {
             needed.extend(columns.iter().cloned());
         }
-        source.each(&needed, &mut |place, row| {
+        rows.each(&needed, &mut |place, row| {
             if self.skipped < self.config.skip {
                 self.skipped += 1;
                 return Ok(ControlFlow::Continue(()));

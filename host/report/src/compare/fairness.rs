@@ -109,6 +109,16 @@ pub fn unseen(groups: &[Runs]) -> Option<String> {
     })
 }
 
+/// What runs that learn nothing show.
+pub fn unlearned(groups: &[Runs]) -> Option<String> {
+    let banked = groups.iter().flat_map(|g| &g.runs).all(|run| run.head.engine == "bank");
+    banked.then(|| {
+        "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its prompts, the same \
+         at any cost, and no policy can be ahead in it; what the policies differ in is where their rollouts went"
+            .to_owned()
+    })
+}
+
 /// Settings that changed nothing of what was sampled and trained on.
 fn idle(groups: &[Runs]) -> Vec<String> {
     let mut told = Vec::new();

@@ -8,7 +8,7 @@ use super::DataError;
 use crate::place::Place;
 
 /// A row: its columns by name.
-pub(super) type Row = Map<String, Value>;
+pub type Row = Map<String, Value>;
 
 /// What is done with a row; `Break` ends the reading.
-pub(super) type Visit<'a> = dyn FnMut(Place, Row) -> Result<ControlFlow<()>, DataError> + 'a;
+pub type Visit<'a> = dyn FnMut(Place, Row) -> Result<ControlFlow<()>, DataError> + 'a;

@@ -30,16 +30,19 @@ pub enum Format {
 }
 
 /// An open data file.
-pub(super) enum Source {
+pub struct Rows(Source);
+
+/// By its format.
+enum Source {
     Lines { file: Arc<str>, text: Vec<u8> },
     Array { file: Arc<str>, items: Vec<Value> },
     Parquet(Box<ParquetFile>),
 }
 
-impl Source {
+impl Rows {
     /// Opens a file. One that ends in `.json` may hold an array or lines: many that are called so
     /// on the hub hold lines.
-    pub(super) fn open(path: &Path, format: Option<Format>) -> Result<Self, DataError> {
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, DataError> {
         let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
         let format = match (format, extension.as_deref()) {
             (Some(format), _) => format,
@@ -48,7 +51,7 @@ impl Source {
             (None, _) => return Err(DataError::UnknownFormat(path.to_owned())),
         };
         if format == Format::Parquet {
-            return Ok(Self::Parquet(Box::new(ParquetFile::open(path)?)));
+            return Ok(Self(Source::Parquet(Box::new(ParquetFile::open(path)?))));
         }
         let mut text = std::fs::read(path).map_err(|e| DataError::unreadable(path, &e))?;
         if text.starts_with(MARK) {
@@ -59,15 +62,15 @@ impl Source {
         let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
         if format == Format::Json || first == Some(&b'[') {
             let items = array(&file, &text, path)?;
-            return Ok(Self::Array { file, items });
+            return Ok(Self(Source::Array { file, items }));
         }
-        Ok(Self::Lines { file, text })
+        Ok(Self(Source::Lines { file, text }))
     }
 
     /// The columns' names, with dots for what lies in structs: those of the first row, or those of
     /// a parquet file's schema.
-    pub(super) fn columns(&self) -> Result<Vec<String>, DataError> {
-        if let Self::Parquet(file) = self {
+    pub fn columns(&self) -> Result<Vec<String>, DataError> {
+        if let Source::Parquet(file) = &self.0 {
             return Ok(file.columns());
         }
         let mut names = Vec::new();
@@ -78,22 +81,23 @@ impl Source {
         first.map(|_| names)
     }
 
+    /// Whether every row has all of [`columns`](Self::columns), as a parquet file's schema says.
+    pub fn have_a_schema(&self) -> bool {
+        matches!(self.0, Source::Parquet(_))
+    }
+
     /// Visits every row, in the file's order. Of parquet, only the columns `needed` are read; those
     /// of them that the file lacks are left to whoever looks for them in the row.
-    pub(super) fn each(
-        &self,
-        needed: &[String],
-        visit: &mut Visit<'_>,
-    ) -> Result<ControlFlow<()>, DataError> {
-        match self {
-            Self::Parquet(file) => file.each(needed, visit),
+    pub fn each(&self, needed: &[String], visit: &mut Visit<'_>) -> Result<ControlFlow<()>, DataError> {
+        match &self.0 {
+            Source::Parquet(file) => file.each(needed, visit),
             _ => self.json_rows(visit),
         }
     }
 
     fn json_rows(&self, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, DataError> {
-        match self {
-            Self::Lines { file, text } => {
+        match &self.0 {
+            Source::Lines { file, text } => {
                 for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
                     if line.iter().all(u8::is_ascii_whitespace) {
                         continue;
@@ -105,7 +109,7 @@ impl Source {
                     }
                 }
             }
-            Self::Array { file, items } => {
+            Source::Array { file, items } => {
                 for (number, item) in (1..).zip(items) {
                     let place = Place { file: file.clone(), unit: "item", number };
                     let row = object(item.clone(), &place)?;
@@ -114,7 +118,7 @@ impl Source {
                     }
                 }
             }
-            Self::Parquet(_) => {}
+            Source::Parquet(_) => {}
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -1,0 +1,357 @@
+//! A run's draws from a bank: an engine whose rollouts were sampled before, and which does not learn.
+//!
+//! - The rollouts of a prompt at one version are drawn without replacement, in an order that run seed, prompt and version
+//!   give. At another version, all of them are there again: what a draw is depends on no earlier one, so arms are paired,
+//!   and a run that goes on draws the same. [`Tally::again`] says how many of a run's draws it had seen before.
+//! - Past the last one, the prompt has a pass rate, drawn once for a run from what its rollouts leave of the fitted
+//!   distribution. A rollout is right by that rate; its reward and its length are those of one of the prompt's right
+//!   or wrong rollouts, or of the whole bank's where the prompt has none.
+//! - An update counts a version up and changes nothing else.
+//! - A rollout whose length is not known has one token.
+
+use std::collections::BTreeSet;
+
+use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
+use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
+
+use crate::{Bank, Fit, Prompt, Rollout};
+
+/// A rollout as it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// Its reward.
+    pub reward: f32,
+    /// Whether it was right.
+    pub correct: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a rollout comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is this one of the prompt's.
+    Bank(u32),
+    /// The bank had no more of the prompt.
+    Model,
+}
+
+/// What a run has drawn and learned from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Rollouts of the bank, each time that one was drawn.
+    pub bank: u64,
+    /// Of those, rollouts that the run had drawn at an earlier version.
+    pub again: u64,
+    /// Rollouts of the fitted model.
+    pub model: u64,
+    /// Groups with an advantage, each in each update.
+    pub groups: u64,
+    /// Prompts with an advantage in some update.
+    pub taught: BTreeSet<PromptId>,
+    /// Prompts that were sampled at several versions.
+    pub revisited: BTreeSet<PromptId>,
+    /// Whether a batch said how to update.
+    pub steered: bool,
+}
+
+/// What a run knows of a prompt.
+#[derive(Clone, Debug, Default)]
+struct Visits {
+    /// The version that it was sampled at last.
+    version: Option<u32>,
+    rollouts: u32,
+    right: u32,
+    /// Which of its rollouts were drawn.
+    drawn: Vec<bool>,
+}
+
+/// The engine.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    bank: Bank,
+    fit: Fit,
+    /// All rollouts that are wrong, and all that are right: for prompts that have none.
+    pools: [Vec<Rollout>; 2],
+    run_seed: u64,
+    version: u32,
+    visits: Vec<Visits>,
+    tally: Tally,
+    /// Since it was told of last.
+    computed: Compute,
+}
+
+impl Draws {
+    /// An engine at the start of a run. There is a prompt at the least.
+    pub fn new(bank: Bank, run_seed: u64) -> Self {
+        let pool = |right: bool| bank.all().filter(|r| r.correct == right).copied().collect();
+        Self {
+            fit: Fit::of(&bank),
+            pools: [pool(false), pool(true)],
+            run_seed,
+            version: 0,
+            visits: vec![Visits::default(); bank.prompts.len()],
+            tally: Tally::default(),
+            computed: Compute::default(),
+            bank,
+        }
+    }
+
+    /// The bank.
+    pub fn bank(&self) -> &Bank {
+        &self.bank
+    }
+
+    /// How pass rates are spread.
+    pub fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    /// What was drawn so far, and learned from.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// A prompt's pass rate, as its rollouts and the others' let expect it.
+    pub fn pass_rate(&self, prompt: PromptId) -> f64 {
+        self.posterior(self.of(prompt)).mean()
+    }
+
+    /// The mean of that over all prompts: what stands for an accuracy, in a run that learns nothing.
+    pub fn accuracy(&self) -> f64 {
+        let rates = self.bank.prompts.iter().map(|prompt| self.posterior(prompt).mean());
+        rates.sum::<f64>() / self.bank.prompts.len() as f64
+    }
+
+    /// How far the shares of right answers that the run has seen lie from those pass rates, as a root mean square over
+    /// the prompts that it sampled; none where it sampled nothing.
+    pub fn error(&self) -> Option<f64> {
+        let seen = (0..).zip(&self.visits).filter(|(_, visits)| visits.rollouts > 0);
+        let off = |(i, visits): (u32, &Visits)| {
+            let share = f64::from(visits.right) / f64::from(visits.rollouts);
+            (share - self.pass_rate(PromptId(i))).powi(2)
+        };
+        let (sum, n) = seen.map(off).fold((0.0, 0_u64), |(sum, n), square| (sum + square, n + 1));
+        (n > 0).then(|| (sum / n as f64).sqrt())
+    }
+
+    /// Prompts that the run has sampled.
+    pub fn sampled_prompts(&self) -> usize {
+        self.visits.iter().filter(|visits| visits.rollouts > 0).count()
+    }
+
+    fn of(&self, prompt: PromptId) -> &Prompt {
+        &self.bank.prompts[prompt.0 as usize]
+    }
+
+    fn posterior(&self, prompt: &Prompt) -> Fit {
+        self.fit.seen(prompt.rollouts.len(), prompt.right())
+    }
+
+    /// The rollout of a prompt at this version and position.
+    pub fn draw(&self, prompt: PromptId, position: u32) -> Sample<Drawn> {
+        self.drawn(prompt, position, &self.order(prompt))
+    }
+
+    /// The order in which the prompt's rollouts come at this version.
+    fn order(&self, prompt: PromptId) -> Vec<u32> {
+        let stream = seed::bank(self.run_seed, prompt, self.version);
+        seed::Stream::new(stream).order(self.of(prompt).rollouts.len() as u32)
+    }
+
+    fn drawn(&self, prompt: PromptId, position: u32, order: &[u32]) -> Sample<Drawn> {
+        let (rollout, origin) = match order.get(position as usize) {
+            Some(place) => (self.of(prompt).rollouts[*place as usize], Origin::Bank(*place)),
+            None => (self.modelled(prompt, position), Origin::Model),
+        };
+        Sample {
+            prompt,
+            position,
+            version: self.version,
+            answer: Drawn { reward: rollout.reward, correct: rollout.correct, origin },
+            tokens: rollout.tokens.unwrap_or(1),
+            truncated: rollout.truncated,
+            // Nobody computed it for these weights, and nothing here learns by it.
+            log_prob: 0.0,
+            signals: Vec::new(),
+            sampling: None,
+        }
+    }
+
+    /// A rollout that the bank does not have.
+    fn modelled(&self, prompt: PromptId, position: u32) -> Rollout {
+        let of = self.of(prompt);
+        // One pass rate for all rollouts of the prompt in a run: they are as alike as those of one prompt are.
+        let rate = self.posterior(of).draw(&mut seed::Stream::new(seed::bank_rate(self.run_seed, prompt)));
+        let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
+        let right = stream.unit() < rate;
+        let own: Vec<&Rollout> = of.rollouts.iter().filter(|rollout| rollout.correct == right).collect();
+        let pool = &self.pools[usize::from(right)];
+        let like = match (own.len(), pool.len()) {
+            (0, 0) => None,
+            (0, all) => Some(&pool[stream.below(all)]),
+            (n, _) => Some(own[stream.below(n)]),
+        };
+        // Of a bank without a right or without a wrong rollout, its reward is what the coin-flip world has.
+        let plain = Rollout {
+            version: 0,
+            reward: f32::from(right),
+            correct: right,
+            tokens: of.rollouts[0].tokens,
+            truncated: false,
+        };
+        like.copied().unwrap_or(plain)
+    }
+
+    /// Counts a rollout that a run was given.
+    fn count(&mut self, sample: &Sample<Drawn>) {
+        let visits = &mut self.visits[sample.prompt.0 as usize];
+        if visits.version.is_some_and(|before| before != self.version) {
+            self.tally.revisited.insert(sample.prompt);
+        }
+        visits.version = Some(self.version);
+        visits.rollouts += 1;
+        visits.right += u32::from(sample.answer.correct);
+        match sample.answer.origin {
+            Origin::Model => self.tally.model += 1,
+            Origin::Bank(place) => {
+                self.tally.bank += 1;
+                visits.drawn.resize(visits.drawn.len().max(place as usize + 1), false);
+                self.tally.again += u64::from(std::mem::replace(&mut visits.drawn[place as usize], true));
+            }
+        }
+    }
+}
+
+impl Engine for Draws {
+    type Answer = Drawn;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { name: "bank".to_owned(), signals: Vec::new() }
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    async fn sample(
+        &mut self,
+        grant: Grant,
+        whole: Whole<'_, Drawn>,
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<Drawn>, EngineError> {
+        let mut sampled = Vec::with_capacity(grant.rollouts() as usize);
+        for line in grant.lines() {
+            let order = self.order(line.prompt);
+            for position in line.first..line.first + line.count {
+                if interrupt.is_asked() {
+                    sampled.push(None);
+                    continue;
+                }
+                let sample = self.drawn(line.prompt, position, &order);
+                self.count(&sample);
+                whole(sampled.len(), &sample);
+                sampled.push(Some(sample));
+            }
+        }
+        Ok(sampled)
+    }
+
+    async fn update(
+        &mut self,
+        batch: &[Example<'_, Drawn>],
+        geometry: Option<Geometry>,
+        interrupt: &Interrupt,
+    ) -> Result<Report, EngineError> {
+        if interrupt.is_asked() {
+            return Err(EngineError::Interrupted);
+        }
+        self.tally.steered |= geometry.is_some();
+        let Geometry { mini_batch, passes } =
+            geometry.unwrap_or(Geometry { mini_batch: u32::MAX, passes: 1 });
+        let steps = batch.len().div_ceil(mini_batch.max(1) as usize) as u64;
+        let effective = || batch.iter().filter(|example| example.advantage != 0.0);
+        self.computed.optimizer_steps += u64::from(passes) * steps;
+        self.computed.trained_tokens +=
+            u64::from(passes) * effective().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
+        let groups: BTreeSet<PromptId> = effective().map(|e| e.sample.prompt).collect();
+        self.tally.groups += groups.len() as u64;
+        self.tally.taught.extend(groups);
+        self.version += 1;
+        let Tally { bank, again, model, .. } = self.tally;
+        let metrics = [("bank/drawn", bank), ("bank/again", again), ("bank/modelled", model)];
+        Ok(Report { metrics: metrics.map(|(name, n)| (name, n as f64)).to_vec() })
+    }
+
+    fn computed(&mut self) -> Compute {
+        std::mem::take(&mut self.computed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Row;
+
+    /// A prompt with these rewards, another that was always right, and one that never was.
+    fn draws(seed: u64) -> Draws {
+        let row = |key: &str, reward: f32, tokens| Row {
+            key: key.to_owned(),
+            reward,
+            correct: reward > 0.5,
+            tokens: Some(tokens),
+            ..Row::default()
+        };
+        let first = (0..8).map(|i| row("some", if i < 3 { 1.0 } else { 0.0 }, 10 + i));
+        let others = (0..4).flat_map(|i| [row("all", 1.0, 30 + i), row("none", 0.0, 50 + i)]);
+        Draws::new(Bank::of(first.chain(others).collect()), seed)
+    }
+
+    #[test]
+    fn a_version_draws_each_rollout_once_and_then_from_the_model() {
+        for seed in 0..20 {
+            let mut draws = draws(seed);
+            let mut orders = BTreeSet::new();
+            for version in 0..5 {
+                draws.version = version;
+                let all: Vec<_> = (0..8).map(|i| draws.draw(PromptId(0), i)).collect();
+                let mut lengths: Vec<u32> = all.iter().map(|sample| sample.tokens).collect();
+                orders.insert(lengths.clone());
+                lengths.sort_unstable();
+                assert_eq!(lengths, (10..18).collect::<Vec<_>>());
+                assert_eq!(draws.draw(PromptId(0), 8).answer.origin, Origin::Model);
+            }
+            assert!(orders.len() > 3, "orders differ by version");
+        }
+    }
+
+    #[test]
+    fn the_model_is_right_as_often_as_the_posterior_says_and_has_the_lengths_of_its_kind() {
+        let (mut right, mut all) = (0_u32, 0_u32);
+        for seed in 0..400 {
+            let draws = draws(seed);
+            for position in 8..28 {
+                let sample = draws.draw(PromptId(0), position);
+                let own = if sample.answer.correct { 10..13 } else { 13..18 };
+                assert!(own.contains(&sample.tokens));
+                (right, all) = (right + u32::from(sample.answer.correct), all + 1);
+            }
+        }
+        let (share, expected) = (f64::from(right) / f64::from(all), draws(0).pass_rate(PromptId(0)));
+        assert!((share - expected).abs() < 0.03, "{share} {expected}");
+        // A prompt that was always right is wrong now and then, as long as wrong answers are there.
+        let wrong =
+            (0..400).map(|seed| draws(seed).draw(PromptId(1), 9)).find(|sample| !sample.answer.correct);
+        assert!(wrong.is_none_or(|sample| (13..18).contains(&sample.tokens) || sample.tokens >= 50));
+    }
+
+    #[test]
+    fn a_bank_of_right_answers_alone_can_be_drawn_from_for_ever() {
+        let row = Row { key: "1".to_owned(), reward: 1.0, correct: true, ..Row::default() };
+        let draws = Draws::new(Bank::of(vec![row]), 3);
+        for position in 0..1000 {
+            let sample = draws.draw(PromptId(0), position);
+            assert!(sample.answer.reward.is_finite() && sample.tokens == 1);
+        }
+    }
+}

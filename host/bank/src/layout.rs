@@ -1,0 +1,332 @@
+//! Which column of a file means what: layouts that are known by the columns they have, and what was typed on top.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use allot_allocation::shown;
+use allot_error::{Error, Result, listed};
+
+/// What a bank reads of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Field {
+    /// What its prompt is called, or asks.
+    Prompt,
+    /// Where the prompt stands in its data set.
+    Order,
+    /// The prompt's length, in tokens.
+    PromptTokens,
+    /// The reward.
+    Reward,
+    /// Whether it was right.
+    Correct,
+    /// Its length, in tokens.
+    Tokens,
+    /// Whether it met the length limit.
+    Truncated,
+    /// The model's version, or the step.
+    Version,
+    /// The answer.
+    Text,
+    /// What it was sampled for. Rollouts of an evaluation beside a run are of other prompts.
+    Purpose,
+    /// How the answer was read, where a file has each rollout once for each way. The first way counts.
+    Filter,
+}
+
+/// Fields that `--column` takes, by name.
+const TYPED: [(&str, Field); 8] = [
+    ("prompt", Field::Prompt),
+    ("reward", Field::Reward),
+    ("correct", Field::Correct),
+    ("tokens", Field::Tokens),
+    ("truncated", Field::Truncated),
+    ("version", Field::Version),
+    ("prompt_tokens", Field::PromptTokens),
+    ("text", Field::Text),
+];
+
+impl Field {
+    /// The field that `--column` calls so.
+    pub fn of(name: &str) -> Option<Self> {
+        TYPED.iter().find(|(typed, _)| *typed == name).map(|(_, field)| *field)
+    }
+
+    /// What `--column` calls them.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+        TYPED.iter().map(|(name, _)| *name)
+    }
+
+    /// What it is called where something is wrong with it.
+    pub(super) fn name(self) -> &'static str {
+        TYPED.iter().find(|(_, field)| *field == self).map_or("a column of its own", |(name, _)| name)
+    }
+}
+
+/// A layout of files.
+struct Layout {
+    name: &'static str,
+    /// The columns that it is known by.
+    marks: &'static [&'static str],
+    /// Its columns, by what they mean. Of several the first that is there counts.
+    fields: &'static [(Field, &'static [&'static str])],
+    /// Columns beside those that are no reward, in a layout whose rewards are called as their functions are.
+    beside: Option<&'static [&'static str]>,
+}
+
+/// The layouts that are known, the narrow ones first.
+const LAYOUTS: [Layout; 6] = [
+    Layout {
+        // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
+        name: "allot",
+        marks: &["prompt", "version", "reward", "correct", "truncated"],
+        fields: &[
+            (Field::Prompt, &["problem", "prompt"]),
+            (Field::Order, &["prompt"]),
+            (Field::PromptTokens, &["prompt_tokens"]),
+            (Field::Reward, &["reward"]),
+            (Field::Correct, &["correct"]),
+            (Field::Tokens, &["tokens"]),
+            (Field::Truncated, &["truncated"]),
+            (Field::Version, &["version"]),
+            (Field::Purpose, &["purpose"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // `trainer.rollout_data_dir`: `_dump_generations` of verl/trainer/ppo/ray_trainer.py. `acc` is what its reward
+        // managers add.
+        name: "verl",
+        marks: &["input", "output", "score"],
+        fields: &[
+            (Field::Prompt, &["input"]),
+            (Field::Reward, &["score"]),
+            (Field::Correct, &["acc"]),
+            (Field::Version, &["step"]),
+            (Field::Text, &["output"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // `log_completions`: `OUTPUT_DIR/completions/completions_*.parquet`. Rewards before weights.
+        name: "TRL",
+        marks: &["prompt", "completion", "advantage"],
+        fields: &[(Field::Prompt, &["prompt"]), (Field::Version, &["step"]), (Field::Text, &["completion"])],
+        beside: Some(&["images"]),
+    },
+    Layout {
+        // `lm-eval run --log_samples`. A document has a line for each filter.
+        name: "lm-eval",
+        marks: &["doc_id", "resps", "filtered_resps"],
+        fields: &[
+            (Field::Prompt, &["prompt_hash", "doc_id"]),
+            (Field::Correct, &["exact_match", "acc", "pass@1", "math_verify"]),
+            (Field::Text, &["resps"]),
+            (Field::Filter, &["filter"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // What NeMo Gym's `ng_collect_rollouts` writes.
+        name: "NeMo Gym",
+        marks: &["responses_create_params.input", "reward"],
+        fields: &[
+            (Field::Prompt, &["_ng_task_index", "responses_create_params.input"]),
+            (Field::Reward, &["reward"]),
+            (Field::Tokens, &["response.usage.output_tokens"]),
+            (Field::PromptTokens, &["response.usage.input_tokens"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        name: "columns by name",
+        marks: &[],
+        fields: &[
+            (
+                Field::Prompt,
+                &[
+                    "prompt_id",
+                    "problem_id",
+                    "question_id",
+                    "task_id",
+                    "id",
+                    "prompt",
+                    "problem",
+                    "question",
+                    "input",
+                ],
+            ),
+            (Field::Reward, &["reward", "score"]),
+            (Field::Correct, &["correct", "is_correct", "acc", "accuracy", "passed"]),
+            (
+                Field::Tokens,
+                &["tokens", "completion_tokens", "output_tokens", "response_tokens", "completion_length"],
+            ),
+            (Field::PromptTokens, &["prompt_tokens", "input_tokens"]),
+            (Field::Truncated, &["truncated"]),
+            (Field::Version, &["version", "step", "global_step"]),
+            (Field::Text, &["completion", "output", "response", "answer"]),
+        ],
+        beside: None,
+    },
+];
+
+/// The columns of a file, by what they mean. Several are added up.
+#[derive(Debug)]
+pub(super) struct Columns {
+    /// What the layout is called.
+    pub(super) layout: &'static str,
+    of: BTreeMap<Field, Vec<String>>,
+}
+
+impl Columns {
+    /// The columns of a file that has these. `typed` goes before what a layout says; `others` have to be there, too.
+    pub(super) fn find<'a>(
+        path: &Path,
+        there: &[String],
+        typed: &'a BTreeMap<Field, Vec<String>>,
+        others: impl IntoIterator<Item = &'a String>,
+    ) -> Result<Self> {
+        // A name also stands for what is in it, where it is a struct.
+        let has = |name: &str| {
+            there.iter().any(|column| {
+                column == name || column.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            })
+        };
+        for name in typed.values().flatten().chain(others) {
+            if !has(name) {
+                let what = format!("`{}` has no column `{}`", shown::path(path), shown::name(name));
+                return Err(Error::new(what).hint(columns_are(there)));
+            }
+        }
+        let known = LAYOUTS.iter().find(|layout| layout.marks.iter().all(|mark| has(mark)));
+        let layout = known.expect("the last layout has no marks");
+        let mut of = typed.clone();
+        for (field, names) in layout.fields {
+            if let Some(name) = names.iter().find(|name| has(name)) {
+                of.entry(*field).or_insert_with(|| vec![(*name).to_owned()]);
+            }
+        }
+        // What a prompt is called and where it stands go together.
+        if typed.contains_key(&Field::Prompt) {
+            of.remove(&Field::Order);
+        }
+        let columns = Self { layout: layout.name, of };
+        columns.with_rewards(layout, path, there)
+    }
+
+    /// Takes the one column that is left for the reward, in a layout that has them so, and looks whether all is there.
+    fn with_rewards(mut self, layout: &Layout, path: &Path, there: &[String]) -> Result<Self> {
+        let file = shown::path(path);
+        let rewarded = self.has(Field::Reward) || self.has(Field::Correct);
+        if let (Some(beside), false) = (layout.beside, rewarded) {
+            let others = |name: &&String| {
+                let plain = name.split('.').next().unwrap_or(name);
+                !layout.marks.contains(&plain)
+                    && !beside.contains(&plain)
+                    && !self.names().any(|own| own == plain)
+            };
+            let left: Vec<&String> = there.iter().filter(others).collect();
+            let [one] = left[..] else {
+                let all = listed(left.iter().map(|name| name.as_str()));
+                let what =
+                    format!("`{file}`, as {} writes it, could have its reward in any of {all}", layout.name);
+                let plus = left.iter().map(|name| name.as_str()).collect::<Vec<_>>().join("+");
+                return Err(Error::new(what).hint(format!(
+                    "say which with --column reward=NAME, or add them up with --column reward={plus}"
+                )));
+            };
+            self.of.insert(Field::Reward, vec![one.clone()]);
+        }
+        for (fields, what, option) in [
+            (&[Field::Prompt][..], "a prompt", "prompt=NAME"),
+            (
+                &[Field::Reward, Field::Correct][..],
+                "a reward, or as whether an answer was right",
+                "reward=NAME",
+            ),
+        ] {
+            if !fields.iter().any(|field| self.has(*field)) {
+                let error = Error::new(format!("`{file}` has no column that is known as {what}"));
+                return Err(error.hint(format!("{}; say --column {option}", columns_are(there))));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether there is a column of this meaning.
+    pub(super) fn has(&self, field: Field) -> bool {
+        self.of.contains_key(&field)
+    }
+
+    /// The columns of this meaning.
+    pub(super) fn of(&self, field: Field) -> &[String] {
+        self.of.get(&field).map_or(&[], Vec::as_slice)
+    }
+
+    /// All columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.of.values().flatten()
+    }
+}
+
+/// Columns of a hint.
+const LISTED: usize = 20;
+
+fn columns_are(there: &[String]) -> String {
+    let more = there.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("its columns are {}{more}", listed(there.iter().take(LISTED).map(String::as_str)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(there: &str, typed: &[(Field, &str)]) -> Result<Columns> {
+        let there: Vec<String> = there.split(' ').map(str::to_owned).collect();
+        let typed = typed.iter().map(|(field, name)| (*field, vec![(*name).to_owned()])).collect();
+        Columns::find(Path::new("x.jsonl"), &there, &typed, std::iter::empty())
+    }
+
+    #[test]
+    fn layouts_are_known_by_their_columns() {
+        for (there, layout, reward) in [
+            ("arm prompt purpose version tokens truncated reward correct", "allot", "reward"),
+            ("input output gts score step acc", "verl", "score"),
+            ("step prompt.content completion.content accuracy_reward advantage", "TRL", "accuracy_reward"),
+            ("responses_create_params.input reward response.usage.output_tokens", "NeMo Gym", "reward"),
+            ("id score", "columns by name", "score"),
+        ] {
+            let columns = find(there, &[]).expect(there);
+            assert_eq!(
+                (columns.layout, columns.of(Field::Reward)),
+                (layout, &[reward.to_owned()][..]),
+                "{there}"
+            );
+        }
+        let columns =
+            find("doc_id doc resps filtered_resps filter exact_match", &[]).expect("it is lm-eval's");
+        assert_eq!((columns.layout, columns.has(Field::Reward)), ("lm-eval", false));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_asked_for() {
+        let told = |there: &str, typed: &[(Field, &str)]| {
+            let error = find(there, typed).expect_err(there);
+            format!("{} | {}", error.what, error.hints.join(" "))
+        };
+        assert_eq!(
+            told("prompt completion advantage right short step", &[]),
+            "`x.jsonl`, as TRL writes it, could have its reward in any of `right`, `short` | say which with --column \
+             reward=NAME, or add them up with --column reward=right+short"
+        );
+        assert_eq!(
+            told("a b", &[]),
+            "`x.jsonl` has no column that is known as a prompt | its columns are `a`, `b`; say --column prompt=NAME"
+        );
+        assert_eq!(
+            told("id b", &[(Field::Reward, "c")]),
+            "`x.jsonl` has no column `c` | its columns are `id`, `b`"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! A bank: rollouts by prompt that were sampled before, by a run of ours, another trainer or an evaluation. Read from
+//! files by [`read`], fitted by [`Fit`], and drawn from by [`Draws`], an engine that does not learn: so a policy's
+//! allocation can be tried without a model.
+//!
+//! It knows no policies, no configs and no records.
+//!
+//! ```
+//! use allot_allocation::PromptId;
+//! use allot_bank::{Bank, Draws, Row};
+//!
+//! let row = |key: &str, correct| Row {
+//!     key: key.to_owned(),
+//!     reward: f32::from(correct),
+//!     correct,
+//!     tokens: Some(10),
+//!     ..Row::default()
+//! };
+//! let bank = Bank::of(vec![row("a", true), row("a", false), row("b", true)]);
+//! assert_eq!((bank.prompts.len(), bank.prompts[0].right()), (2, 1));
+//! // What a run draws of a prompt first is what the bank has, in an order of its own.
+//! let draws = Draws::new(bank, 1);
+//! let two: Vec<bool> = (0..2).map(|position| draws.draw(PromptId(0), position).answer.correct).collect();
+//! assert_ne!(two[0], two[1]);
+//! ```
+
+mod bank;
+mod cell;
+mod csv;
+mod draws;
+mod fit;
+mod layout;
+mod profile;
+mod reading;
+
+pub use bank::{Bank, Prompt, Rollout};
+pub use draws::{Drawn, Draws, Origin, Tally};
+pub use fit::Fit;
+pub use layout::Field;
+pub use profile::Profile;
+pub use reading::{Asked, Left, Row, Told, read};

@@ -1,0 +1,284 @@
+//! From files to rows: what each rollout was worth, and which rollouts are left out, and why.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::{Path, PathBuf};
+
+use allot_allocation::shown;
+use allot_error::{Error, Result};
+use allot_tasks::dataset::{DataError, Place, Rows};
+use serde_json::{Map, Value};
+
+use crate::cell::{cell, characters, name, number, verdict, whole};
+use crate::csv::Csv;
+use crate::layout::{Columns, Field};
+
+/// A rollout, with its prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What its prompt is called. Rows of one name are of one prompt, whatever files they are in.
+    pub key: String,
+    /// Where the prompt stands in its data set, where that is known.
+    pub order: Option<u64>,
+    /// The prompt's length in tokens, where that is known.
+    pub prompt_tokens: Option<u32>,
+    /// The model's version, where that is known.
+    pub version: Option<u32>,
+    /// The reward. It is finite.
+    pub reward: f32,
+    /// Whether it was right.
+    pub correct: bool,
+    /// Its length in tokens, where that is known.
+    pub tokens: Option<u32>,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+}
+
+/// How files are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// Columns by what they mean, before what a layout says. Rewards of several are added up.
+    pub columns: BTreeMap<Field, Vec<String>>,
+    /// Only rows with this text in this column.
+    pub only: Vec<(String, String)>,
+    /// A rollout is right from this reward on, where its file does not say whether it was.
+    pub right: f64,
+    /// Only rollouts of these versions.
+    pub versions: Option<RangeInclusive<u32>>,
+    /// How many characters of an answer are a token, where its file does not say how long it was.
+    pub characters_per_token: Option<f64>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            columns: BTreeMap::new(),
+            only: Vec::new(),
+            right: 0.5,
+            versions: None,
+            characters_per_token: None,
+        }
+    }
+}
+
+/// Why a row of a file is no rollout of the bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// It was not asked for.
+    Only,
+    /// It is of another version.
+    Version,
+    /// It was sampled to evaluate, on prompts that are not trained on.
+    Evaluation,
+    /// It is one rollout read in another way.
+    Filter,
+    /// It has no reward, and nothing says whether it was right.
+    Unscored,
+}
+
+/// What was found in files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// Each file's layout.
+    pub layouts: Vec<&'static str>,
+    /// Rows read.
+    pub rows: u64,
+    /// Rows left out.
+    pub left: BTreeMap<Left, u64>,
+    /// Rows whose reward said whether they were right.
+    pub by_reward: u64,
+    /// Rows whose length was told by their characters.
+    pub by_characters: u64,
+    /// Rows without a version.
+    pub no_version: u64,
+}
+
+/// The rollouts in files, in their order.
+pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
+    let mut reading = Reading { asked, rows: Vec::new(), told: Told::default() };
+    for file in files {
+        reading.file(file)?;
+    }
+    let Reading { rows, told, .. } = reading;
+    if rows.is_empty() {
+        let of = files.first().map(|file| shown::path(file)).unwrap_or_default();
+        let error = Error::new(match files.len() {
+            1 => format!("`{of}` has no rollout for a bank"),
+            n => format!("none of {n} files has a rollout for a bank, from `{of}` on"),
+        });
+        return Err(match told.left.iter().max_by_key(|(_, rows)| **rows) {
+            Some((left, rows)) => {
+                error.hint(format!("{rows} of its {} rows are {}", told.rows, left.words()))
+            }
+            None => error,
+        });
+    }
+    Ok((rows, told))
+}
+
+impl Left {
+    /// What such rows are.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Only => "not what --where asks for",
+            Self::Version => "of other versions",
+            Self::Evaluation => "of an evaluation",
+            Self::Filter => "the same rollouts under another filter",
+            Self::Unscored => "without a reward",
+        }
+    }
+}
+
+/// Files as they are read.
+struct Reading<'a> {
+    asked: &'a Asked,
+    rows: Vec<Row>,
+    told: Told,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, path: &Path) -> Result<()> {
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+            let csv = Csv::open(path)?;
+            let columns = self.columns(path, &csv.columns)?;
+            let mut filter = None;
+            return csv.rows.iter().try_for_each(|(place, row)| self.row(&columns, &mut filter, place, row));
+        }
+        let rows = Rows::open(path, None).map_err(told)?;
+        let columns = self.columns(path, &rows.columns().map_err(told)?)?;
+        let mut needed: Vec<String> = columns.names().cloned().collect();
+        needed.extend(self.asked.only.iter().map(|(column, _)| column.clone()));
+        if self.asked.characters_per_token.is_none() {
+            // Answers are most of a file.
+            needed.retain(|name| !columns.of(Field::Text).contains(name));
+        }
+        let (mut filter, mut wrong) = (None, None);
+        let ended = rows.each(&needed, &mut |place, row| {
+            wrong = self.row(&columns, &mut filter, &place, &row).err();
+            Ok(if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        match (ended.map_err(told)?, wrong) {
+            (ControlFlow::Break(()), Some(wrong)) => Err(wrong),
+            _ => Ok(()),
+        }
+    }
+
+    fn columns(&mut self, path: &Path, there: &[String]) -> Result<Columns> {
+        let only = self.asked.only.iter().map(|(column, _)| column);
+        let columns = Columns::find(path, there, &self.asked.columns, only)?;
+        self.told.layouts.push(columns.layout);
+        Ok(columns)
+    }
+
+    fn row(
+        &mut self,
+        columns: &Columns,
+        filter: &mut Option<String>,
+        place: &Place,
+        row: &Map<String, Value>,
+    ) -> Result<()> {
+        self.told.rows += 1;
+        match self.rollout(columns, filter, place, row)? {
+            Ok(row) => self.rows.push(row),
+            Err(left) => *self.told.left.entry(left).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    /// A row's rollout, or why it is none.
+    fn rollout(
+        &mut self,
+        columns: &Columns,
+        filter: &mut Option<String>,
+        place: &Place,
+        row: &Map<String, Value>,
+    ) -> Result<std::result::Result<Row, Left>> {
+        let asked = self.asked;
+        let first = |field: Field| columns.of(field).first().and_then(|column| cell(row, column));
+        let is = |column: &str, wanted: &str| cell(row, column).and_then(text).as_deref() == Some(wanted);
+        if asked.only.iter().any(|(column, wanted)| !is(column, wanted)) {
+            return Ok(Err(Left::Only));
+        }
+        if first(Field::Purpose).and_then(Value::as_str) == Some("evaluation") {
+            return Ok(Err(Left::Evaluation));
+        }
+        let wrong = |field: Field, value: &Value, rule: &str| {
+            let found: String = value.to_string().chars().take(60).collect();
+            let what = format!("{place}: `{}` is {}; it is {rule}", field.name(), shown::word(&found, 80));
+            Error::new(what)
+                .hint(format!("it was read in column `{}`", shown::name(&columns.of(field).join("+"))))
+        };
+        let counted = |field: Field| match first(field) {
+            None => Ok(None),
+            Some(value) => match whole(value) {
+                None => Err(wrong(field, value, "a whole number from 0 to 4,294,967,295")),
+                whole => Ok(whole),
+            },
+        };
+        let version = counted(Field::Version)?;
+        if asked.versions.as_ref().is_some_and(|wanted| !version.is_some_and(|v| wanted.contains(&v))) {
+            return Ok(Err(Left::Version));
+        }
+        if let Some(value) = first(Field::Filter).and_then(text)
+            && *filter.get_or_insert_with(|| value.clone()) != value
+        {
+            return Ok(Err(Left::Filter));
+        }
+        let Some(key) = first(Field::Prompt).and_then(name) else {
+            let what = format!("{place}: `prompt` is empty; it is the prompt's name or its text");
+            return Err(Error::new(what).hint(format!(
+                "it was read in column `{}`",
+                shown::name(&columns.of(Field::Prompt).join("+"))
+            )));
+        };
+        let mut sum = None;
+        for column in columns.of(Field::Reward) {
+            if let Some(value) = cell(row, column) {
+                let one = number(value).ok_or_else(|| wrong(Field::Reward, value, "a finite number"))?;
+                sum = Some(sum.unwrap_or(0.0) + one);
+            }
+        }
+        let said = first(Field::Correct)
+            .map(|value| {
+                let rule = "true, false, a number, or a word such as correct, C or I";
+                verdict(value, asked.right).ok_or_else(|| wrong(Field::Correct, value, rule))
+            })
+            .transpose()?;
+        // Null rewards are how a run of ours says that a rollout could not be judged, whatever `correct` says.
+        let scored =
+            if columns.has(Field::Reward) { sum } else { said.map(|right| f64::from(u8::from(right))) };
+        let Some(reward) = scored.filter(|reward| (*reward as f32).is_finite()) else {
+            return Ok(Err(Left::Unscored));
+        };
+        self.told.by_reward += u64::from(said.is_none());
+        let mut tokens = counted(Field::Tokens)?;
+        if let (None, Some(each), Some(answer)) = (tokens, asked.characters_per_token, first(Field::Text)) {
+            self.told.by_characters += 1;
+            tokens = Some(((characters(answer) as f64 / each).ceil() as u32).max(1));
+        }
+        self.told.no_version += u64::from(version.is_none());
+        Ok(Ok(Row {
+            key,
+            order: first(Field::Order).and_then(Value::as_u64),
+            prompt_tokens: counted(Field::PromptTokens)?,
+            version,
+            reward: reward as f32,
+            correct: said.unwrap_or(reward >= asked.right),
+            tokens,
+            truncated: first(Field::Truncated).and_then(|value| verdict(value, 1.0)).unwrap_or(false),
+        }))
+    }
+}
+
+/// A cell as `--where` has it.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn told(error: DataError) -> Error {
+    Error::new(error.to_string()).hints(error.hint())
+}

@@ -1,0 +1,68 @@
+//! `bank.parquet`: rollouts by prompt that were sampled before, for simulated runs. Its columns are called as those of a
+//! run's own table are, and mean the same.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use allot_error::{Error, Result};
+
+use super::columns::{Column, Columns, Sheet, told};
+
+/// A rollout of a bank.
+#[derive(Clone, Copy, Debug)]
+pub struct BankedRow<'a> {
+    /// The prompt's position.
+    pub prompt: u32,
+    /// What the prompt is called where it comes from.
+    pub problem: &'a str,
+    /// The prompt's length in tokens, where that is known.
+    pub prompt_tokens: Option<u32>,
+    /// The model's version.
+    pub version: u32,
+    /// Its length in tokens, where that is known.
+    pub tokens: Option<u32>,
+    /// Whether it met the length limit.
+    pub truncated: bool,
+    /// The reward.
+    pub reward: f32,
+    /// Whether it was right.
+    pub correct: bool,
+}
+
+fn columns<'a>() -> Columns<BankedRow<'a>> {
+    vec![
+        ("prompt", Column::Count(|l| l.prompt.into())),
+        ("problem", Column::Text(|l| l.problem.into())),
+        ("prompt_tokens", Column::MaybeCount(|l| l.prompt_tokens.map(Into::into))),
+        ("version", Column::Count(|l| l.version.into())),
+        ("tokens", Column::MaybeCount(|l| l.tokens.map(Into::into))),
+        ("truncated", Column::Bool(|l| l.truncated)),
+        ("reward", Column::MaybeFloat(|l| Some(l.reward))),
+        ("correct", Column::Bool(|l| l.correct)),
+    ]
+}
+
+/// Rollouts of a row group.
+const GROUP: usize = 1 << 18;
+
+/// Writes a bank, over whatever was there. The file is there as a whole or not at all.
+pub fn write(path: &Path, rows: &[BankedRow<'_>]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let aside = path.with_file_name(format!(".{name}.part"));
+    let written = File::create(&aside).and_then(|file| {
+        let sheet = Sheet::new(BufWriter::new(file), columns(), "prompt", &[]);
+        let ended = sheet.and_then(|mut sheet| {
+            rows.chunks(GROUP).try_for_each(|rows| sheet.write(rows))?;
+            sheet.finish()
+        });
+        let mut file = ended.map_err(told)?;
+        file.flush()?;
+        file.into_inner()?.sync_all()?;
+        std::fs::rename(&aside, path)
+    });
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&aside);
+        Error::file("write", path, &e)
+    })
+}
