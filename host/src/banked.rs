@@ -154,15 +154,15 @@ fn not_shown(tally: &Tally, totals: &Totals) -> Vec<String> {
     let revisited = tally.revisited.len() as u64;
     let all = [
         (totals.again > 0).then(|| {
-            format!("{} trained on again: what replay is worth is not shown", count(totals.again, "rollout"))
+            format!("trained on again: {}; what replay is worth is not shown", count(totals.again, "rollout"))
         }),
         tally.steered.then(|| {
-            "the policy says how many optimizer steps are made: what they are worth is not shown".to_owned()
+            "optimizer steps were chosen by the policy; what they are worth is not shown".to_owned()
         }),
         (revisited > 0).then(|| {
             format!(
-                "{} sampled at several versions, as hard each time: a policy that follows what a model has \
-                 learned is not ranked",
+                "sampled at several versions: {}, as hard each time; what it is worth to follow a model's progress is \
+                 not shown",
                 count(revisited, "prompt")
             )
         }),

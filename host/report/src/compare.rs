@@ -99,7 +99,8 @@ pub fn compare(
         targets: &targets,
         differences: &differences,
     });
-    notes.extend(fairness::unlearned(&groups));
+    let uses = uses::uses(&groups);
+    notes.extend(fairness::unlearned(&groups, &uses));
     notes.extend(fairness::unseen(&groups));
     notes.extend(fairness::seeds(&groups));
     let taught = teaching::taught(&groups, &question.sources);
@@ -123,7 +124,7 @@ pub fn compare(
         parts: finals::parts(&groups),
         finals,
         differences,
-        uses: uses::uses(&groups),
+        uses,
         trends: uses::trends(&groups, axis),
         differing,
         taught,

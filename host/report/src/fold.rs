@@ -66,6 +66,7 @@ impl Fold {
             machines,
             scores: start.into_iter().collect(),
             steps: Vec::new(),
+            groups: 0,
             fates: Fates::default(),
             offers: Offers::default(),
             plans: 0,
@@ -241,12 +242,16 @@ impl Fold {
         let mut open = std::mem::take(&mut self.step);
         let fates = &mut open.fates;
         let (mut ages, mut rewards) = (Vec::new(), 0.0);
+        let mut taught = BTreeSet::new();
         let mut settled = self.buffer.settle(&batch, end.updated, self.history.head.run.max_age);
         self.buffer.give_up(&mut settled, end.unaffordable);
         self.buffer.open_step();
         for id in &settled.trained {
             let rollout = self.buffered.get_mut(id).ok_or_else(odd)?;
             let (age, advantage) = *learned.get(id).ok_or_else(odd)?;
+            if advantage != 0.0 {
+                taught.insert(rollout.prompt);
+            }
             // Its fate is that of the first update on it.
             if rollout.updates == 0 {
                 let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
@@ -267,6 +272,7 @@ impl Fold {
             ages[bin] += 1;
             rewards += f64::from(rollout.reward.unwrap_or(0.0));
         }
+        self.history.groups += taught.len() as u64;
         self.finished(&settled.finished, end.step, each).ok_or_else(odd)?;
         for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
             for id in ids {

@@ -24,6 +24,8 @@ pub struct History {
     pub steps: Vec<Step>,
     /// What became of all its rollouts.
     pub fates: Fates,
+    /// Groups with an advantage, each in each update.
+    pub groups: u64,
     /// The end, if the record has it.
     pub end: Option<End>,
     /// Prompts that came on offer.

@@ -215,15 +215,15 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     }
     if profile.no_length > 0 {
         let n = count(profile.no_length as u64, "rollout");
-        notes.push(format!("unknown: how long {n} were; each counts as one token"));
+        notes.push(format!("unknown: the length of {n}; each counts as one token"));
     }
     if profile.no_prompt_length > 0 {
         let n = count(profile.no_prompt_length as u64, "prompt");
-        notes.push(format!("unknown: how long {n} are; each counts as one token"));
+        notes.push(format!("unknown: the length of {n}; each counts as one token"));
     }
     if told.no_version > 0 {
         let n = count(told.no_version, "rollout");
-        notes.push(format!("unknown: which version of the model sampled {n}; it is taken to be one, 0"));
+        notes.push(format!("unknown: the model's version at {n}; it is taken to be one, 0"));
     } else if profile.versions.start() < profile.versions.end() {
         notes.push(
             "the model learned between these rollouts; --versions FIRST..LAST keeps those of a part of it"

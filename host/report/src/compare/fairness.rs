@@ -9,7 +9,7 @@ use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::number;
-use crate::report::{Differing, State};
+use crate::report::{Differing, State, Use};
 use crate::tuning::Tuning;
 
 /// Of keys that differ by nature, and are told elsewhere.
@@ -109,13 +109,27 @@ pub fn unseen(groups: &[Runs]) -> Option<String> {
     })
 }
 
-/// What runs that learn nothing show.
-pub fn unlearned(groups: &[Runs]) -> Option<String> {
+/// What runs that learn nothing show: what they spent.
+pub fn unlearned(groups: &[Runs], uses: &[Use]) -> Option<String> {
     let banked = groups.iter().flat_map(|g| &g.runs).all(|run| run.head.engine == "bank");
+    let each = |(g, used): (&Runs, &Use)| {
+        let (sampled, groups) =
+            (used.sampled.max(1) as f64, g.runs.iter().map(|run| run.groups).sum::<u64>());
+        (1000.0 * groups as f64 / sampled, used.fates.learned as f64 / sampled, g.name.clone())
+    };
+    let mut all: Vec<(f64, f64, String)> = groups.iter().zip(uses).map(each).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let words = |(groups, share, name): &(f64, f64, String)| {
+        format!("`{name}` {groups:.1}, with {} of the rollouts", number::percent_tick(*share))
+    };
+    let all: Vec<String> = all.iter().map(words).collect();
     banked.then(|| {
-        "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its prompts, the same \
-         at any cost, and no policy can be ahead in it; what the policies differ in is where their rollouts went"
-            .to_owned()
+        format!(
+            "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its prompts, and no \
+             policy can be ahead in it. The policies differ in where rollouts went. Groups with an advantage, for 1,000 \
+             rollouts sampled: {}",
+            all.join("; ")
+        )
     })
 }
 
