@@ -49,8 +49,17 @@ fn main() {
 
 fn best(guest: &Policy, prompts: u32, view: &View) -> Duration {
     let settings = guest.description().settings.iter().map(|s| (s.name.clone(), s.default.clone())).collect();
-    let run =
-        Run { settings, prompts, steps: 500, groups: 128, rollouts: 64, pool: 384, max_age: 5, terms: None };
+    let run = Run {
+        settings,
+        prompts,
+        steps: 500,
+        groups: 128,
+        rollouts: 64,
+        pool: 384,
+        max_age: 5,
+        lag: 0,
+        terms: None,
+    };
     let state = guest.begin(&run).unwrap().0;
     let one = |_| {
         let start = Instant::now();

@@ -46,6 +46,7 @@ fn run(policy: &Policy) -> Run {
         rollouts: 64,
         pool: 384,
         max_age: 5,
+        lag: 0,
         terms,
     })
 }

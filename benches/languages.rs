@@ -135,6 +135,7 @@ fn run(name: &str) -> Run {
         rollouts: 64,
         pool: 384,
         max_age: 5,
+        lag: 0,
         terms: None,
     }
 }

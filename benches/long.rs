@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         rollouts,
         pool: 12 * groups,
         max_age: 5,
+        lag: 0,
         terms: None,
     };
 

@@ -54,6 +54,7 @@ fn host(c: &mut Criterion) {
                 rollouts,
                 pool: 3 * groups,
                 max_age: 5,
+                lag: 0,
                 terms: None,
             };
             let record = Record::to(Box::new(std::io::sink()), Path::new("nowhere"));

@@ -46,6 +46,7 @@ fn plans(policy: &Policy) -> String {
         rollouts: 8,
         pool: 64,
         max_age: 5,
+        lag: 0,
         terms: None,
     };
     let mut answers = String::new();
@@ -606,6 +607,7 @@ fn a_guest_that_asks_about_a_million_prompts_again_and_again_ends() {
         rollouts: 1,
         pool: 9,
         max_age: 5,
+        lag: 0,
         terms: None,
     };
     let fault = policy.decide(&run, &[], &view).unwrap_err();

@@ -277,7 +277,7 @@ fn a_config_that_is_not_there_or_not_text_is_told() {
 #[test]
 fn an_unknown_key_is_told_with_the_nearest_name() {
     insta::assert_snapshot!(with(&CONFIG.replace("steps =", "stepps ="), &["simulate", "run.toml"]), @"
-    error: `run.toml` line 5, `stepps = 30`: unknown field `stepps`, expected one of `name`, `seed`, `steps`, `groups`, `rollouts`, `pool`, `max_age`, `order`
+    error: `run.toml` line 5, `stepps = 30`: unknown field `stepps`, expected one of `name`, `seed`, `steps`, `groups`, `rollouts`, `pool`, `max_age`, `lag`, `order`
 
     hint: did you mean `steps`?
     exit code 2

@@ -43,7 +43,17 @@ fn components() -> Vec<(native::Native, Policy)> {
 
 fn a_run(name: &str) -> Run {
     let settings = native::defaults(name);
-    Run { settings, prompts: 1000, steps: 50, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms: None }
+    Run {
+        settings,
+        prompts: 1000,
+        steps: 50,
+        groups: 16,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        lag: 0,
+        terms: None,
+    }
 }
 
 /// All that a policy which ships may need, in a run over so many prompts.

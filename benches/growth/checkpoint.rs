@@ -50,6 +50,7 @@ pub fn cost(case: &Case) -> Kept {
         paid: Vec::new(),
         evaluation: Spent::default(),
         tally: Tally::default(),
+        waiting: std::collections::VecDeque::new(),
         totals: Totals::new(0.0),
         record: Mark::default(),
         times: Mark::default(),

@@ -112,7 +112,7 @@ impl Case {
         let settings = allot_config::typed(&self.settings(), "").unwrap();
         let settings = allot_config::settings(policy.description(), &settings).unwrap();
         let Self { prompts, groups, rollouts, pool, .. } = *self;
-        Run { settings, prompts, steps: u32::MAX, groups, rollouts, pool, max_age: 5, terms: None }
+        Run { settings, prompts, steps: u32::MAX, groups, rollouts, pool, max_age: 5, lag: 0, terms: None }
     }
 
     /// Settings that make a policy sample about as many rollouts of a group as the case has.

@@ -1,7 +1,7 @@
 //! Checkpoints: a run's whole state between two steps or within one, as a folder that is written aside, hashed, and
 //! then renamed. Whatever stops the program, the checkpoints that have their name are whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use allot_files::lasting;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::recorder::Waiting;
 use crate::summary::Totals;
 use crate::tally::Tally;
 use crate::world::Paid;
@@ -41,6 +42,9 @@ pub struct State<R = allot_loop::State> {
     pub evaluation: Spent,
     /// What the step at hand adds up to.
     pub tally: Tally,
+    /// The same of steps that are decided and wait for their updates.
+    #[serde(default = "VecDeque::new", skip_serializing_if = "VecDeque::is_empty")]
+    pub waiting: VecDeque<Waiting>,
     /// What the closing table is made of.
     pub totals: Totals,
     /// How far the record had come by then.
@@ -102,7 +106,7 @@ impl Checkpoints {
         mut manifest: Manifest,
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
-        let name = format!("step-{:06}", state.run.steps);
+        let name = format!("step-{:06}", state.run.finished());
         let (aside, place) = (self.folder.join(format!("{WRITING}{name}")), self.folder.join(&name));
         let told = |path: &Path, e: &std::io::Error| Error::file("write", path, e);
         self.clear()?;

@@ -204,6 +204,19 @@ impl Engine for AnyEngine {
         }
     }
 
+    async fn begin(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
+        interrupt: &Interrupt,
+    ) -> std::result::Result<(), EngineError> {
+        match self {
+            Self::Native(native) => native.begin(batch, geometry, interrupt).await,
+            Self::Split(split) => split.begin(batch, geometry, interrupt).await,
+            Self::Remote(remote) => remote.begin(batch, geometry, interrupt).await,
+        }
+    }
+
     fn computed(&mut self) -> Compute {
         match self {
             Self::Native(native) => native.computed(),

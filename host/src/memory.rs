@@ -43,6 +43,7 @@ fn largest(memory: &Memory) -> String {
             "fewer `update.micro_batch_tokens`, or `update.recompute = true`, take less",
         ),
         (memory.saving, "saving", "a smaller model takes less"),
+        (memory.learner, "learning while sampling", "without `run.lag` there is one copy of the model"),
     ];
     let most = parts.into_iter().max_by_key(|(bytes, ..)| *bytes);
     most.map_or_else(String::new, |(bytes, what, less)| format!("{} are for {what}: {less}", size(bytes)))
@@ -69,8 +70,15 @@ mod tests {
 
     #[test]
     fn what_no_machine_has_is_refused() {
-        let memory =
-            Memory { trained: 1, weights: 4, optimizer: 8, rollouts: usize::MAX, activations: 1, saving: 1 };
+        let memory = Memory {
+            trained: 1,
+            weights: 4,
+            optimizer: 8,
+            rollouts: usize::MAX,
+            activations: 1,
+            saving: 1,
+            learner: 0,
+        };
         if of_machine().is_some() {
             let error = has_room(&memory).expect_err("no machine has that much");
             assert!(error.hints.iter().any(|hint| hint.contains("`model.rows`")), "{}", error.what);

@@ -1,6 +1,6 @@
 //! What goes along with a training run: its score, its tables and curves, its checkpoints, the screen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -32,6 +32,7 @@ use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
 use allot_report::Costs;
 use allot_sandbox::LogLine;
+use serde::{Deserialize, Serialize};
 
 /// The recorder of a run's folder.
 pub struct RunRecorder<'a, 's> {
@@ -50,6 +51,8 @@ pub struct RunRecorder<'a, 's> {
     /// Where else it pauses.
     pub until: Until,
     step: Tally,
+    /// Of steps that are decided and wait for their updates.
+    waiting: VecDeque<Waiting>,
     clips: Clips,
     clock: Clock,
     /// Steps finished by the last score that is on the curves.
@@ -79,6 +82,14 @@ pub struct RunIdentity<'p> {
     pub model: String,
     /// The policy's component.
     pub component: &'p [u8],
+}
+
+/// What a step that waits for its update adds up to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    tally: Tally,
+    /// Tokens of prompts that the run had read by its plan.
+    prompt_tokens: u64,
 }
 
 /// How long things take, in seconds. No record holds them.
@@ -137,8 +148,8 @@ impl<'a, 's> RunRecorder<'a, 's> {
         let recorder = Self::of(prepared, evaluation, place, progress, (files, state.totals.clone()));
         // A checkpoint is written after the curves.
         let drawn = state.run.scored.as_ref().map(|(steps, _)| *steps);
-        let step = std::mem::take(&mut state.tally);
-        Ok((Self { step, drawn, saved: Some(checkpoint), ..recorder }, record))
+        let (step, waiting) = (std::mem::take(&mut state.tally), std::mem::take(&mut state.waiting));
+        Ok((Self { step, waiting, drawn, saved: Some(checkpoint), ..recorder }, record))
     }
 
     fn of(
@@ -167,6 +178,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             until_next_step: false,
             until: Until::default(),
             step: Tally::default(),
+            waiting: VecDeque::new(),
             clips: Clips::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
             drawn: None,
@@ -190,8 +202,8 @@ impl<'a, 's> RunRecorder<'a, 's> {
     /// is made of, and the screen.
     pub fn finish(mut self, world: &Trained<'_>) -> std::result::Result<(Totals, &'a mut Screen<'s>), Stop> {
         let state = &world.run.state;
-        let last = state.scored.as_ref().filter(|(at, _)| *at == state.steps).map(|(_, scores)| scores);
-        self.draw(state.steps, last).map_err(Stop::Outputs)?;
+        let last = state.scored.as_ref().filter(|(at, _)| *at == state.finished()).map(|(_, scores)| scores);
+        self.draw(state.finished(), last).map_err(Stop::Outputs)?;
         self.save(world)?;
         self.files.table.finish().map_err(Stop::Outputs)?;
         self.progress.unjudged_in_all(world.reward.unjudged, world.reward.last_trouble.as_deref());
@@ -202,7 +214,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
     pub fn save(&mut self, world: &Trained<'_>) -> std::result::Result<(), Stop> {
         let finite = world.engine.finite().map_err(Stop::Outputs)?;
         if !finite {
-            let what = format!("the weights after step {} are", world.run.state.steps);
+            let what = format!("the weights after step {} are", world.run.state.finished());
             return Err(Stop::NotFinite { what, updates: world.engine.version() });
         }
         self.write(world).map_err(Stop::Outputs)
@@ -225,6 +237,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             paid: world.paid.clone(),
             evaluation: self.evaluation.spent(),
             tally: self.step.clone(),
+            waiting: self.waiting.clone(),
             totals: self.totals.clone(),
             record: world.record.mark(),
             times: self.files.times.mark(),
@@ -235,7 +248,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             parts: self.files.table.parts().to_vec(),
             pending: self.files.table.pending().cloned().collect(),
         };
-        let manifest = Manifest { steps: world.run.state.steps, ..self.manifest.clone() };
+        let manifest = Manifest { steps: world.run.state.finished(), ..self.manifest.clone() };
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
         let written =
             self.checkpoints.write(&state, manifest, |folder| world.engine.save(folder, tokens, shape))?;
@@ -280,10 +293,11 @@ impl<'a, 's> RunRecorder<'a, 's> {
         let (config, state) = (&self.prepared.config, &world.run.state);
         let means = Means { budget: config.budget, steps: config.run.steps };
         let seconds = Some(state.measured.seconds.of_steps());
-        let costs = Costs { spent: state.ledger.spent(), compute: state.measured.compute, seconds };
-        let scored = state.scored.as_ref().filter(|(steps, _)| *steps == state.steps);
+        let (spent, compute) = state.costs();
+        let (costs, steps) = (Costs { spent, compute, seconds }, state.finished());
+        let scored = state.scored.as_ref().filter(|(at, _)| *at == steps);
         let accuracy = scored.map(|(_, scores)| scores.accuracy);
-        state.at == At::Between && state.steps > 0 && self.until.is_met(&means, state.steps, &costs, accuracy)
+        state.at == At::Between && steps > 0 && self.until.is_met(&means, steps, &costs, accuracy)
     }
 
     /// Whether the run pauses after a step.
@@ -294,12 +308,20 @@ impl<'a, 's> RunRecorder<'a, 's> {
         self.until.is_met(&means, end.step + 1, &costs, end.accuracy)
     }
 
+    /// Nothing more comes of the step at hand but its update.
+    fn close(&mut self) -> Waiting {
+        Waiting { tally: std::mem::take(&mut self.step), prompt_tokens: self.totals.prompt_tokens }
+    }
+
     /// A step's numbers, by name.
     fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
         let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
         self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
-        let num_tokens = self.totals.prompt_tokens + end.spent.run_tokens;
-        std::mem::take(&mut self.step).numbers(end, seconds, num_tokens)
+        let Waiting { tally, prompt_tokens } = match self.waiting.pop_front() {
+            Some(waiting) => waiting,
+            None => self.close(),
+        };
+        tally.numbers(end, seconds, prompt_tokens + end.spent.run_tokens)
     }
 }
 
@@ -360,7 +382,12 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
         let released = settled.released.iter().map(|id| (*id, Fate::Released));
         let stale = settled.stale.iter().map(|id| (*id, Fate::Stale));
         let mut fates = finished.chain(released).chain(stale);
-        fates.try_for_each(|(id, fate)| self.files.table.settle(id, fate)).map_err(Stop::Outputs)
+        fates.try_for_each(|(id, fate)| self.files.table.settle(id, fate)).map_err(Stop::Outputs)?;
+        if self.prepared.config.run.lag > 0 {
+            let waiting = self.close();
+            self.waiting.push_back(waiting);
+        }
+        Ok(())
     }
 
     async fn evaluate(
@@ -368,7 +395,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
         world: &mut World<AnyEngine, Graded, Decider<'p>>,
     ) -> std::result::Result<Scores, Stop> {
         let began = Instant::now();
-        let (steps, stop) = (world.run.state.steps, world.interrupt.clone());
+        let (steps, stop) = (world.run.state.finished(), world.interrupt.clone());
         let mut reward = Scoring::new(&mut world.reward, &mut self.progress, self.evaluation.answers());
         let (scores, answered) = self.evaluation.score(&mut world.engine, &mut reward, steps, &stop).await?;
         drop(reward);
@@ -398,12 +425,12 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
             Ok(())
         };
         keep().map_err(Stop::Outputs)?;
-        let due = world.run.state.steps.is_multiple_of(self.prepared.config.checkpoint.every);
+        let due = world.run.state.finished().is_multiple_of(self.prepared.config.checkpoint.every);
         let pauses = self.until_next_step || self.pauses(end, measured.seconds.of_steps());
         // At its end a run is saved in any case.
         if !world.run.is_at_end() && (due || pauses) {
             self.save(world)?;
-            self.kept = Some(world.run.state.steps);
+            self.kept = Some(world.run.state.finished());
         }
         world.lap(Phase::Saving);
         Ok(if pauses { Go::Pause } else { Go::On })
@@ -412,7 +439,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
     fn pause(&mut self, world: &mut Trained<'p>) -> std::result::Result<(), Stop> {
         self.progress.screen.draw("");
         // Between two steps it may just have been saved.
-        let between = world.run.state.at == At::Between && self.kept == Some(world.run.state.steps);
+        let between = world.run.state.at == At::Between && self.kept == Some(world.run.state.finished());
         if between { Ok(()) } else { self.save(world) }
     }
 }

@@ -3,6 +3,8 @@
 //! `train`, `simulate`, the tests and the benches run this very function with other parts. What comes when is in
 //! [`allot_loop`], which the wheel drives too.
 
+use std::collections::HashMap;
+
 use allot_allocation::{Geometry, Grant, Outcome, RolloutId, View};
 use allot_engine::{Engine, EngineError, Example, Sample};
 use allot_judges::{Reward, UNSCORABLE, Verdict};
@@ -68,6 +70,8 @@ where
         Next::Decide(view) => world.decide(&view, callbacks)?,
         Next::Sample(grant, round) => world.sample(grant, &round, callbacks).await?,
         Next::Update(rollouts, geometry) => world.update(&rollouts, geometry, callbacks).await?,
+        Next::Begin(rollouts, geometry) => world.begin(&rollouts, geometry).await?,
+        Next::Finish(rollouts, geometry) => world.finish(&rollouts, geometry).await?,
         Next::Evaluate => {
             let scores = evaluated(world, callbacks).await?;
             world.run.evaluated(scores);
@@ -127,6 +131,9 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         self.lap(Phase::Deciding);
         self.policy.show(view, &plan).map_err(Stop::Shadow)?;
         decided.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
+        if let Some((settled, learned)) = decided.settled {
+            callbacks.settled(&settled, &learned)?;
+        }
         self.clock.start();
         Ok(())
     }
@@ -226,41 +233,80 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         geometry: Option<Geometry>,
         callbacks: &mut impl Callbacks<E, R, P>,
     ) -> Result<(), Stop> {
-        let step = self.run.state.steps;
-        let picked = rollouts.iter().filter_map(|r| Some((self.samples.get(&r.id)?, r.advantage)));
-        let examples: Vec<_> = picked.map(|(sample, advantage)| Example { sample, advantage }).collect();
-        let mut metrics = Vec::new();
-        if !examples.is_empty() {
-            let mut batch: Vec<(_, usize)> = Vec::new();
-            for example in &examples {
-                match batch.last_mut().filter(|(prompt, _)| *prompt == example.sample.prompt) {
-                    Some((_, n)) => *n += 1,
-                    None => batch.push((example.sample.prompt, 1)),
-                }
-            }
-            let refused = |what| Stop::Refused { step, what, batch };
-            let report = match self.engine.update(&examples, geometry, &self.interrupt).await {
-                Ok(report) => report,
-                Err(EngineError::NotFinite(what)) => return Err(refused(what)),
-                Err(EngineError::Interrupted) => return Err(Stop::Interrupted),
-                Err(error) => return Err(Stop::Engine { step, error }),
-            };
-            if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
-                return Err(refused(name));
-            }
-            metrics.extend(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)));
-            self.run.state.measured.compute += self.engine.computed();
-        }
-        let updated = !examples.is_empty();
+        let metrics = self.learn(rollouts, geometry).await?;
+        self.run.state.measured.compute += self.engine.computed();
         self.lap(Phase::Updating);
-        let engine = &self.engine;
-        let settled = self.run.updated(updated, metrics, &|prompt, tokens| engine.cost(prompt, tokens));
+        let (engine, updated) = (&self.engine, metrics.is_some());
+        let costs = |prompt, tokens| engine.cost(prompt, tokens);
+        let settled = self.run.updated(updated, metrics.unwrap_or_default(), &costs);
         callbacks.settled(&settled, rollouts)?;
         for id in settled.finished.iter().chain(&settled.released).chain(&settled.stale) {
             self.samples.remove(id);
         }
         Ok(())
     }
+
+    /// Tells the engine what the next update is made on. It may work on that while others are sampled.
+    async fn begin(&mut self, rollouts: &[Learned], geometry: Option<Geometry>) -> Result<(), Stop> {
+        let step = self.run.state.finished();
+        let Self { engine, samples, interrupt, .. } = self;
+        let examples = examples(samples, rollouts);
+        if examples.is_empty() {
+            return Ok(());
+        }
+        engine.begin(&examples, geometry, interrupt).await.map_err(|error| Stop::Engine { step, error })
+    }
+
+    /// Updates the model by a step that was settled before.
+    async fn finish(&mut self, rollouts: &[Learned], geometry: Option<Geometry>) -> Result<(), Stop> {
+        let metrics = self.learn(rollouts, geometry).await?;
+        let computed = self.engine.computed();
+        // What was sampled meanwhile took its own time: this is what is waited beside that.
+        self.lap(Phase::Updating);
+        let engine = &self.engine;
+        let costs = |prompt, tokens| engine.cost(prompt, tokens);
+        self.run.finished(metrics.unwrap_or_default(), computed, &costs);
+        let used = self.run.state.in_use();
+        self.samples.retain(|id, _| used.contains(id));
+        Ok(())
+    }
+
+    /// Makes an update, unless there is nothing to make it on. Gives what the engine reports of it.
+    async fn learn(
+        &mut self,
+        rollouts: &[Learned],
+        geometry: Option<Geometry>,
+    ) -> Result<Option<Vec<(String, f64)>>, Stop> {
+        let step = self.run.state.finished();
+        let examples = examples(&self.samples, rollouts);
+        if examples.is_empty() {
+            return Ok(None);
+        }
+        let mut batch: Vec<(_, usize)> = Vec::new();
+        for example in &examples {
+            match batch.last_mut().filter(|(prompt, _)| *prompt == example.sample.prompt) {
+                Some((_, n)) => *n += 1,
+                None => batch.push((example.sample.prompt, 1)),
+            }
+        }
+        let refused = |what| Stop::Refused { step, what, batch };
+        let report = match self.engine.update(&examples, geometry, &self.interrupt).await {
+            Ok(report) => report,
+            Err(EngineError::NotFinite(what)) => return Err(refused(what)),
+            Err(EngineError::Interrupted) => return Err(Stop::Interrupted),
+            Err(error) => return Err(Stop::Engine { step, error }),
+        };
+        if let Some((name, _)) = report.metrics.iter().find(|(_, value)| !value.is_finite()) {
+            return Err(refused(name));
+        }
+        Ok(Some(report.metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+    }
+}
+
+/// Rollouts that are trained on, as the engine knows them.
+fn examples<'a, A>(samples: &'a HashMap<RolloutId, Sample<A>>, rollouts: &[Learned]) -> Vec<Example<'a, A>> {
+    let picked = rollouts.iter().filter_map(|r| Some((samples.get(&r.id)?, r.advantage)));
+    picked.map(|(sample, advantage)| Example { sample, advantage }).collect()
 }
 
 /// A rollout as the policy sees it.

@@ -152,7 +152,7 @@ pub fn done(
     world.record.write(&Line::Swap(Box::new(swap)))?;
     recorder.begun()?;
     recorder.save(world).map_err(|stop| run_dir::stopped(&stop, Some(run)))?;
-    if other { replace(run, world.run.state.steps) } else { Ok(()) }
+    if other { replace(run, world.run.state.finished()) } else { Ok(()) }
 }
 
 /// Puts the new config in force. The one before is kept beside it.

@@ -154,7 +154,10 @@ impl<'a> Prepared<'a> {
         let (u, m) = (&config.update, &config.model);
         let (rows, micro, longest) = (m.rows, u.micro_batch_tokens, setup.longest);
         let memory: Memory = match m.device {
-            DeviceName::Cpu => Memory::of(&shape, &setup, rows, answer, micro, u.recompute),
+            DeviceName::Cpu => {
+                let memory = Memory::of(&shape, &setup, rows, answer, micro, u.recompute);
+                if config.run.lag > 0 { memory.with_learner() } else { memory }
+            }
             DeviceName::Cuda(_) => {
                 tensors::memory(&shape, m.dtype, setup.reference, rows, longest, micro, u.recompute)
             }
@@ -223,7 +226,9 @@ impl<'a> Prepared<'a> {
                     self.finite(&weights)?;
                     allot_models::fingerprint(core.arena(), &weights)
                 };
-                (self.here(Native::new(core, native, train, held_out))?, fingerprint)
+                let native = Native::new(core, native, train, held_out);
+                let native = if config.run.lag > 0 { native.with_learner()? } else { native };
+                (self.here(native)?, fingerprint)
             }
             Some(server) => {
                 let remote = Remote::new(server, native, self.shape.clone(), train, held_out, run_dir::note)?;

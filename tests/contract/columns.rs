@@ -115,6 +115,7 @@ fn what_a_guest_may_not_ask_of_columns_ends_the_run_with_a_sentence() {
         rollouts: 1,
         pool: 9,
         max_age: 5,
+        lag: 0,
         terms: Some(Terms { columns, ..Terms::default() }),
     };
     let columns = fixtures::columns(&policy.description().columns, 9);

@@ -23,6 +23,7 @@ fn methods_in_python_plan_as_in_rust() {
             rollouts: 8,
             pool: 64,
             max_age: 5,
+            lag: 0,
             terms: None,
         };
         let needs = vec![Need::Replay, Need::Stopping, Need::Updating];

@@ -104,7 +104,17 @@ fn a_run(policy: &str, changes: Changes) -> Run {
             Word(word) => Value::Text((*word).to_owned()),
         };
     }
-    Run { settings, prompts: 1000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5, terms: None }
+    Run {
+        settings,
+        prompts: 1000,
+        steps: 50,
+        groups: 6,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        lag: 0,
+        terms: None,
+    }
 }
 
 /// The same settings, as a user types them.

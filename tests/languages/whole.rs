@@ -74,7 +74,17 @@ type PromptId_ = allot_policy::types::PromptId;
 
 fn a_run(beyond: &str) -> Run {
     let settings = vec![("beyond".to_owned(), Value::Text(beyond.to_owned()))];
-    Run { settings, prompts: 100_000, steps: 50, groups: 6, rollouts: 8, pool: 64, max_age: 5, terms: None }
+    Run {
+        settings,
+        prompts: 100_000,
+        steps: 50,
+        groups: 6,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        lag: 0,
+        terms: None,
+    }
 }
 
 /// The same where the run gives what is not described.

@@ -81,7 +81,7 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         rollouts: run.rollouts,
         pool: run.pool,
         max_age: run.max_age,
-        lag: 0,
+        lag: run.lag,
         columns: run.columns().iter().map(|c| column_of(c)).collect(),
         parts: if run.gives(Need::Parts) { terms.parts } else { Vec::new() },
         sampling: theirs::SamplingRange {
@@ -276,6 +276,7 @@ pub fn our_run(run: &theirs::Run) -> ours::Run {
         rollouts: run.rollouts,
         pool: run.pool,
         max_age: run.max_age,
+        lag: run.lag,
         terms: None,
     }
 }

@@ -75,6 +75,9 @@ pub struct RolloutBuffer {
     /// How often each prompt was sampled since the last model update, whatever became of the
     /// rollouts: the next position, so that none is drawn twice at the same weights.
     drawn: BTreeMap<PromptId, u32>,
+    /// Updates that were decided on and are not in the weights that rollouts are sampled with: the age of a fresh one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    behind: u32,
     /// The epochs in which prompts were on offer whose first rollouts are yet to come.
     #[serde(default)]
     epochs: BTreeMap<PromptId, u32>,
@@ -180,6 +183,7 @@ impl RolloutBuffer {
             held: Vec::new(),
             places: HashMap::new(),
             drawn: BTreeMap::new(),
+            behind: 0,
             epochs: BTreeMap::new(),
             sampled: 0,
         }
@@ -272,7 +276,7 @@ impl RolloutBuffer {
             held.group.rewards.push(reward);
             held.group.correct.push(outcome.correct);
             held.group.tokens.push(outcome.tokens);
-            held.group.ages.push(0);
+            held.group.ages.push(self.behind);
             held.group.truncated.push(outcome.truncated);
             held.group.sampled(outcome.sampling);
             if !held.group.trained.is_empty() {
@@ -329,6 +333,14 @@ impl RolloutBuffer {
     /// Ends a step: lets go what no plan held and what grew too old; what was trained on stays only where it is held
     /// by its position. The batch is legal. `updated` tells whether the model changed, by which rollouts age.
     pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
+        let settled = self.settle_ahead(batch, updated, max_age);
+        self.made(updated);
+        settled
+    }
+
+    /// The same for a step whose update is yet to be made: until it is [`made`](Self::made) rollouts are sampled at the
+    /// weights before it.
+    pub fn settle_ahead(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
         let mut settled = Settled::default();
         let mut picked: HashMap<PromptId, Vec<bool>> = HashMap::new();
         for pick in &batch.picks {
@@ -345,9 +357,7 @@ impl RolloutBuffer {
         }
         let hold: HashMap<PromptId, &Hold> = batch.hold.iter().map(|hold| (hold.prompt, hold)).collect();
 
-        if updated {
-            self.drawn.clear();
-        }
+        self.behind += u32::from(updated);
         let (mut buffered, mut again) = (Vec::new(), HashSet::new());
         for mut held in std::mem::take(&mut self.held) {
             let (prompt, n) = (held.group.prompt, held.ids.len());
@@ -381,6 +391,14 @@ impl RolloutBuffer {
         self.held = buffered;
         self.index();
         settled
+    }
+
+    /// The update of a step that was settled is made, if it has one: rollouts are sampled at other weights from now on.
+    pub fn made(&mut self, updated: bool) {
+        if updated {
+            self.behind = self.behind.saturating_sub(1);
+            self.drawn.clear();
+        }
     }
 
     /// Lets go the last `n` of those rollouts that stayed after they were trained on in the step.
@@ -419,10 +437,20 @@ impl RolloutBuffer {
         all.filter(|(id, _)| wanted.contains(id)).collect()
     }
 
+    /// The numbers of the buffered rollouts.
+    pub fn ids(&self) -> impl Iterator<Item = RolloutId> {
+        self.held.iter().flat_map(|held| held.ids.iter().copied())
+    }
+
     /// Finds places again; to be called after a buffer was read back.
     pub fn index(&mut self) {
         self.places = self.held.iter().enumerate().map(|(place, held)| (held.group.prompt, place)).collect();
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Held {

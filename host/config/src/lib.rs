@@ -63,6 +63,10 @@ pub struct RunConfig {
     /// The oldest age at which a held rollout is kept, in model updates.
     #[serde(default = "five")]
     pub max_age: u32,
+    /// Steps that may wait for their updates while the next one is sampled: at 1, rollouts of a step are sampled at the
+    /// weights before the update of the step before, while that is made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lag: u32,
     /// The order of the prompts.
     #[serde(default = "shuffled")]
     pub order: Order,
@@ -119,12 +123,20 @@ pub struct CapsConfig {
     pub states: Option<u64>,
 }
 
+/// Steps that may wait for their updates. Each further one makes rollouts older, and hides no more time.
+const MOST_LAG: u32 = 8;
+
 fn five() -> u32 {
     5
 }
 
 fn ten() -> u32 {
     10
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 fn shuffled() -> Order {
@@ -243,6 +255,7 @@ fn check(
         ],
     )?;
     bounded(name, more)?;
+    run.check_lag(name)?;
     budget.check(name)?;
     policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
@@ -318,6 +331,25 @@ impl BudgetConfig {
 }
 
 impl RunConfig {
+    /// With a lag, a rollout is as many updates old when its own step trains on it.
+    fn check_lag(&self, name: &str) -> Result<()> {
+        let (lag, oldest) = (self.lag, self.max_age);
+        if lag > MOST_LAG {
+            let error = Error::new(format!("`{name}`: `run.lag` is {lag}; it is from 0 to {MOST_LAG}"));
+            return Err(error.hint("1 is enough for sampling and learning at the same time"));
+        }
+        if lag > oldest {
+            let what = format!(
+                "`{name}`: `run.lag` is {lag} and `run.max_age` {oldest}: each rollout would be older than that when it is \
+                 first trained on"
+            );
+            return Err(
+                Error::new(what).hint(format!("set `run.max_age` to {lag} or more, or a smaller `run.lag`"))
+            );
+        }
+        Ok(())
+    }
+
     /// The run as the policy sees it, over this many prompts.
     pub fn run(&self, prompts: u32, settings: Vec<(String, Value)>) -> Run {
         Run {
@@ -328,6 +360,7 @@ impl RunConfig {
             rollouts: self.rollouts,
             pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
             max_age: self.max_age,
+            lag: self.lag,
             terms: None,
         }
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use crate::cpu::Moments;
 use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
 use crate::{Interrupt, OptimizerConfig, Sampling};
@@ -81,6 +82,20 @@ pub trait Core {
         Ok(())
     }
 
+    /// A second core with the same weights and the same state of the optimizer, which can go to another thread. None where
+    /// this kind of core is one of a kind.
+    fn fork(&self) -> Result<Option<Box<dyn Core + Send>>, ModelError> {
+        Ok(None)
+    }
+
+    /// How far a fork was trained.
+    fn training(&self) -> Option<Training<'_>> {
+        None
+    }
+
+    /// Goes on where a fork was trained to.
+    fn follow(&mut self, _fork: Training<'_>) {}
+
     /// Steps that the optimizer has made.
     fn steps(&self) -> u32;
 
@@ -102,6 +117,15 @@ pub trait Core {
     /// Takes up training where a checkpoint left it, after this many steps of the optimizer: what
     /// [`Core::save_training`] wrote, and the weights in `model`.
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError>;
+}
+
+/// How far a core was trained: what two copies of one model differ in.
+#[derive(Clone, Copy, Debug)]
+pub struct Training<'a> {
+    /// The numbers that are trained.
+    pub(crate) trained: &'a [f32],
+    /// The optimizer's.
+    pub(crate) moments: &'a Moments,
 }
 
 /// An answer that is wanted.

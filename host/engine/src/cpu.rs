@@ -36,7 +36,7 @@ pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_moments, write_moments};
 
-use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};
+use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};
 use crate::optimizer::OptimizerConfig;
 use block::{Gradients, RopeTable, Weights};
 use decode::Decode;
@@ -102,8 +102,7 @@ impl Cpu {
             (adapters, fresh)
         });
         let reference = (setup.reference && adapters.is_none()).then(|| base.clone());
-        let pool = ThreadPoolBuilder::new().num_threads(setup.threads).build();
-        let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
+        let pool = pool(setup.threads)?;
         Ok(Self {
             rope: RopeTable::new(&arena, setup.longest),
             arena,
@@ -286,6 +285,34 @@ impl Core for Cpu {
         Ok(pool.install(|| moments.step(trained, gradients, config, rate)))
     }
 
+    fn fork(&self) -> Result<Option<Box<dyn Core + Send>>, ModelError> {
+        Ok(Some(Box::new(Self {
+            arena: self.arena.clone(),
+            base: self.base.clone(),
+            adapters: self.adapters.clone(),
+            reference: self.reference.clone(),
+            rope: self.rope.clone(),
+            laid: OnceLock::new(),
+            spare: Mutex::default(),
+            moments: self.moments.clone(),
+            gradients: Vec::new(),
+            passes: Vec::new(),
+            pool: pool(self.threads)?,
+            threads: self.threads,
+        })))
+    }
+
+    fn training(&self) -> Option<Training<'_>> {
+        Some(Training { trained: self.trained(), moments: &self.moments })
+    }
+
+    fn follow(&mut self, fork: Training<'_>) {
+        self.outdated();
+        let trained = self.adapters.as_mut().map_or(&mut self.base, |(_, numbers)| numbers);
+        trained.copy_from_slice(fork.trained);
+        self.moments.clone_from(fork.moments);
+    }
+
     fn steps(&self) -> u32 {
         self.moments.steps
     }
@@ -317,6 +344,12 @@ impl Core for Cpu {
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
         self.load_training(folder, model, steps)
     }
+}
+
+/// Threads for a model.
+fn pool(threads: usize) -> Result<ThreadPool, ModelError> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|e| ModelError::Threads(e.to_string()))
 }
 
 /// The room that is spare, if any.

@@ -53,6 +53,18 @@ pub trait Engine {
         interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Report, EngineError>>;
 
+    /// The next update will be made on these examples and with this geometry, and may be worked on from now on: until
+    /// [`update`](Self::update) is asked for, rollouts are sampled at the weights before it, and what is kept of the
+    /// engine is what it was before it. An engine that can't work on both at a time does nothing here.
+    fn begin(
+        &mut self,
+        _batch: &[Example<'_, Self::Answer>],
+        _geometry: Option<Geometry>,
+        _interrupt: &Interrupt,
+    ) -> impl Future<Output = Result<(), EngineError>> {
+        async { Ok(()) }
+    }
+
     /// What updates computed since this was asked last.
     fn computed(&mut self) -> Compute;
 

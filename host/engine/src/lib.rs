@@ -22,6 +22,7 @@ mod draft;
 mod engine;
 mod flops;
 mod interrupt;
+mod learner;
 pub mod loss;
 pub mod model;
 mod native;

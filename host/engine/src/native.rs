@@ -5,9 +5,10 @@ use std::path::Path;
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{Answered, Core, Request, Sequence};
+use crate::core::{Answered, Core, Request};
+use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
-use crate::update::{TrainingSample, UpdateConfig, UpdateContext, learning_flops, update};
+use crate::update::{UpdateConfig, learning_flops};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Report, Sample, Sampled,
     Sampling, Whole,
@@ -83,6 +84,8 @@ pub struct Native {
     foreign: Option<f64>,
     /// By updates, since it was told of last.
     computed: Compute,
+    /// What learns while this samples, in a run with a lag.
+    learner: Option<Learner>,
 }
 
 impl Native {
@@ -96,7 +99,15 @@ impl Native {
         let trained_on = train.len();
         let mut prompts = train;
         prompts.extend(held_out);
-        Self { core, config, prompts, trained_on, version: 0, foreign: None, computed: Compute::default() }
+        let computed = Compute::default();
+        Self { core, config, prompts, trained_on, version: 0, foreign: None, computed, learner: None }
+    }
+
+    /// The same, that learns while it samples, by a second copy of the model. Where the model is on a device on which there
+    /// is only one, it does one after the other, which comes to the same.
+    pub fn with_learner(self) -> Result<Self, ModelError> {
+        let learner = Learner::of(self.core.as_ref())?;
+        Ok(Self { learner, ..self })
     }
 
     /// The same, for rollouts that another engine samples at these weights. Its log-probabilities may lie so far
@@ -130,6 +141,9 @@ impl Native {
     ) -> Result<(), ModelError> {
         self.core.load_training(folder, model, optimizer_steps)?;
         self.version = version;
+        if self.learner.is_some() {
+            self.learner = Learner::of(self.core.as_ref())?;
+        }
         Ok(())
     }
 
@@ -162,9 +176,28 @@ impl Native {
         }
     }
 
-    /// Prompt and answer.
-    fn tokens(&self, sample: &Sample<Answer>) -> Vec<u32> {
-        [self.prompt(sample.prompt), &sample.answer.tokens].concat()
+    /// An update on these examples, from the weights of now.
+    fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
+        let one = |example: &Example<'_, Answer>| {
+            let Example { sample, advantage } = *example;
+            let prompt = self.prompt(sample.prompt);
+            Lesson {
+                tokens: [prompt, &sample.answer.tokens].concat(),
+                prompt: prompt.len(),
+                sampled: sample.answer.log_probs.clone(),
+                temperature: self.config.sampling.with(sample.sampling).divisor(),
+                stale: sample.version != self.version,
+                advantage,
+            }
+        };
+        Work {
+            lessons: batch.iter().map(one).collect(),
+            update: self.config.update.cut(geometry),
+            optimizer: self.config.optimizer,
+            longest: self.config.sampling.max_tokens as usize,
+            progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
+            foreign: self.foreign,
+        }
     }
 }
 
@@ -215,33 +248,27 @@ impl Engine for Native {
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
-        let whole: Vec<Vec<u32>> = batch.iter().map(|e| self.tokens(e.sample)).collect();
-        let lessons: Vec<TrainingSample<'_>> = whole
-            .iter()
-            .zip(batch)
-            .map(|(tokens, example)| {
-                let answer = &example.sample.answer;
-                TrainingSample {
-                    sequence: Sequence { tokens, prompt: tokens.len() - answer.tokens.len() },
-                    sampled: &answer.log_probs,
-                    temperature: self.config.sampling.with(example.sample.sampling).divisor(),
-                    stale: example.sample.version != self.version,
-                    advantage: example.advantage,
-                }
-            })
-            .collect();
-        let context = UpdateContext {
-            update: &self.config.update.cut(geometry),
-            optimizer: &self.config.optimizer,
-            longest: self.config.sampling.max_tokens as usize,
-            progress: f64::from(self.version) / f64::from(self.config.updates.max(1)),
-            foreign: self.foreign,
-            interrupt,
+        let work = self.work(batch, geometry);
+        let (report, computed) = match &mut self.learner {
+            Some(learner) => learner.finish(self.core.as_mut(), &work, interrupt)?,
+            None => work.make(self.core.as_mut(), interrupt)?,
         };
-        let (report, computed) = update(self.core.as_mut(), &lessons, context)?;
         self.computed += computed;
         self.version += 1;
         Ok(report)
+    }
+
+    async fn begin(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
+        interrupt: &Interrupt,
+    ) -> Result<(), EngineError> {
+        let work = self.learner.is_some().then(|| self.work(batch, geometry));
+        if let (Some(learner), Some(work)) = (&mut self.learner, work) {
+            learner.begin(work, interrupt)?;
+        }
+        Ok(())
     }
 
     fn computed(&mut self) -> Compute {

@@ -9,6 +9,9 @@
 //!           decided(plan)  sampled(…)      updated(…)      evaluated(…)
 //! ```
 //!
+//! In a run with a lag `Update` comes in two: `Begin(batch)`, to which nothing is answered, and some steps later
+//! `Finish(batch)`, answered by `finished(…)`.
+//!
 //! Its [`State`] can be kept between any two of these calls, and a loop that goes on from it asks for the same again:
 //! also for rollouts that were granted and had not all come.
 //!
@@ -16,7 +19,7 @@
 //! use allot_allocation::{Action, Ledger, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, RolloutBuffer};
 //! use allot_loop::{Constants, Loop, Next, State};
 //!
-//! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2, terms: None };
+//! let run = Run { settings: vec![], prompts: 20, steps: 6, groups: 4, rollouts: 8, pool: 8, max_age: 2, lag: 0, terms: None };
 //! let limits =
 //!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(100), run_tokens: None, longest: 64 };
 //! let pool = Pool::new(1, Order::Shuffled, run.pool, vec![5; 20]);
@@ -35,10 +38,12 @@
 mod evaluation;
 mod machine;
 mod meter;
+mod pending;
 mod state;
 
 pub use allot_allocation::Every;
 pub use evaluation::Scores;
 pub use machine::{Clipped, Constants, Costs, Decided, Loop, Next, Round, Took};
 pub use meter::{Left, Measured, Meter};
+pub use pending::Pending;
 pub use state::{At, Learned, Mean, Reason, State, Step, Update};

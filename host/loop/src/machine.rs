@@ -11,7 +11,7 @@ use allot_allocation::{
 };
 use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
 
-use crate::{At, Every, Learned, Left, Meter, Reason, Scores, State, Step, Update};
+use crate::{At, Every, Learned, Left, Meter, Pending, Reason, Scores, State, Step, Update};
 
 /// What a rollout of a prompt costs at most with an answer of so many tokens. Only asked where operations are limited.
 pub type Costs<'a> = &'a dyn Fn(PromptId, u32) -> Cost;
@@ -44,7 +44,7 @@ pub struct Loop {
     /// What the policy is shown, and what is new on offer, while it is asked.
     view: Option<(Arc<View>, Vec<Prompt>)>,
     /// Whether something was handed out and did not come back yet.
-    out: bool,
+    pub(crate) out: bool,
 }
 
 /// What is done next.
@@ -56,6 +56,11 @@ pub enum Next {
     Sample(Grant, Round),
     /// Update the model by these rollouts: in the run's own way, or in the one that the batch says.
     Update(Vec<Learned>, Option<Geometry>),
+    /// With a lag: this is the batch of the next [`Finish`](Self::Finish), and may be worked on from now on. Nothing
+    /// comes back; rollouts are sampled at the weights before it until then.
+    Begin(Vec<Learned>, Option<Geometry>),
+    /// With a lag: update the model by these rollouts, whose step is settled already.
+    Finish(Vec<Learned>, Option<Geometry>),
     /// Evaluate the model.
     Evaluate,
     /// A step is over. It goes to the record.
@@ -84,6 +89,8 @@ pub struct Decided {
     pub call: Box<Call>,
     /// Where less was granted than asked for, though something could be.
     pub clipped: Option<Clipped>,
+    /// With a lag: what became of the buffered rollouts, and what will be trained on, where the plan ended its step.
+    pub settled: Option<(Settled, Vec<Learned>)>,
 }
 
 /// Rollouts that were asked for and not all granted.
@@ -125,7 +132,10 @@ impl Loop {
         }
         loop {
             match &self.state.at {
-                At::Between => self.open(costs),
+                At::Between => match self.next_of_pending(costs) {
+                    Some(next) => return next,
+                    None => self.open(costs),
+                },
                 At::Asking(step) => {
                     let (round, dry) = (step.round, step.dry);
                     let (view, offered) = match self.view.take() {
@@ -151,6 +161,9 @@ impl Loop {
                     if let At::Ended(end) = std::mem::replace(&mut self.state.at, At::Between) {
                         return Next::Step(end);
                     }
+                }
+                At::Closing if !self.state.pending.is_empty() => {
+                    return self.finish().unwrap_or(Next::Wait);
                 }
                 At::Closing => match &self.state.scored {
                     Some((at, _)) if *at == self.state.steps => self.state.at = At::Over,
@@ -185,8 +198,13 @@ impl Loop {
         }
     }
 
-    /// Whether no step will come any more.
+    /// Whether no step will come any more, and none waits for its update.
     pub fn is_at_end(&self) -> bool {
+        self.has_no_more_steps() && self.state.pending.is_empty()
+    }
+
+    /// Whether no step will be opened any more.
+    pub(crate) fn has_no_more_steps(&self) -> bool {
         self.state.ending.is_some() || self.state.steps >= self.of.run.steps
     }
 
@@ -265,6 +283,7 @@ impl Loop {
         self.state.pool.evict(&plan.evict);
         self.state.pool.take(plan.skip.iter().copied());
         self.state.pool.defer(&plan.defer);
+        let mut settled = None;
         let (granted, clipped) = match &plan.action {
             Action::Sample(order) => {
                 let spent = self.state.ledger.grantable() == 0;
@@ -286,12 +305,20 @@ impl Loop {
             }
             Action::Train(batch) => {
                 let rollouts = self.picked(&view, batch);
-                self.state.at = At::Updating(step, Update { batch: batch.clone(), rollouts });
+                let update = Update { batch: batch.clone(), rollouts };
+                if self.of.run.lag == 0 {
+                    self.state.at = At::Updating(step, update);
+                } else {
+                    let rollouts = update.rollouts.clone();
+                    settled = Some((self.put_off(step, update, costs), rollouts));
+                }
                 (0, None)
             }
         };
-        let call = Box::new(Call::of(&view, plan, &before, offered, granted));
-        Ok(Decided { call, clipped })
+        let mut call = Box::new(Call::of(&view, plan, &before, offered, granted));
+        call.unaffordable =
+            self.state.pending.back().filter(|_| settled.is_some()).map_or(0, Pending::unaffordable);
+        Ok(Decided { call, clipped, settled })
     }
 
     /// Prompts that were granted a rollout leave the pool that was shown.
@@ -314,7 +341,8 @@ impl Loop {
             let longest = self.state.ledger.limits().longest;
             let fits = left.of_order(&order, |request| costs(request.prompt, request.longest(longest)));
             // With nothing buffered there is nothing reserved that could come free.
-            if fits == 0 && !order.is_empty() && self.state.buffer.rollouts() == 0 {
+            let free = self.state.buffer.rollouts() == 0 && self.state.pending.is_empty();
+            if fits == 0 && !order.is_empty() && free {
                 self.state.ledger.close();
             }
             self.state.ledger.leave(Some(fits));
@@ -399,8 +427,26 @@ impl Loop {
             unreachable_turn("an update")
         };
         self.out = false;
+        let (settled, mut end, due) = self.settle(step, &update, updated, costs);
+        end.metrics = metrics;
+        self.state.buffer.made(updated);
+        self.state.version += u32::from(updated);
+        self.close(costs);
+        self.state.at = if due { At::Evaluating(Box::new(end)) } else { At::Ended(Box::new(end)) };
+        settled
+    }
+
+    /// Ends a step: the buffer is settled, and what goes to the record is put together but for what is told of the
+    /// update. Also gives whether the model is evaluated after it.
+    pub(crate) fn settle(
+        &mut self,
+        step: Step,
+        update: &Update,
+        updated: bool,
+        costs: Costs<'_>,
+    ) -> (Settled, StepEnd, bool) {
         let flat: HashSet<RolloutId> = self.state.buffer.flat().collect();
-        let mut settled = self.state.buffer.settle(&update.batch, updated, self.of.run.max_age);
+        let mut settled = self.state.buffer.settle_ahead(&update.batch, updated, self.of.run.max_age);
         let unaffordable = self.unaffordable(&settled, costs);
         self.state.buffer.give_up(&mut settled, unaffordable);
         self.state.pool.remember(self.state.steps, &settled.visits);
@@ -423,16 +469,11 @@ impl Loop {
             rewards: step.parts.into_iter().map(|(name, part)| (name, part.mean())).collect(),
             spent: self.state.ledger.spent(),
             compute: self.state.measured.compute,
-            metrics,
             ..StepEnd::default()
         };
         self.state.steps += 1;
-        self.state.version += u32::from(updated);
-        self.close(costs);
-        let spent = self.state.ledger.spent();
-        let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, spent));
-        self.state.at = if due { At::Evaluating(Box::new(end)) } else { At::Ended(Box::new(end)) };
-        settled
+        let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, end.spent));
+        (settled, end, due)
     }
 
     /// The model was evaluated.
@@ -446,7 +487,7 @@ impl Loop {
             }
             other => other,
         };
-        self.state.scored = Some((self.state.steps, scores));
+        self.state.scored = Some((self.state.finished(), scores));
     }
 
     /// What stands at the end of the record of a run that is over; an end is normal, or told by its reason.
@@ -456,7 +497,7 @@ impl Loop {
         Box::new(End {
             reason,
             normal,
-            steps: self.state.steps,
+            steps: self.state.finished(),
             spent: self.state.ledger.spent(),
             compute: self.state.measured.compute,
             accuracy: scores.as_ref().map(|s| s.accuracy),
@@ -465,9 +506,14 @@ impl Loop {
         })
     }
 
+    /// Whether operations are limited.
+    pub(crate) fn counts_operations(&self) -> bool {
+        self.meter.counts_operations()
+    }
+
     /// What is left below the run's ceilings, if it has any, with these groups in the buffer. All of them may be learned
-    /// from.
-    fn left<'a>(&self, groups: impl Iterator<Item = &'a Group>, costs: Costs<'_>) -> Option<Left> {
+    /// from, and so are those of updates that are still to be made.
+    pub(crate) fn left<'a>(&self, groups: impl Iterator<Item = &'a Group>, costs: Costs<'_>) -> Option<Left> {
         let learning =
             |group: &Group| group.tokens.iter().map(|n| costs(group.prompt, *n).learning).sum::<f64>();
         let cheapest = || {
@@ -475,7 +521,8 @@ impl Loop {
             all.map(|cost| cost.reading + cost.rollout()).fold(f64::INFINITY, f64::min)
         };
         let sampled = self.state.ledger.spent().run_rollouts;
-        self.meter.left(&self.state.measured, sampled, || groups.map(learning).sum(), cheapest)
+        let reserved = || groups.map(learning).sum::<f64>() + self.reserved();
+        self.meter.left(&self.state.measured, sampled, reserved, cheapest)
     }
 
     /// Of the rollouts that stayed after they were trained on in this step, how many of the last have to go. What is
@@ -515,19 +562,21 @@ impl Loop {
 
     /// Closes the ledger where a ceiling is reached, or is so near that no rollout will fit below it, whatever
     /// becomes of the buffered ones.
-    fn close(&mut self, costs: Costs<'_>) {
+    pub(crate) fn close(&mut self, costs: Costs<'_>) {
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
         // What was short in a view may be there again.
         self.state.ledger.leave(None);
-        if self.left([].iter(), costs).is_some_and(|left| left.is_nothing()) {
+        // What updates take that are still to be made is only known at most.
+        let known = self.state.pending.is_empty();
+        if known && self.left([].iter(), costs).is_some_and(|left| left.is_nothing()) {
             self.state.ledger.close();
         }
     }
 }
 
 /// The loop is told of something that it did not ask for: a fault of whoever drives it.
-fn unreachable_turn(what: &str) -> ! {
+pub(crate) fn unreachable_turn(what: &str) -> ! {
     unreachable!("{what} came out of turn")
 }

@@ -60,6 +60,11 @@ impl Meter {
         Self { ceilings, cheapest: OnceLock::new() }
     }
 
+    /// Whether operations are limited.
+    pub fn counts_operations(&self) -> bool {
+        self.ceilings.flops.is_some()
+    }
+
     /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is buffered
     /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
     pub fn left(

@@ -1,13 +1,13 @@
 //! What lives on from one call of the loop to the next: what a checkpoint keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 
-use allot_allocation::{Batch, Ledger, Pool, Portions, PromptId, RolloutBuffer, RolloutId, Spent};
+use allot_allocation::{Batch, Compute, Ledger, Pool, Portions, PromptId, RolloutBuffer, RolloutId, Spent};
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
 
-use crate::{Measured, Scores};
+use crate::{Measured, Pending, Scores};
 
 /// The state of a run's loop.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,8 +27,14 @@ pub struct State {
     pub ledger: Ledger,
     /// What was computed, and how long it took.
     pub measured: Measured,
-    /// Steps finished.
+    /// Steps that are decided. All but those that wait for their updates are finished.
     pub steps: u32,
+    /// Steps that are decided and wait for their updates, the first one first. Empty in a run without a lag.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub pending: VecDeque<Pending>,
+    /// What the last finished step came to, in a run with a lag: what was sampled since is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<(Spent, Compute)>,
     /// Model updates made.
     pub version: u32,
     /// Why the run ends with the step at hand, or has ended.
@@ -50,11 +56,29 @@ impl State {
             ledger,
             measured: Measured::default(),
             steps: 0,
+            pending: VecDeque::new(),
+            last: None,
             version: 0,
             ending: None,
             scored: None,
             at: At::Between,
         }
+    }
+
+    /// Steps that are finished: their updates are made, and they are in the record.
+    pub fn finished(&self) -> u32 {
+        self.steps - self.pending.len() as u32
+    }
+
+    /// What was spent and computed by the end of the last finished step, where none is at hand.
+    pub fn costs(&self) -> (Spent, Compute) {
+        self.last.unwrap_or((self.ledger.spent(), self.measured.compute))
+    }
+
+    /// Rollouts that are buffered, or on which an update is still to be made.
+    pub fn in_use(&self) -> HashSet<RolloutId> {
+        let learned = self.pending.iter().flat_map(|pending| &pending.update.rollouts);
+        learned.map(|learned| learned.id).chain(self.buffer.ids()).collect()
     }
 
     /// The step and the round at hand: of all calls before it the plans are known.

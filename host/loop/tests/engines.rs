@@ -7,9 +7,9 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::seed::Stream;
 use allot_allocation::{
-    Action, Advantage, Batch, Ceilings, Cost, Enough, Fault, Grant, GrantLine, Hold, Ledger, Limits, Need,
-    Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings, Terms, View,
-    seed,
+    Action, Advantage, Batch, Ceilings, Compute, Cost, Enough, Fault, Flops, Grant, GrantLine, Hold, Ledger,
+    Limits, Need, Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings,
+    Terms, View, seed,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn costs(prompt: PromptId, tokens: u32) -> Cost {
     Cost { reading: f64::from(prompt.0 % 7), answering: f64::from(tokens), learning: 3.0 * f64::from(tokens) }
 }
 
-fn fresh(seed: u64, rollouts: u64, flops: Option<f64>, replay: bool) -> Loop {
+fn fresh(seed: u64, rollouts: u64, flops: Option<f64>, replay: bool, lag: u32) -> Loop {
     let terms = replay.then(|| Terms { needs: vec![Need::Replay], ..Terms::default() });
     let run = Run {
         settings: Vec::new(),
@@ -29,6 +29,7 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>, replay: bool) -> Loop {
         rollouts: 3,
         pool: 8,
         max_age: if replay { 4 } else { 2 },
+        lag,
         terms,
     };
     let limits = Limits {
@@ -170,6 +171,15 @@ fn record(
                 let settled = run.updated(!rollouts.is_empty(), Vec::new(), &costs);
                 prop_assert_eq!(settled.trained.len(), rollouts.len());
             }
+            Next::Begin(rollouts, _) => prop_assert!(run.state.pending[0].update.rollouts == rollouts),
+            Next::Finish(rollouts, _) => {
+                if chance(4) {
+                    run.interrupted();
+                    continue;
+                }
+                let flops = Flops { training: 27.0 * rollouts.len() as f64, ..Flops::default() };
+                run.finished(Vec::new(), Compute { flops, ..Compute::default() }, &costs);
+            }
             Next::Evaluate => {
                 let accuracy = f64::from(run.state.version) / 10.0;
                 run.evaluated(Scores { accuracy, ..Scores::default() });
@@ -178,6 +188,7 @@ fn record(
             Next::Over(end) => {
                 write(&|| serde_json::to_string(&end).unwrap());
                 prop_assert!(end.normal && matches!(run.state.at, At::Over));
+                prop_assert!(run.state.pending.is_empty(), "every update that was decided on is made");
                 let (spent, limits) = (run.state.ledger.spent(), run.state.ledger.limits());
                 prop_assert!(Some(spent.run_rollouts) <= limits.run_rollouts);
                 return Ok(lines);
@@ -193,16 +204,17 @@ proptest! {
     #[test]
     fn engines_that_fail_lie_and_are_stopped_leave_the_record_of_one_that_does_not(
         seed: u64, error: u64, rollouts in 1_u64..200, flops in proptest::option::of(10.0_f64..5000.0), replay: bool,
+        lag in 0_u32..3,
     ) {
-        let smooth = record(fresh(seed, rollouts, flops, replay), flops, None)?;
-        let rough = record(fresh(seed, rollouts, flops, replay), flops, Some(Stream::new(error)))?;
+        let smooth = record(fresh(seed, rollouts, flops, replay, lag), flops, None)?;
+        let rough = record(fresh(seed, rollouts, flops, replay, lag), flops, Some(Stream::new(error)))?;
         prop_assert_eq!(smooth, rough);
     }
 }
 
 #[test]
 fn states_that_change_fill_the_record_to_its_bound_and_those_that_do_not_take_nothing() {
-    let mut run = fresh(3, 200, None, false);
+    let mut run = fresh(3, 200, None, false, 0);
     run.of.bounds.states = 25;
     let train = |state: u8| Plan { state: vec![state; 10], ..Plan::of(Action::Train(Batch::default())) };
     let mut broken = None;

@@ -248,6 +248,7 @@ impl RunGiven {
             rollouts,
             pool: self.pool.unwrap_or(groups.saturating_mul(4)),
             max_age: self.max_age.unwrap_or(5),
+            lag: 0,
             terms: terms.map(|terms| Terms { columns, ..terms }),
         })
     }

@@ -115,6 +115,7 @@ impl Setup {
             rollouts: self.rollouts,
             pool: self.pool.unwrap_or(self.groups.saturating_mul(4)),
             max_age: self.max_age,
+            lag: 0,
             terms: None,
         }
     }

@@ -135,6 +135,9 @@ pub struct Call {
     pub asked: u64,
     /// Rollouts that the budget allowed of them.
     pub granted: u64,
+    /// In a run with a lag, of a plan that trains: [`StepEnd::unaffordable`], known before that line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unaffordable: u64,
 }
 
 /// What was sampled in a round.
@@ -377,6 +380,7 @@ impl Call {
             state: (state != before).then(|| hex(state)),
             asked,
             granted,
+            unaffordable: 0,
         }
     }
 

@@ -3,11 +3,11 @@
 //! What was written by a run is put together without a question; whatever an editor or a broken disk
 //! did to it is refused, for a view that nobody saw proves nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use allot_allocation::{
-    Action, Column, Columns, History, Need, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer, Run,
-    SamplerSettings, View, rules, total,
+    Action, Batch, Column, Columns, History, Need, Outcome, Plan, Portions, Prompt, PromptId, RolloutBuffer,
+    Run, SamplerSettings, View, rules, total,
 };
 
 use crate::line::{Call, Head, Line, Rollouts, unhex};
@@ -29,6 +29,9 @@ pub struct Views {
     next: (u32, u32),
     /// The last call's plan, until its step ends.
     plan: Option<Plan>,
+    /// In a run with a lag, whether the model is updated by each of the steps that are decided and not in the record yet,
+    /// and which rollouts that were held go: [`Call::unaffordable`].
+    waiting: VecDeque<(bool, u64)>,
     /// What is left of its requests.
     portions: Portions,
     /// What was granted and not told of yet, by prompt, and how it is sampled if not as the run samples.
@@ -59,6 +62,7 @@ impl Views {
             state: unhex(&head.state).ok_or_else(|| inconsistent((0, 0)))?,
             next: (0, 0),
             plan: None,
+            waiting: VecDeque::new(),
             portions: Portions::default(),
             granted: HashMap::new(),
             ended: false,
@@ -71,15 +75,22 @@ impl Views {
         match line {
             Line::Call(call) if fits && (call.step, call.round) == self.next => self.call(call).map(Some),
             Line::Rollouts(rollouts) if fits => self.rollouts(rollouts).map(|()| None),
-            Line::Step(step) if fits && step.step == self.next.0 => {
+            Line::Step(step) if fits && self.run.lag == 0 && step.step == self.next.0 => {
                 let Some(Plan { action: Action::Train(batch), .. }) = self.plan.take() else {
                     return Err(inconsistent(self.next));
                 };
-                let mut settled = self.buffer.settle(&batch, step.updated, self.run.max_age);
-                self.buffer.give_up(&mut settled, step.unaffordable);
-                self.history.remember(step.step, &settled.visits);
-                self.buffer.open_step();
-                self.next = (step.step + 1, 0);
+                self.settle(&batch, step.updated, step.unaffordable);
+                self.buffer.made(step.updated);
+                Ok(None)
+            }
+            // Settled already: the model is the one after its update from here on.
+            Line::Step(step)
+                if fits && step.step.checked_add(self.waiting.len() as u32) == Some(self.next.0) =>
+            {
+                if self.waiting.pop_front() != Some((step.updated, step.unaffordable)) {
+                    return Err(inconsistent((step.step, 0)));
+                }
+                self.buffer.made(step.updated);
                 Ok(None)
             }
             Line::Column(column) if fits && self.plan.is_none() && column.fits(self.run.prompts) => {
@@ -104,6 +115,15 @@ impl Views {
         }
     }
 
+    /// Ends the step at hand.
+    fn settle(&mut self, batch: &Batch, updated: bool, unaffordable: u64) {
+        let mut settled = self.buffer.settle_ahead(batch, updated, self.run.max_age);
+        self.buffer.give_up(&mut settled, unaffordable);
+        self.history.remember(self.next.0, &settled.visits);
+        self.buffer.open_step();
+        self.next = (self.next.0 + 1, 0);
+    }
+
     fn call(&mut self, call: &Call) -> Result<Asked> {
         let at = self.next;
         self.pool.extend(&call.offered);
@@ -116,7 +136,9 @@ impl Views {
             Action::Train(_) => Portions::default(),
         };
         let asked = total(&portions.due());
-        let trained = matches!(&self.plan, Some(Plan { action: Action::Train(_), .. }));
+        // The plan of a step that ends waits for its line, or for those of some before it.
+        let trained = matches!(&self.plan, Some(Plan { action: Action::Train(_), .. }))
+            || self.waiting.len() > self.run.lag as usize;
         if !told || trained || !self.granted.is_empty() || call.asked != asked || call.granted > asked {
             return Err(inconsistent(at));
         }
@@ -141,8 +163,18 @@ impl Views {
         self.portions = portions;
         self.grant(call.granted);
         self.leave_pool(call);
-        self.plan = Some(plan.clone());
-        self.next.1 += 1;
+        match &plan.action {
+            Action::Train(batch) if self.run.lag > 0 => {
+                let updated = !batch.picks.is_empty();
+                self.settle(batch, updated, call.unaffordable);
+                self.waiting.push_back((updated, call.unaffordable));
+                self.plan = None;
+            }
+            _ => {
+                self.plan = Some(plan.clone());
+                self.next.1 += 1;
+            }
+        }
         Ok(Asked { view, plan })
     }
 

@@ -1,10 +1,12 @@
 //! A record's lines and its times, folded into a run's history, one after the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use allot_allocation::advantage::{self, Scale};
-use allot_allocation::{Action, Batch, Group, Need, PromptId, RolloutBuffer, RolloutId, Spent, shown};
+use allot_allocation::{
+    Action, Batch, Group, Need, PromptId, RolloutBuffer, RolloutId, Settled, Spent, shown,
+};
 use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
@@ -21,6 +23,8 @@ pub struct Fold {
     updates: u32,
     plan: Option<Call>,
     step: Open,
+    /// In a run with a lag, the steps that are decided and not in the record yet.
+    waiting: VecDeque<Closed>,
 }
 
 /// The step at hand.
@@ -32,6 +36,16 @@ struct Open {
     fates: Fates,
     /// The round at hand, and the prompts of it that have rollouts from before it.
     round: Option<(u32, BTreeSet<PromptId>)>,
+}
+
+/// A step that was settled.
+struct Closed {
+    open: Open,
+    settled: Settled,
+    /// Rollouts trained on, by their age.
+    ages: Vec<u64>,
+    /// The sum of their rewards.
+    rewards: f64,
 }
 
 impl Fold {
@@ -86,6 +100,7 @@ impl Fold {
             updates: 0,
             plan: None,
             step: Open::default(),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -127,10 +142,10 @@ impl Fold {
             Line::Head(_) => return Err("it has a second head".to_owned()),
             // What a policy is told of the data set is no part of what it did.
             Line::Column(_) => {}
-            Line::Call(call) => self.call(*call)?,
+            Line::Call(call) => self.call(*call, each)?,
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
-            Line::Swap(swap) if swap.step as usize == self.history.steps.len() && self.plan.is_none() => {
+            Line::Swap(swap) if swap.step == self.decided() && self.plan.is_none() => {
                 let replays = swap.terms.as_ref().is_some_and(|terms| terms.needs.contains(&Need::Replay));
                 // One that decided nothing was none.
                 self.history.swaps.retain(|before| before.step != swap.step);
@@ -139,13 +154,13 @@ impl Fold {
                     ..*swap
                 });
                 if !replays {
-                    let settled = self.history.steps.len() as u32;
+                    let settled = self.decided();
                     let gone = self.buffer.let_go_trained();
                     self.finished(&gone, settled, each).ok_or("its rollouts do not add up")?;
                 }
             }
             Line::Swap(_) => {
-                let step = self.history.steps.len();
+                let step = self.decided();
                 return Err(format!("its policy changes in the middle of step {step}, or for another step"));
             }
             Line::End(end) => self.end(end, each),
@@ -153,7 +168,12 @@ impl Fold {
         Ok(())
     }
 
-    fn call(&mut self, call: Call) -> Result<(), String> {
+    /// Steps that are decided.
+    fn decided(&self) -> u32 {
+        (self.history.steps.len() + self.waiting.len()) as u32
+    }
+
+    fn call(&mut self, call: Call, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
         let odd = || format!("its plan of step {}, round {} can't be read", call.step, call.round);
         let offers = &mut self.history.offers;
         offers.all += call.offered.len() as u64;
@@ -167,7 +187,18 @@ impl Fold {
         let mut hasher = DefaultHasher::new();
         (self.history.plans, action).hash(&mut hasher);
         self.history.plans = hasher.finish();
-        self.plan = Some(call);
+        match &call.plan.action {
+            // Settled at once: its line comes when its update is made.
+            Action::Train(batch) if self.history.head.run.lag > 0 => {
+                if call.step != self.decided() {
+                    return Err(format!("its plan of step {} is of another step", call.step));
+                }
+                let updated = !batch.picks.is_empty();
+                let closed = self.settle(batch, (call.step, updated, call.unaffordable), each);
+                self.waiting.push_back(closed.ok_or_else(|| odd_step(call.step))?);
+            }
+            _ => self.plan = Some(call),
+        }
         Ok(())
     }
 
@@ -228,66 +259,22 @@ impl Fold {
         Ok(())
     }
 
+    /// Takes the end of a step: settles it, unless its plan did.
     fn step(&mut self, end: StepEnd, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
-        let odd = || format!("its lines of step {} do not add up", end.step);
-        let Some(Action::Train(batch)) = self.plan.take().map(|call| call.plan.action) else {
-            return Err(odd());
-        };
+        let odd = || odd_step(end.step);
         if end.step as usize != self.history.steps.len() {
             return Err(odd());
         }
-        let groups: BTreeMap<PromptId, Group> =
-            self.buffer.groups().into_iter().map(|g| (g.prompt, g)).collect();
-        let learned = self.learned(&batch, &groups).ok_or_else(odd)?;
-        let mut open = std::mem::take(&mut self.step);
-        let fates = &mut open.fates;
-        let (mut ages, mut rewards) = (Vec::new(), 0.0);
-        let mut taught = BTreeSet::new();
-        let mut settled = self.buffer.settle(&batch, end.updated, self.history.head.run.max_age);
-        self.buffer.give_up(&mut settled, end.unaffordable);
-        self.buffer.open_step();
-        for id in &settled.trained {
-            let rollout = self.buffered.get_mut(id).ok_or_else(odd)?;
-            let (age, advantage) = *learned.get(id).ok_or_else(odd)?;
-            if advantage != 0.0 {
-                taught.insert(rollout.prompt);
-            }
-            // Its fate is that of the first update on it.
-            if rollout.updates == 0 {
-                let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
-                if advantage != 0.0 {
-                    self.history.prompts.entry(rollout.prompt.0).or_default().learned += 1;
-                }
-                *match (advantage != 0.0, right) {
-                    (true, _) => &mut fates.learned,
-                    (false, 0) => &mut fates.trained_wrong,
-                    (false, n) if n == groups[&rollout.prompt].len() => &mut fates.trained_right,
-                    (false, _) => &mut fates.trained_equal,
-                } += 1;
-                (rollout.age, rollout.advantage) = (Some(age), Some(advantage));
-            }
-            rollout.updates += 1;
-            let bin = age as usize;
-            ages.resize(ages.len().max(bin + 1), 0);
-            ages[bin] += 1;
-            rewards += f64::from(rollout.reward.unwrap_or(0.0));
-        }
-        self.history.groups += taught.len() as u64;
-        self.finished(&settled.finished, end.step, each).ok_or_else(odd)?;
-        for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
-            for id in ids {
-                let rollout = self.buffered.remove(id).ok_or_else(odd)?;
-                let group = &groups[&rollout.prompt];
-                let right = group.correct.iter().filter(|c| **c).count();
-                *match (fate, right) {
-                    ("stale", _) => &mut fates.stale,
-                    (_, 0) => &mut fates.released_wrong,
-                    (_, n) if n == group.len() => &mut fates.released_right,
-                    _ => &mut fates.released_mixed,
-                } += 1;
-                each(Rollout { fate, settled: end.step, ..rollout });
-            }
-        }
+        let closed = if self.history.head.run.lag > 0 {
+            self.waiting.pop_front()
+        } else {
+            let Some(Action::Train(batch)) = self.plan.take().map(|call| call.plan.action) else {
+                return Err(odd());
+            };
+            self.settle(&batch, (end.step, end.updated, end.unaffordable), each)
+        };
+        let Closed { open, settled, ages, rewards } = closed.ok_or_else(odd)?;
+        self.buffer.made(end.updated);
         let gone = [settled.trained.len(), settled.released.len(), settled.stale.len()].map(|n| n as u64);
         let told = [end.trained, end.released, end.stale];
         if gone != told || (settled.again, settled.held) != (end.again, end.held) {
@@ -312,6 +299,68 @@ impl Fold {
             end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
         });
         Ok(())
+    }
+
+    /// Settles the buffer by a batch. None where the record does not add up.
+    fn settle(
+        &mut self,
+        batch: &Batch,
+        (step, updated, unaffordable): (u32, bool, u64),
+        each: &mut dyn FnMut(Rollout),
+    ) -> Option<Closed> {
+        let groups: BTreeMap<PromptId, Group> =
+            self.buffer.groups().into_iter().map(|g| (g.prompt, g)).collect();
+        let learned = self.learned(batch, &groups)?;
+        let mut open = std::mem::take(&mut self.step);
+        let fates = &mut open.fates;
+        let (mut ages, mut rewards) = (Vec::new(), 0.0);
+        let mut taught = BTreeSet::new();
+        let mut settled = self.buffer.settle_ahead(batch, updated, self.history.head.run.max_age);
+        self.buffer.give_up(&mut settled, unaffordable);
+        self.buffer.open_step();
+        for id in &settled.trained {
+            let rollout = self.buffered.get_mut(id)?;
+            let (age, advantage) = *learned.get(id)?;
+            if advantage != 0.0 {
+                taught.insert(rollout.prompt);
+            }
+            // Its fate is that of the first update on it.
+            if rollout.updates == 0 {
+                let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
+                if advantage != 0.0 {
+                    self.history.prompts.entry(rollout.prompt.0).or_default().learned += 1;
+                }
+                *match (advantage != 0.0, right) {
+                    (true, _) => &mut fates.learned,
+                    (false, 0) => &mut fates.trained_wrong,
+                    (false, n) if n == groups[&rollout.prompt].len() => &mut fates.trained_right,
+                    (false, _) => &mut fates.trained_equal,
+                } += 1;
+                (rollout.age, rollout.advantage) = (Some(age), Some(advantage));
+            }
+            rollout.updates += 1;
+            let bin = age as usize;
+            ages.resize(ages.len().max(bin + 1), 0);
+            ages[bin] += 1;
+            rewards += f64::from(rollout.reward.unwrap_or(0.0));
+        }
+        self.history.groups += taught.len() as u64;
+        self.finished(&settled.finished, step, each)?;
+        for (ids, fate) in [(&settled.released, "released"), (&settled.stale, "stale")] {
+            for id in ids {
+                let rollout = self.buffered.remove(id)?;
+                let group = &groups[&rollout.prompt];
+                let right = group.correct.iter().filter(|c| **c).count();
+                *match (fate, right) {
+                    ("stale", _) => &mut fates.stale,
+                    (_, 0) => &mut fates.released_wrong,
+                    (_, n) if n == group.len() => &mut fates.released_right,
+                    _ => &mut fates.released_mixed,
+                } += 1;
+                each(Rollout { fate, settled: step, ..rollout });
+            }
+        }
+        Some(Closed { open, settled, ages, rewards })
     }
 
     /// Tells of rollouts that left the buffer after they were trained on.
@@ -348,7 +397,7 @@ impl Fold {
     fn end(&mut self, mut end: End, each: &mut dyn FnMut(Rollout)) {
         end.reason = shown::line(&end.reason, shown::LINE);
         let steps = self.history.steps.len() as u32;
-        let open = std::mem::take(&mut self.step);
+        let open = self.unfinished();
         self.history.open = (open.pilots, open.commits, open.truncated);
         let mut fates = open.fates;
         for rollout in std::mem::take(&mut self.buffered).into_values() {
@@ -365,6 +414,18 @@ impl Fold {
         self.history.end = Some(end);
     }
 
+    /// What is not of a step whose end is in the record.
+    fn unfinished(&mut self) -> Open {
+        let mut open = std::mem::take(&mut self.step);
+        for Closed { open: step, .. } in self.waiting.drain(..) {
+            open.pilots += step.pilots;
+            open.commits += step.commits;
+            open.truncated += step.truncated;
+            open.fates.add(&step.fates);
+        }
+        open
+    }
+
     fn costs(&self, steps: u32, spent: Spent, compute: allot_allocation::Compute) -> Costs {
         Costs { spent, compute, seconds: self.times.get(&steps).copied() }
     }
@@ -372,7 +433,7 @@ impl Fold {
     /// The history as it is now. What a step without an end sampled is in the buffer.
     pub fn finish(mut self) -> History {
         if self.history.end.is_none() {
-            let open = std::mem::take(&mut self.step);
+            let open = self.unfinished();
             self.history.open = (open.pilots, open.commits, open.truncated);
             let held = self.buffered.values().filter(|rollout| rollout.updates == 0).count() as u64;
             let held = Fates { held, ..open.fates };
@@ -380,4 +441,8 @@ impl Fold {
         }
         self.history
     }
+}
+
+fn odd_step(step: u32) -> String {
+    format!("its lines of step {step} do not add up")
 }

@@ -173,7 +173,7 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
         rollouts: run.rollouts,
         pool: run.pool,
         max_age: run.max_age,
-        lag: 0,
+        lag: run.lag,
         columns: &columns,
         parts: &parts,
         sampling: types::SamplingRange {

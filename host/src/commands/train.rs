@@ -286,7 +286,7 @@ fn place_of(run: &allot_loop::State) -> String {
     match run.at {
         At::Asking(_) | At::Sampling(_) | At::Updating(..) => format!("within step {}", run.steps + 1),
         At::Between | At::Evaluating(_) | At::Ended(_) | At::Closing | At::Over => {
-            format!("after step {}", run.steps)
+            format!("after step {}", run.finished())
         }
     }
 }
@@ -384,6 +384,9 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
     row("  activations", size(memory.activations));
+    if memory.learner > 0 {
+        row("  the learner's copy", size(memory.learner));
+    }
     if memory.saving > 0 {
         row("  saving", size(memory.saving));
     }

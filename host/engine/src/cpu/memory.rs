@@ -22,6 +22,8 @@ pub struct Memory {
     pub activations: usize,
     /// A copy that is made where a checkpoint is written: the weights as others see them.
     pub saving: usize,
+    /// The second copy of the model that learns while the first one samples, in a run with a lag.
+    pub learner: usize,
 }
 
 impl Memory {
@@ -62,12 +64,25 @@ impl Memory {
                 .saturating_add(slices * logits)
                 .saturating_mul(4),
             saving: 4 * arena.len,
+            learner: 0,
         }
+    }
+
+    /// The same with a second copy of the model: weights, moments, and the weights as passes read them. Gradients and
+    /// activations are the copy's alone.
+    pub fn with_learner(self) -> Self {
+        let laid = self.saving + if self.adapters() { self.saving } else { 0 };
+        Self { learner: self.weights + 2 * 4 * self.trained + laid, ..self }
+    }
+
+    /// Whether adapters are trained: then fewer numbers than the weights are.
+    fn adapters(&self) -> bool {
+        4 * self.trained < self.saving
     }
 
     /// All of it.
     pub fn total(&self) -> usize {
-        [self.weights, self.optimizer, self.rollouts, self.activations, self.saving]
+        [self.weights, self.optimizer, self.rollouts, self.activations, self.saving, self.learner]
             .into_iter()
             .fold(0, usize::saturating_add)
     }

@@ -41,5 +41,6 @@ pub fn memory(
         activations: (size * (blocks + block)).saturating_mul(tokens).saturating_add(LOGITS),
         // On the host, not on the device.
         saving: 0,
+        learner: 0,
     }
 }

@@ -37,6 +37,7 @@ impl Allocator {
                 Next::Wait => return Err(self.awaited()),
                 // Both are done with where a step ends.
                 Next::Evaluate | Next::Step(_) => {}
+                Next::Begin(..) | Next::Finish(..) => unreachable!("a trainer samples and learns in turns"),
             }
         }
     }

@@ -218,6 +218,16 @@ impl Engine for Split {
         self.native.update(batch, geometry, interrupt).await
     }
 
+    /// The server goes on sampling by the weights that it was given.
+    async fn begin(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
+        interrupt: &Interrupt,
+    ) -> Result<(), EngineError> {
+        self.native.begin(batch, geometry, interrupt).await
+    }
+
     fn computed(&mut self) -> Compute {
         self.native.computed()
     }

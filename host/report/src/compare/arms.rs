@@ -185,6 +185,9 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
     let mut training = head.training.clone();
     // Older records have it there, newer ones in their head.
     training.as_mut().and_then(Value::as_object_mut).map(|t| t.remove("advantage"));
+    if head.run.lag > 0 {
+        add("run.lag", head.run.lag.to_string());
+    }
     let whole = json!({
         "run": {
             "steps": head.run.steps, "groups": head.run.groups, "rollouts": head.run.rollouts,

@@ -133,7 +133,17 @@ impl Card {
 
 fn a_run(settings: Vec<(String, Value)>, columns: Columns) -> Run {
     let terms = (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() });
-    Run { settings, prompts: PROMPTS, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, terms }
+    Run {
+        settings,
+        prompts: PROMPTS,
+        steps: 200,
+        groups: 16,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        lag: 0,
+        terms,
+    }
 }
 
 /// A short run in the coin-flip world: the real loop, to a normal end. Nothing where the time is over before.

@@ -1,0 +1,152 @@
+//! A second copy of the model that learns on a thread of its own, while the first one samples.
+//!
+//! The first copy stays at the last update that was asked for until the next one is: what it samples and what a checkpoint
+//! keeps are of that, however far the second one is. So whatever stops the program, an update that was begun is begun anew.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use allot_allocation::Compute;
+
+use crate::core::{Core, Sequence};
+use crate::model::ModelError;
+use crate::update::{TrainingSample, UpdateConfig, UpdateContext, update};
+use crate::{EngineError, Interrupt, OptimizerConfig, Report};
+
+/// How often somebody's wish to stop is looked for while an update is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A rollout to learn from, with all that belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lesson {
+    /// Prompt and answer.
+    pub(crate) tokens: Vec<u32>,
+    /// How many of them are the prompt.
+    pub(crate) prompt: usize,
+    /// Log-probabilities when it was sampled.
+    pub(crate) sampled: Vec<f32>,
+    /// The temperature that it was sampled at.
+    pub(crate) temperature: f32,
+    /// Whether the weights changed since.
+    pub(crate) stale: bool,
+    /// Its advantage.
+    pub(crate) advantage: f32,
+}
+
+/// An update, with all that it is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) lessons: Vec<Lesson>,
+    pub(crate) update: UpdateConfig,
+    pub(crate) optimizer: OptimizerConfig,
+    /// The length limit of an answer.
+    pub(crate) longest: usize,
+    /// The share of the run that is over.
+    pub(crate) progress: f64,
+    /// As in [`UpdateContext::foreign`].
+    pub(crate) foreign: Option<f64>,
+}
+
+/// What comes of it.
+type Made = Result<(Report, Compute), EngineError>;
+
+impl Lesson {
+    fn sample(&self) -> TrainingSample<'_> {
+        TrainingSample {
+            sequence: Sequence { tokens: &self.tokens, prompt: self.prompt },
+            sampled: &self.sampled,
+            temperature: self.temperature,
+            stale: self.stale,
+            advantage: self.advantage,
+        }
+    }
+}
+
+impl Work {
+    /// Makes the update.
+    pub(crate) fn make(&self, core: &mut dyn Core, interrupt: &Interrupt) -> Made {
+        let lessons: Vec<TrainingSample<'_>> = self.lessons.iter().map(Lesson::sample).collect();
+        let context = UpdateContext {
+            update: &self.update,
+            optimizer: &self.optimizer,
+            longest: self.longest,
+            progress: self.progress,
+            foreign: self.foreign,
+            interrupt,
+        };
+        update(core, &lessons, context)
+    }
+}
+
+/// The copy, here or on its thread.
+pub(crate) enum Learner {
+    /// It has nothing to do.
+    Idle(Box<dyn Core + Send>),
+    /// An update is being made.
+    Busy(Receiver<(Box<dyn Core + Send>, Made)>),
+    /// It was lost in an update that ended in an error, and so is the run.
+    Lost,
+}
+
+impl Learner {
+    /// A copy of a core, where its kind can be copied.
+    pub(crate) fn of(core: &dyn Core) -> Result<Option<Self>, ModelError> {
+        Ok(core.fork()?.map(Self::Idle))
+    }
+
+    /// Begins an update, unless one is being made.
+    pub(crate) fn begin(&mut self, work: Work, interrupt: &Interrupt) -> Result<(), ModelError> {
+        let Self::Idle(mut core) = std::mem::replace(self, Self::Lost) else { return Ok(()) };
+        let (tell, told) = mpsc::sync_channel(1);
+        let interrupt = interrupt.clone();
+        let spawned = thread::Builder::new().name("learner".to_owned()).spawn(move || {
+            let made = work.make(core.as_mut(), &interrupt);
+            // Nobody waits for it any more where the run has ended.
+            let _ = tell.send((core, made));
+        });
+        spawned.map_err(|e| ModelError::Threads(e.to_string()))?;
+        *self = Self::Busy(told);
+        Ok(())
+    }
+
+    /// The update that was begun, or else one that is made now. The core then has its weights too. Where somebody asks
+    /// to stop, it is not waited for.
+    pub(crate) fn finish(&mut self, core: &mut dyn Core, work: &Work, interrupt: &Interrupt) -> Made {
+        let (mut copy, begun) = match std::mem::replace(self, Self::Lost) {
+            Self::Idle(copy) => (copy, None),
+            Self::Busy(told) => {
+                let Some((copy, made)) = wait(&told, interrupt) else {
+                    *self = Self::Busy(told);
+                    return Err(EngineError::Interrupted);
+                };
+                (copy, Some(made))
+            }
+            Self::Lost => return Err(ModelError::Threads("the one that learns is gone".to_owned()).into()),
+        };
+        let made = match begun {
+            // It was asked to stop before it changed anything, and this process goes on.
+            None | Some(Err(EngineError::Interrupted)) => work.make(copy.as_mut(), interrupt),
+            Some(made) => made,
+        };
+        if made.is_ok()
+            && let Some(training) = copy.training()
+        {
+            core.follow(training);
+        }
+        *self = Self::Idle(copy);
+        made
+    }
+}
+
+/// What a thread tells when it is done; nothing where somebody asks to stop before.
+fn wait<T>(told: &Receiver<T>, interrupt: &Interrupt) -> Option<T> {
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(done) => return Some(done),
+            Err(RecvTimeoutError::Timeout) if interrupt.is_asked() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => panic!("the thread that learns has panicked"),
+        }
+    }
+}
