@@ -130,6 +130,103 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
     }
 }
 
+/// The config, with its rollouts on several servers, which find the weights in the first one's folder.
+fn shared(servers: &[&Server], patience: u32) -> String {
+    let urls: Vec<String> = servers.iter().map(|server| format!("{:?}", server.url)).collect();
+    let one = there(servers[0]).replace("patience_seconds = 30", &format!("patience_seconds = {patience}"));
+    one.replace(&format!("{:?}", servers[0].url), &format!("[{}]", urls.join(", ")))
+}
+
+#[test]
+fn several_servers_share_the_rollouts_and_the_record_is_that_of_one() {
+    for kind in BOTH {
+        let (scratch, servers) = (Scratch::new(), [(); 3].map(|()| Server::start(kind)));
+        let all: Vec<&Server> = servers.iter().collect();
+        trained(&scratch, &there(&servers[0]), "one");
+        all.iter().for_each(|server| server.play(Vec::new()));
+        trained(&scratch, &shared(&all, 30), "shared");
+        assert_eq!(record(&scratch, "one"), record(&scratch, "shared"), "{kind:?}");
+        let asked: Vec<usize> = all.iter().map(|server| server.asked(kind.verbs().0)).collect();
+        assert!(asked.iter().all(|n| *n > 10), "{kind:?}: {asked:?}");
+        // A server that is slow gets less to do.
+        let slow = || Trick {
+            verb: kind.verbs().0,
+            at: 1,
+            times: 10_000,
+            what: What::Slow(Duration::from_millis(30)),
+        };
+        servers[1].play(vec![slow()]);
+        [&servers[0], &servers[2]].iter().for_each(|server| server.play(Vec::new()));
+        trained(&scratch, &shared(&all, 30).replace("rows = 64", "rows = 2"), "slow");
+        let asked: Vec<usize> = all.iter().map(|server| server.asked(kind.verbs().0)).collect();
+        assert!(asked[1] < asked[0] && asked[1] < asked[2], "{kind:?}: {asked:?}");
+        let steps = |run| lines(&scratch.path().join(run)).2;
+        assert_eq!(steps("one"), steps("slow"), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_a_server_was_asked_that_dies_the_others_do() {
+    for kind in BOTH {
+        let (scratch, servers) = (Scratch::new(), [(); 2].map(|()| Server::start(kind)));
+        let all: Vec<&Server> = servers.iter().collect();
+        trained(&scratch, &there(&servers[0]), "one");
+        let verb = kind.verbs().0;
+        // It hangs up for good; it is started anew again and again; and both are away for a while, in turns.
+        let some = |at, times, what| Trick { verb, at, times, what };
+        let away = |from, times| some(from, times, What::Status(503, "busy"));
+        for (i, tricks) in [
+            [vec![some(20, 100_000, What::HangUp)], vec![]],
+            [vec![some(20, 1, What::DoAndDie), some(90, 1, What::DoAndDie)], vec![]],
+            [vec![away(10, 30)], vec![away(60, 30)]],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for (server, tricks) in servers.iter().zip(tricks) {
+                server.die();
+                server.play(tricks);
+            }
+            let run = format!("run-{i}");
+            trained(&scratch, &shared(&all, 1), &run);
+            assert_eq!(record(&scratch, "one"), record(&scratch, &run), "{kind:?}, {i}");
+        }
+        // Where all are away for longer than is waited, the run stops.
+        let gone = || vec![some(20, 100_000, What::HangUp)];
+        all.iter().for_each(|server| server.play(gone()));
+        scratch.write("run.toml", shared(&all, 1));
+        let said = told(&scratch, &servers[0], &["run.toml", "--out", "away"]);
+        assert!(said.contains("has not done `") && said.ends_with("exit code 1"), "{said}");
+        all.iter().for_each(|server| server.play(Vec::new()));
+        let said = scratch.allot(&["train", "--resume", "away"]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        assert_eq!(record(&scratch, "one"), record(&scratch, "away"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_run_with_a_lag_is_the_same_on_servers_and_stops_and_goes_on() {
+    let lag = |config: String| config.replace("seed = 1", "seed = 1\nlag = 1");
+    for kind in BOTH {
+        let (scratch, server) = (Scratch::new(), Server::start(kind));
+        assert!(there(&server).contains("seed = 1\n"));
+        trained(&scratch, &lag(CONFIG.to_owned()), "here");
+        trained(&scratch, &lag(there(&server)), "there");
+        let (here, there_) = (lines(&scratch.path().join("here")), lines(&scratch.path().join("there")));
+        assert_eq!((here.0, here.1), (there_.0, there_.1), "{kind:?}");
+        let verb = kind.verbs().0;
+        let slow = || {
+            server.play(vec![Trick {
+                verb,
+                at: 1,
+                times: 10_000,
+                what: What::Slow(Duration::from_millis(3)),
+            }])
+        };
+        stopped_again_and_again(&scratch, &lag(there(&server)), slow, || server.asked(verb));
+    }
+}
+
 #[test]
 fn a_server_samples_each_request_as_it_says() {
     let needs = "(i32.store8 offset=48 (local.get $d) (i32.const 4))";

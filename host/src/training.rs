@@ -102,9 +102,9 @@ impl<'a> Prepared<'a> {
         let path = allot_models::find(&config.model.source)?;
         let shape = allot_models::shape(&path)?;
         let rollouts = config.rollouts.as_ref();
-        if rollouts.is_some() {
-            // Each rollout is asked for by itself.
-            engines::has_room("model.rows", config.model.rows as u64)?;
+        if let Some(rollouts) = rollouts {
+            // Each rollout is asked for by itself, and so many of each server.
+            engines::has_room("model.rows", (config.model.rows * rollouts.url.all().len()) as u64)?;
         }
         let sampler = rollouts.map(|r| rollouts::preflight(r, &shape, &config.unusual())).transpose()?;
         // Side by side: with a real tokenizer and a data set each takes a tenth of a second.

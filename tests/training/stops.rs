@@ -36,6 +36,14 @@ fn a_run_that_is_stopped_within_its_rounds_again_and_again_comes_to_the_same_end
     stopped_again_and_again(&with(&config()));
 }
 
+/// While it learns from the step before.
+#[test]
+fn so_does_one_that_samples_while_it_learns() {
+    for lag in [1, 2] {
+        stopped_again_and_again(&with(&config().replace("seed = 1", &format!("seed = 1\nlag = {lag}"))));
+    }
+}
+
 /// Many portions a round: a stop rule that never holds.
 #[test]
 fn so_does_one_whose_rounds_are_in_portions() {

@@ -60,6 +60,8 @@ pub(crate) enum Failure {
         /// Its own words.
         detail: String,
     },
+    /// The server has been away for as long as it is waited for.
+    Away(EngineError),
     /// The run stops.
     Stop(EngineError),
 }
@@ -278,7 +280,7 @@ impl Client {
             };
             if began.elapsed() >= self.to.patience {
                 let why = if why.is_empty() { "it has not done what it was asked".to_owned() } else { why };
-                return Err(Failure::Stop(self.away(verb, &why)));
+                return Err(Failure::Away(self.away(verb, &why)));
             }
             if !why.is_empty() {
                 self.gone(verb, &why);
@@ -306,7 +308,7 @@ impl Client {
                 if began.elapsed() >= self.to.patience {
                     let state = value["queue_state"].as_str().unwrap_or("active");
                     let why = format!("it is still at it, and calls its queue `{state}`");
-                    return Err(Failure::Stop(self.away(verb, &why)));
+                    return Err(Failure::Away(self.away(verb, &why)));
                 }
                 tokio::time::sleep(pauses.next().unwrap_or_default().min(LONGEST_WAIT)).await;
                 continue;

@@ -123,7 +123,7 @@ impl Remote {
     /// What is left of a failure when nothing can be done about it.
     fn plain(&self, verb: &str, failure: Failure) -> EngineError {
         match failure {
-            Failure::Stop(error) => error,
+            Failure::Stop(error) | Failure::Away(error) => error,
             Failure::Refused { verb, status, detail } => self.client.refused(&verb, status, &detail),
             Failure::Lost(detail) => self.client.refused(verb, 404, &detail),
         }

@@ -25,7 +25,7 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     };
     waited(async {
         let plain = |failure| match failure {
-            Failure::Stop(error) => error,
+            Failure::Stop(error) | Failure::Away(error) => error,
             Failure::Lost(_) | Failure::Refused { .. } => foreign(),
         };
         let health = client.ask("healthz", None).await.map_err(plain)?;

@@ -7,6 +7,8 @@
 //!
 //! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the ledger are
 //!   charged once, when all of a grant are there.
+//! - **Several servers** share what is wanted: each is asked for the next rollout as soon as it is free. What one that is
+//!   away was asked for, the others do.
 //! - **A server that was started anew** says so by its label: it gets the weights again. One that has the weights of
 //!   another run ends this one, in a sentence.
 //! - **The trainer's state is here.** Checkpoints and resuming are the native ones; a run that goes on hands its
@@ -15,6 +17,7 @@
 //! Nothing is believed because it came: tokens, ends, log-probabilities and labels are looked at.
 
 mod config;
+mod fleet;
 mod handover;
 mod preflight;
 mod request;
@@ -23,7 +26,7 @@ mod sglang;
 mod split;
 mod vllm;
 
-pub use config::{RolloutsConfig, ServerKind};
+pub use config::{RolloutsConfig, ServerKind, Urls};
 pub use handover::{Handover, Write};
 pub use preflight::{Preflight, preflight};
 pub use split::Split;

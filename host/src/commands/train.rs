@@ -351,7 +351,9 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  adapters", format!("of rank {}", server.lora_rank));
     }
     if let (Some(rollouts), Some(sampler)) = (&config.rollouts, &prepared.sampler) {
-        row("rollouts", rollouts.url.clone());
+        let mut urls = rollouts.url.all().iter();
+        row("rollouts", urls.next().cloned().unwrap_or_default());
+        urls.for_each(|url| row("", url.clone()));
         row("  server", format!("{} {}", rollouts.kind.name(), sampler.version));
         row("  weights", format!("in {}, in {}", rollouts.weights, precision(rollouts.dtype)));
     }

@@ -18,8 +18,8 @@ pub struct RolloutsConfig {
     /// Which one it is.
     #[serde(rename = "use")]
     pub kind: ServerKind,
-    /// Where it is.
-    pub url: String,
+    /// Where it is; a list, where several share the rollouts.
+    pub url: Urls,
     /// The folder in which weights are handed over, one folder for each version.
     pub weights: String,
     /// The same folder as the server sees it, where that is another path.
@@ -47,6 +47,26 @@ pub struct RolloutsConfig {
     /// The first pause before something is asked again. Each further one is twice as long, up to 10 seconds.
     #[serde(default = "retry_seconds")]
     pub retry_seconds: f64,
+}
+
+/// Where one server is, or several of one kind with one model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "an address in quotes, or a list of them")]
+pub enum Urls {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl Urls {
+    /// All of them.
+    pub fn all(&self) -> &[String] {
+        match self {
+            Self::One(url) => std::slice::from_ref(url),
+            Self::Several(urls) => urls,
+        }
+    }
 }
 
 /// A server, by its protocol.
@@ -85,8 +105,25 @@ impl RolloutsConfig {
             ServerKind::Sglang => "http://localhost:30000",
             ServerKind::Vllm => "http://localhost:8000",
         };
-        if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), SECTION, example) {
+        let urls = self.url.all();
+        if urls.is_empty() {
+            return told(
+                "url",
+                "an empty list",
+                &format!("it is an address like {example}, or a list of them"),
+            );
+        }
+        let keyed = self.api_key_env.is_some();
+        if let Some(wrong) = urls.iter().find_map(|url| wrong_url(url, keyed, SECTION, example)) {
             return Some(wrong);
+        }
+        let place = |url: &String| url.trim_end_matches('/').to_owned();
+        if let Some((i, url)) = urls
+            .iter()
+            .enumerate()
+            .find(|(i, url)| urls[..*i].iter().any(|before| place(before) == place(url)))
+        {
+            return told("url", url, &format!("number {} of the list is one of those before it", i + 1));
         }
         let folders = [("weights", Some(&self.weights)), ("weights_there", self.weights_there.as_ref())];
         for (key, folder) in folders {
@@ -117,10 +154,10 @@ impl RolloutsConfig {
         )
     }
 
-    /// Where the server is.
-    pub(crate) fn address(&self) -> Address {
+    /// How the server at one of the addresses is spoken to.
+    pub(crate) fn address(&self, url: &str) -> Address {
         Address {
-            url: self.url.clone(),
+            url: url.to_owned(),
             path: "/",
             section: SECTION,
             api_key_env: self.api_key_env.clone(),

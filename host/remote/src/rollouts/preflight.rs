@@ -61,16 +61,33 @@ pub fn preflight(
     rollout: &Sampling,
 ) -> Result<Preflight, EngineError> {
     Handover::try_folder(Path::new(&config.weights))?;
-    let client = Client::first(config.address())?;
-    waited(async {
-        match config.kind {
-            ServerKind::Sglang => sglang(&client, config, shape).await,
-            ServerKind::Vllm => vllm(&client, config, rollout).await,
-        }
-    })?
+    let mut all: Option<Preflight> = None;
+    for url in config.url.all() {
+        let client = Client::first(config.address(url))?;
+        let one = waited(async {
+            match config.kind {
+                ServerKind::Sglang => sglang(&client, config, shape).await,
+                ServerKind::Vllm => vllm(&client, config, rollout).await,
+            }
+        })??;
+        all = Some(all.map_or_else(|| one.clone(), |all| all.and(&one)));
+    }
+    Ok(all.unwrap_or_default())
 }
 
 impl Preflight {
+    /// What is so of several servers: any of them gets any rollout.
+    fn and(mut self, other: &Self) -> Self {
+        if !self.version.split(", ").any(|version| version == other.version) {
+            self.version = format!("{}, {}", self.version, other.version);
+        }
+        self.context = self.context.into_iter().chain(other.context).min();
+        self.notes.extend(
+            other.notes.iter().filter(|note| !self.notes.contains(note)).cloned().collect::<Vec<_>>(),
+        );
+        self
+    }
+
     /// Whether the longest prompt and its answer fit into what the server takes.
     pub fn fits(&self, longest: usize) -> Result<(), EngineError> {
         match self.context {
@@ -103,7 +120,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
-        Failure::Stop(error) => error,
+        Failure::Stop(error) | Failure::Away(error) => error,
         Failure::Lost(_) => foreign(&format!("it has no `/{verb}`")),
         Failure::Refused { status, .. } => foreign(&format!("it answers `/{verb}` with {status}")),
     })?;
@@ -161,14 +178,14 @@ async fn vllm(
     let empty = json!({ "token_ids": [], "sampling_params": {} }).to_string();
     match client.ask(vllm::GENERATE, Some(&empty)).await {
         Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}
-        Err(Failure::Stop(error)) => return Err(error),
+        Err(Failure::Stop(error) | Failure::Away(error)) => return Err(error),
         Err(Failure::Lost(_) | Failure::Refused { .. }) => {
             let what = format!("the server at {url} does not accept token ids, `/{}`", vllm::GENERATE);
             return Err(told(what, "start it with `--enable-scale-out`, a vLLM from 0.32 on"));
         }
     }
     let weights = client.ask("weight_info", None).await;
-    if let Err(Failure::Stop(error)) = weights {
+    if let Err(Failure::Stop(error) | Failure::Away(error)) = weights {
         return Err(error);
     }
     if weights.is_err() {

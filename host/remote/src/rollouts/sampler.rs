@@ -92,7 +92,7 @@ impl Sampler {
             };
             if began.elapsed() >= self.client.to().patience {
                 let why = format!("rollouts end by `{}`", self.client.clean(end));
-                return Err(Failure::Stop(self.client.away(verb, &why)).into());
+                return Err(Failure::Away(self.client.away(verb, &why)).into());
             }
             tokio::time::sleep(pauses.next().unwrap_or_default()).await;
         }
