@@ -64,8 +64,9 @@ type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static
 
 #[test]
 fn a_run_on_a_server_is_the_run_on_this_machine() {
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[]),
+        ("skyrl-train", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
         ("skyrl-jax", Mean::SequenceMean, "dapo", "pilot-commit", &[("mini_batch = 0", "mini_batch = 12")]),
         ("skyrl-train", Mean::Sum, "dr-grpo", "uniform", &[("epochs = 1", "epochs = 2")]),
         ("tinker", Mean::Sum, "cispo", "pods", &[("max_norm = 0.0", "max_norm = 0.05")]),
@@ -225,8 +226,23 @@ fn a_dry_run_asks_the_server_and_makes_nothing() {
 
 #[test]
 fn trouble_on_the_way_leaves_no_trace() {
+    trouble_on_the_way(0);
+}
+
+/// While rollouts are sampled.
+#[test]
+fn nor_does_trouble_with_an_update_that_was_begun() {
+    trouble_on_the_way(1);
+}
+
+/// A config with a lag.
+fn lagging(config: &str, lag: u32) -> String {
+    config.replace("seed = 1", &format!("seed = 1\nlag = {lag}"))
+}
+
+fn trouble_on_the_way(lag: u32) {
     let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
-    let config = there(&server, "skyrl-jax");
+    let config = lagging(&there(&server, "skyrl-jax"), lag);
     let quick = config.replace("request_seconds = 5", "request_seconds = 0.6");
     trained(&scratch, &config, "honest");
     let honest = record(&scratch, "honest");
@@ -299,9 +315,14 @@ fn trouble_on_the_way_leaves_no_trace() {
 
 #[test]
 fn a_run_that_is_killed_goes_on_and_is_the_same() {
+    for lag in [0, 1] {
+        killed(lag);
+    }
+}
+
+fn killed(lag: u32) {
     let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
-    scratch.write("run.toml", there(&server, "skyrl-jax"));
-    trained(&scratch, &there(&server, "skyrl-jax"), "honest");
+    trained(&scratch, &lagging(&there(&server, "skyrl-jax"), lag), "honest");
     let honest = record(&scratch, "honest");
     let mut stopped = 0;
     for i in 0..6 {
@@ -330,15 +351,17 @@ fn a_run_that_is_killed_goes_on_and_is_the_same() {
 
 #[test]
 fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
-    let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
-    // Few at a time, so that a round has a middle.
-    let config = there(&server, "skyrl-jax").replace("rows = 64", "rows = 4");
-    assert!(config.contains("rows = 4\n"));
-    let slow = || {
-        let what = What::Slow(Duration::from_millis(20));
-        server.play(vec![Trick { verb: "asample", at: 1, times: 10_000, what }]);
-    };
-    stopped_again_and_again(&scratch, &config, slow, || server.asked("asample"));
+    for lag in [0, 1] {
+        let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
+        // Few at a time, so that a round has a middle.
+        let config = lagging(&there(&server, "skyrl-jax").replace("rows = 64", "rows = 4"), lag);
+        assert!(config.contains("rows = 4\n"));
+        let slow = || {
+            let what = What::Slow(Duration::from_millis(20));
+            server.play(vec![Trick { verb: "asample", at: 1, times: 10_000, what }]);
+        };
+        stopped_again_and_again(&scratch, &config, slow, || server.asked("asample"));
+    }
 }
 
 // ---- what can't be right

@@ -133,6 +133,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         decided.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
         if let Some((settled, learned)) = decided.settled {
             callbacks.settled(&settled, &learned)?;
+            self.forget();
         }
         self.clock.start();
         Ok(())
@@ -266,9 +267,14 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let engine = &self.engine;
         let costs = |prompt, tokens| engine.cost(prompt, tokens);
         self.run.finished(metrics.unwrap_or_default(), computed, &costs);
+        self.forget();
+        Ok(())
+    }
+
+    /// Lets go of rollouts that no update will be made on.
+    fn forget(&mut self) {
         let used = self.run.state.in_use();
         self.samples.retain(|id, _| used.contains(id));
-        Ok(())
     }
 
     /// Makes an update, unless there is nothing to make it on. Gives what the engine reports of it.

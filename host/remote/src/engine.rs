@@ -1,24 +1,25 @@
 //! The two verbs on a server.
 
 use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
 
-use allot_allocation::{Compute, Flops, Geometry, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Old, Report, Sample,
-    Sampled, Sampling, UpdateConfig, Whole, learning_flops,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Report, Sample,
+    Sampled, Whole, learning_flops,
 };
 use futures_util::StreamExt as _;
+use futures_util::future::{self, LocalBoxFuture, MaybeDone};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::client::{Client, Failure, told};
 use crate::config::RemoteConfig;
-use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
-use crate::metrics::Metrics;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
+use crate::trainer::{Trainer, Made};
 
 /// What a policy may ask to be measured for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];
@@ -28,19 +29,22 @@ const LOSSES: u32 = 5;
 
 /// The engine.
 pub struct Remote {
-    client: Client,
-    server: RemoteConfig,
-    config: NativeConfig,
-    shape: Shape,
-    /// The prompts to train on, then those held out, in tokens.
-    prompts: Vec<Vec<u32>>,
-    trained_on: usize,
+    trainer: Rc<Trainer>,
     state: State,
     /// Whether a checkpoint names the server's state of now, so that it must stay.
     kept: Cell<bool>,
-    session: Option<Session>,
+    session: Option<Rc<Session>>,
+    /// The next update, where it was begun.
+    begun: Option<Begun>,
     /// Since it was told of last.
     computed: Compute,
+}
+
+/// An update that is made while rollouts are sampled: it goes on whenever these are waited for.
+struct Begun {
+    /// The model that it is made on.
+    session: Rc<Session>,
+    update: MaybeDone<LocalBoxFuture<'static, Made>>,
 }
 
 /// How far the model is, and where the server has it: what a checkpoint keeps.
@@ -69,16 +73,13 @@ impl Remote {
         let trained_on = train.len();
         let mut prompts = train;
         prompts.extend(held_out);
+        let client = Client::open(server.address(), notice)?;
         Ok(Self {
-            client: Client::open(server.address(), notice)?,
-            server: server.clone(),
-            config,
-            shape,
-            prompts,
-            trained_on,
+            trainer: Rc::new(Trainer { client, server: server.clone(), config, shape, prompts, trained_on }),
             state: State::default(),
             kept: Cell::new(true),
             session: None,
+            begun: None,
             computed: Compute::default(),
         })
     }
@@ -93,7 +94,7 @@ impl Remote {
     pub fn restore(&mut self, state: State) {
         self.state = state;
         self.kept.set(true);
-        self.session = None;
+        (self.session, self.begun) = (None, None);
     }
 
     /// Steps of the optimizer made.
@@ -101,21 +102,12 @@ impl Remote {
         self.state.optimizer_steps
     }
 
-    fn sampling(&self, prompt: PromptId) -> Sampling {
-        if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
-    }
-
-    fn prompt(&self, prompt: PromptId) -> &[u32] {
-        &self.prompts[prompt.0 as usize]
-    }
-
     /// The model, made or loaded where the server does not have it.
     async fn open(&mut self) -> Result<(), EngineError> {
         if self.session.is_none() {
-            let opened =
-                Session::open(&self.client, &self.server, self.config.seed, self.state.path.as_deref());
-            let opened = opened.await;
-            self.session = Some(opened.map_err(|failure| self.plain("create_model", failure))?);
+            let Trainer { client, server, config, .. } = &*self.trainer;
+            let opened = Session::open(client, server, config.seed, self.state.path.as_deref()).await;
+            self.session = Some(Rc::new(opened.map_err(|failure| self.plain("create_model", failure))?));
         }
         Ok(())
     }
@@ -124,22 +116,22 @@ impl Remote {
     fn plain(&self, verb: &str, failure: Failure) -> EngineError {
         match failure {
             Failure::Stop(error) | Failure::Away(error) => error,
-            Failure::Refused { verb, status, detail } => self.client.refused(&verb, status, &detail),
-            Failure::Lost(detail) => self.client.refused(verb, 404, &detail),
+            Failure::Refused { verb, status, detail } => self.trainer.client.refused(&verb, status, &detail),
+            Failure::Lost(detail) => self.trainer.client.refused(verb, 404, &detail),
         }
     }
 
     /// After a failure: whether the same may be done again, on a model that is made anew.
     fn forget(&mut self, verb: &str, failure: Failure, losses: &mut u32) -> Result<(), EngineError> {
         let Failure::Lost(detail) = failure else { return Err(self.plain(verb, failure)) };
-        let url = &self.server.url;
+        let url = &self.trainer.server.url;
         *losses += 1;
         if *losses > LOSSES {
             let what = format!("the server at {url} lost the model {losses} times in a row: {detail}");
             return Err(told(what, "it may be out of memory, or let sessions go too soon; see its own log"));
         }
         let from = self.state.path.as_deref().unwrap_or("its first weights");
-        self.client.notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
+        self.trainer.client.notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
         self.session = None;
         Ok(())
     }
@@ -154,7 +146,7 @@ impl Remote {
         interrupt: &Interrupt,
     ) -> Result<(), Failure> {
         let version = self.state.version;
-        let sampler = session.sampler(&self.client, version).await?;
+        let sampler = session.sampler(&self.trainer.client, version).await?;
         let places: Vec<usize> = wanted
             .iter()
             .scan(0, |next, w| Some(std::mem::replace(next, *next + w.count as usize)))
@@ -162,17 +154,17 @@ impl Remote {
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
         // What is under way may come, and nothing more is asked for.
         let missing = missing.into_iter().take_while(|_| !interrupt.is_asked());
-        let (sampler, seed) = (sampler.as_str(), self.config.seed);
+        let (sampler, trainer) = (sampler.as_str(), &*self.trainer);
         let one = |i: usize| async move {
             let w = wanted[i];
-            let sampling = self.sampling(w.prompt);
-            let seed = wire_seed(seed, w.prompt, version, w.first);
-            let body = sample::body(self.prompt(w.prompt), w.count, seed, sampling, &self.config.stops);
-            let sampled: sample::Sampled = session.sample(&self.client, sampler, body).await?;
-            let over = (version, self.shape.vocabulary, sampling);
-            Ok((i, sample::rollouts(&self.client, w, sampled, over, self.config.signals.len())?))
+            let sampling = trainer.sampling(w.prompt);
+            let seed = wire_seed(trainer.config.seed, w.prompt, version, w.first);
+            let body = sample::body(trainer.prompt(w.prompt), w.count, seed, sampling, &trainer.config.stops);
+            let sampled: sample::Sampled = session.sample(&trainer.client, sampler, body).await?;
+            let over = (version, trainer.shape.vocabulary, sampling);
+            Ok((i, sample::rollouts(&trainer.client, w, sampled, over, trainer.config.signals.len())?))
         };
-        let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(self.config.rows);
+        let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(trainer.config.rows);
         while let Some(done) = stream.next().await {
             let (i, rollouts) = done?;
             (places[i]..).zip(&rollouts).for_each(|(place, sample)| whole(place, sample));
@@ -207,136 +199,48 @@ impl Remote {
         Ok(())
     }
 
-    /// Rollouts as lessons, their old log-probabilities those of sampling.
-    fn lessons(&self, batch: &[Example<'_, Answer>]) -> Vec<TrainingSample> {
-        let recomputed = self.config.update.old_log_probs == Old::Recomputed;
-        let one = |example: &Example<'_, Answer>| {
-            let (sample, prompt) = (example.sample, self.prompt(example.sample.prompt));
-            TrainingSample {
-                tokens: [prompt, &sample.answer.tokens].concat(),
-                prompt: prompt.len(),
-                sampled: sample.answer.log_probs.clone(),
-                old: sample.answer.log_probs.clone(),
-                anew: recomputed || sample.version != self.state.version,
-                advantage: example.advantage,
-            }
-        };
-        batch.iter().map(one).collect()
-    }
-
-    /// Log-probabilities under the weights of now.
-    async fn look(&self, session: &Session, lessons: &[&TrainingSample]) -> Result<Vec<Vec<f32>>, Failure> {
-        let mut all = Vec::with_capacity(lessons.len());
-        for part in self.parts(lessons) {
-            let data: Vec<Value> = part.iter().map(|l| learn::bare(l, true)).collect();
-            let input = json!({ "data": data, "loss_fn": "cross_entropy" });
-            let passed: Passed = session.train(&self.client, "forward", "forward_input", input).await?;
-            all.extend(learn::log_probs(&self.client, "forward", &passed, part)?);
-        }
-        Ok(all)
-    }
-
-    /// Lessons in requests of so many tokens, or of one lesson that is longer.
-    fn parts<'a, 'l>(&self, lessons: &'a [&'l TrainingSample]) -> Vec<&'a [&'l TrainingSample]> {
-        let most = self.config.update.micro_batch_tokens;
-        let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
-        for (i, lesson) in lessons.iter().enumerate() {
-            if i > from && tokens + lesson.tokens.len() > most {
-                all.push(&lessons[from..i]);
-                (from, tokens) = (i, 0);
-            }
-            tokens += lesson.tokens.len();
-        }
-        if from < lessons.len() {
-            all.push(&lessons[from..]);
-        }
-        all
-    }
-
-    /// One update from the state of now, up to its saved state. Changes nothing here.
-    async fn learn(
+    /// An update on these examples from the state of now, up to its saved state. Changes nothing here.
+    fn learning(
         &self,
-        session: &Session,
-        update: &UpdateConfig,
-        mut lessons: Vec<TrainingSample>,
-    ) -> Result<(Report, Compute, State), Failure> {
-        let optimizer = &self.config.optimizer;
-        let (can, client) = (self.server.server.can(), &self.client);
-        let anew: Vec<usize> =
-            (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
-        if !anew.is_empty() {
-            let wanted: Vec<&TrainingSample> = anew.iter().map(|i| &lessons[*i]).collect();
-            let scored = self.look(session, &wanted).await?;
-            for (i, old) in anew.into_iter().zip(scored) {
-                lessons[i].old = old;
-            }
-        }
-        let progress = f64::from(self.state.version) / f64::from(self.config.updates.max(1));
-        let batches = batches(lessons, update, self.config.sampling.max_tokens as usize);
-        let (name, numbers) = learn::loss(update);
-        let mut metrics = Metrics::default();
-        for _ in 0..update.epochs {
-            for batch in &batches {
-                let all: Vec<&TrainingSample> = batch.lessons.iter().collect();
-                let mut value = 0.0;
-                for part in self.parts(&all) {
-                    let data: Vec<Value> = part.iter().map(|l| batch.datum(update, can, l)).collect();
-                    let input = json!({ "data": data, "loss_fn": name, "loss_fn_config": numbers });
-                    let verb = "forward_backward";
-                    let passed: Passed = session.train(client, verb, "forward_backward_input", input).await?;
-                    for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
-                        // One without is sent for the step alone.
-                        if lesson.advantage != 0.0 {
-                            let part = batch.part(update, lesson, &new);
-                            value += part.value;
-                            metrics.add(&part, lesson, &new);
-                        }
-                    }
-                }
-                if !value.is_finite() {
-                    return Err(client.mad("forward_backward", "a loss"));
-                }
-                let rate = optimizer.rate(self.state.optimizer_steps + metrics.steps, progress);
-                let adam = learn::adam(optimizer, rate, can.gradients);
-                let stepped: Stepped = session.train(client, "optim_step", "adam_params", adam).await?;
-                let norm = stepped.norm();
-                if norm.is_some_and(|norm| !norm.is_finite()) {
-                    return Err(client.mad("optim_step", "a gradient"));
-                }
-                metrics.step(value, norm, rate);
-            }
-        }
-        let version = self.state.version + 1;
-        let path = session.save(client, &format!("update-{version:06}")).await?;
-        let state =
-            State { version, optimizer_steps: self.state.optimizer_steps + metrics.steps, path: Some(path) };
-        let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
-        let computed = self.counted(update, &lessons, metrics.steps);
-        Ok((metrics.report(), computed, state))
+        session: &Rc<Session>,
+        batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
+    ) -> LocalBoxFuture<'static, Made> {
+        let (trainer, session, state) = (Rc::clone(&self.trainer), Rc::clone(session), self.state.clone());
+        let (lessons, update) = (self.trainer.lessons(batch, self.state.version), self.trainer.config.update.cut(geometry));
+        Box::pin(async move { trainer.learn(&session, &state, &update, lessons).await })
     }
 
-    /// What an update over these lessons computed, adapters' own products left out as everywhere.
-    fn counted(&self, update: &UpdateConfig, lessons: &[&TrainingSample], steps: u32) -> Compute {
-        let epochs = update.epochs;
-        let one = |lesson: &&TrainingSample| {
-            let lengths = (lesson.prompt, lesson.tokens.len() - lesson.prompt);
-            learning_flops(&self.shape, true, update, lengths, lesson.anew)
-        };
-        let counting = lessons.iter().filter(|l| l.advantage != 0.0);
-        Compute {
-            trained_tokens: counting.clone().map(|l| l.sampled.len() as u64).sum::<u64>() * u64::from(epochs),
-            optimizer_steps: u64::from(steps),
-            flops: Flops { training: counting.map(one).sum(), ..Flops::default() },
-            ..Compute::default()
+    /// The server has made an update, and saved it.
+    async fn takes(&mut self, (report, computed, state): (Report, Compute, State)) -> Report {
+        let before = std::mem::replace(&mut self.state, state);
+        let kept = self.kept.replace(false);
+        if let Some(path) = before.path.filter(|_| !kept) {
+            self.release(&path).await;
         }
+        self.computed += computed;
+        report
     }
 
     /// Lets the server remove a state that no checkpoint names.
     async fn release(&self, path: &str) {
         if let Some((model, name)) = path.strip_prefix("tinker://").and_then(|p| p.split_once('/')) {
-            self.client.remove(&format!("training_runs/{model}/checkpoints/{name}")).await;
+            self.trainer.client.remove(&format!("training_runs/{model}/checkpoints/{name}")).await;
         }
     }
+}
+
+/// Waits for some work, while an update that was begun goes on.
+async fn beside<T>(begun: &mut Option<Begun>, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|context| {
+        if let Some(begun) = begun {
+            // What comes of it waits until it is asked for.
+            let _ = Pin::new(&mut begun.update).poll(context);
+        }
+        work.as_mut().poll(context)
+    })
+    .await
 }
 
 impl Engine for Remote {
@@ -356,9 +260,12 @@ impl Engine for Remote {
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
-        let wanted = wanted(&grant, self.server.samples_per_request);
+        let wanted = wanted(&grant, self.trainer.server.samples_per_request);
         let mut came: Vec<Option<Vec<Sample<Answer>>>> = vec![None; wanted.len()];
-        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt).await;
+        let mut begun = self.begun.take();
+        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt);
+        let all = beside(&mut begun, all).await;
+        self.begun = begun;
         all.unwrap_or(Ok(()))?;
         let one = |(came, wanted): (Option<Vec<_>>, &sample::Wanted)| match came {
             Some(samples) => samples.into_iter().map(Some).collect(),
@@ -368,7 +275,7 @@ impl Engine for Remote {
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
-        self.shape.sampled(lines, samples, |prompt| self.prompt(prompt).len())
+        self.trainer.shape.sampled(lines, samples, |prompt| self.trainer.prompt(prompt).len())
     }
 
     async fn update(
@@ -377,21 +284,24 @@ impl Engine for Remote {
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
-        let (lessons, mut losses) = (self.lessons(batch), 0);
-        let update = self.config.update.cut(geometry);
+        let mut losses = 0;
+        if let Some(Begun { session, mut update }) = self.begun.take() {
+            let done = patient(&mut update, interrupt).await.is_some();
+            // The model may have been made anew since, for what is sampled: that one was not trained.
+            if !done || !self.session.as_ref().is_some_and(|now| Rc::ptr_eq(now, &session)) {
+                self.session = None;
+            }
+            match Pin::new(&mut update).take_output() {
+                Some(Ok(made)) => return Ok(self.takes(made).await),
+                Some(Err(failure)) => self.forget("forward_backward", failure, &mut losses)?,
+                None => return Err(EngineError::Interrupted),
+            }
+        }
         loop {
             self.open().await?;
             let Some(session) = &self.session else { continue };
-            match patient(self.learn(session, &update, lessons.clone()), interrupt).await {
-                Some(Ok((report, computed, state))) => {
-                    let before = std::mem::replace(&mut self.state, state);
-                    let kept = self.kept.replace(false);
-                    if let Some(path) = before.path.filter(|_| !kept) {
-                        self.release(&path).await;
-                    }
-                    self.computed += computed;
-                    return Ok(report);
-                }
+            match patient(self.learning(session, batch, geometry), interrupt).await {
+                Some(Ok(made)) => return Ok(self.takes(made).await),
                 Some(Err(failure)) => self.forget("forward_backward", failure, &mut losses)?,
                 // Whatever the server has begun is begun anew, from the state before.
                 None => {
@@ -402,16 +312,40 @@ impl Engine for Remote {
         }
     }
 
+    /// The weights of now are saved for sampling first.
+    async fn begin(
+        &mut self,
+        batch: &[Example<'_, Answer>],
+        geometry: Option<Geometry>,
+        interrupt: &Interrupt,
+    ) -> Result<(), EngineError> {
+        let mut losses = 0;
+        while !interrupt.is_asked() {
+            self.open().await?;
+            let Some(session) = &self.session else { continue };
+            match patient(session.sampler(&self.trainer.client, self.state.version), interrupt).await {
+                Some(Ok(_)) => {
+                    let update = future::maybe_done(self.learning(session, batch, geometry));
+                    self.begun = Some(Begun { session: Rc::clone(session), update });
+                    return Ok(());
+                }
+                Some(Err(failure)) => self.forget("save_weights_for_sampler", failure, &mut losses)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
     fn computed(&mut self) -> Compute {
         std::mem::take(&mut self.computed)
     }
 
     fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
-        let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
+        let (prompt, answer) = (self.trainer.prompt(prompt).len(), tokens as usize);
         Cost {
-            reading: self.shape.prefill_flops(prompt),
-            answering: self.shape.decode_flops(prompt, answer),
-            learning: learning_flops(&self.shape, true, &self.config.update, (prompt, answer), true),
+            reading: self.trainer.shape.prefill_flops(prompt),
+            answering: self.trainer.shape.decode_flops(prompt, answer),
+            learning: learning_flops(&self.trainer.shape, true, &self.trainer.config.update, (prompt, answer), true),
         }
     }
 }

@@ -40,6 +40,7 @@ mod sample;
 mod server;
 mod service;
 mod session;
+mod trainer;
 
 pub use address::Wrong;
 pub use config::RemoteConfig;

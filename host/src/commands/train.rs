@@ -195,7 +195,7 @@ fn go(
         evaluation.restore(state.evaluation);
         let run = &state.run;
         screen.tell(format_args!("goes on {} of {steps}", place_of(run)));
-        let done = Done { steps: run.steps, spent: run.ledger.spent(), measured: run.measured };
+        let done = Done { steps: run.finished(), spent: run.costs().0, measured: run.measured };
         let (accuracy, effective) = (state.totals.last, state.totals.effective);
         let progress = Progress::new(screen, steps, budget, done, accuracy, effective);
         let at = run.call();

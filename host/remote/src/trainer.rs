@@ -1,0 +1,163 @@
+//! What makes an update on a server, and what that and sampling are made of: nothing here changes in a run, so that an
+//! update can go on beside the engine that began it.
+
+use allot_allocation::{Compute, Flops, PromptId};
+use allot_engine::model::Shape;
+use allot_engine::{Answer, Example, NativeConfig, Old, Report, Sampling, UpdateConfig, learning_flops};
+use serde_json::{Value, json};
+
+use crate::client::{Client, Failure};
+use crate::config::RemoteConfig;
+use crate::engine::State;
+use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
+use crate::metrics::Metrics;
+use crate::session::Session;
+
+/// What never changes of an engine.
+pub(crate) struct Trainer {
+    pub(crate) client: Client,
+    pub(crate) server: RemoteConfig,
+    pub(crate) config: NativeConfig,
+    pub(crate) shape: Shape,
+    /// The prompts to train on, then those held out, in tokens.
+    pub(crate) prompts: Vec<Vec<u32>>,
+    pub(crate) trained_on: usize,
+}
+
+/// What comes of an update: what is told of it, what it computed, and where the server has it.
+pub(crate) type Made = Result<(Report, Compute, State), Failure>;
+
+impl Trainer {
+    pub(crate) fn sampling(&self, prompt: PromptId) -> Sampling {
+        if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
+    }
+
+    pub(crate) fn prompt(&self, prompt: PromptId) -> &[u32] {
+        &self.prompts[prompt.0 as usize]
+    }
+
+    /// Log-probabilities under the weights of now.
+    async fn look(&self, session: &Session, lessons: &[&TrainingSample]) -> Result<Vec<Vec<f32>>, Failure> {
+        let mut all = Vec::with_capacity(lessons.len());
+        for part in self.parts(lessons) {
+            let data: Vec<Value> = part.iter().map(|l| learn::bare(l, true)).collect();
+            let input = json!({ "data": data, "loss_fn": "cross_entropy" });
+            let passed: Passed = session.train(&self.client, "forward", "forward_input", input).await?;
+            all.extend(learn::log_probs(&self.client, "forward", &passed, part)?);
+        }
+        Ok(all)
+    }
+
+    /// Lessons in requests of so many tokens, or of one lesson that is longer.
+    fn parts<'a, 'l>(&self, lessons: &'a [&'l TrainingSample]) -> Vec<&'a [&'l TrainingSample]> {
+        let most = self.config.update.micro_batch_tokens;
+        let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
+        for (i, lesson) in lessons.iter().enumerate() {
+            if i > from && tokens + lesson.tokens.len() > most {
+                all.push(&lessons[from..i]);
+                (from, tokens) = (i, 0);
+            }
+            tokens += lesson.tokens.len();
+        }
+        if from < lessons.len() {
+            all.push(&lessons[from..]);
+        }
+        all
+    }
+
+    /// One update from the state of now, up to its saved state. Changes nothing here.
+    pub(crate) async fn learn(
+        &self,
+        session: &Session,
+        state: &State,
+        update: &UpdateConfig,
+        mut lessons: Vec<TrainingSample>,
+    ) -> Made {
+        let optimizer = &self.config.optimizer;
+        let (can, client) = (self.server.server.can(), &self.client);
+        let anew: Vec<usize> =
+            (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
+        if !anew.is_empty() {
+            let wanted: Vec<&TrainingSample> = anew.iter().map(|i| &lessons[*i]).collect();
+            let scored = self.look(session, &wanted).await?;
+            for (i, old) in anew.into_iter().zip(scored) {
+                lessons[i].old = old;
+            }
+        }
+        let progress = f64::from(state.version) / f64::from(self.config.updates.max(1));
+        let batches = batches(lessons, update, self.config.sampling.max_tokens as usize);
+        let (name, numbers) = learn::loss(update);
+        let mut metrics = Metrics::default();
+        for _ in 0..update.epochs {
+            for batch in &batches {
+                let all: Vec<&TrainingSample> = batch.lessons.iter().collect();
+                let mut value = 0.0;
+                for part in self.parts(&all) {
+                    let data: Vec<Value> = part.iter().map(|l| batch.datum(update, can, l)).collect();
+                    let input = json!({ "data": data, "loss_fn": name, "loss_fn_config": numbers });
+                    let verb = "forward_backward";
+                    let passed: Passed = session.train(client, verb, "forward_backward_input", input).await?;
+                    for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
+                        // One without is sent for the step alone.
+                        if lesson.advantage != 0.0 {
+                            let part = batch.part(update, lesson, &new);
+                            value += part.value;
+                            metrics.add(&part, lesson, &new);
+                        }
+                    }
+                }
+                if !value.is_finite() {
+                    return Err(client.mad("forward_backward", "a loss"));
+                }
+                let rate = optimizer.rate(state.optimizer_steps + metrics.steps, progress);
+                let adam = learn::adam(optimizer, rate, can.gradients);
+                let stepped: Stepped = session.train(client, "optim_step", "adam_params", adam).await?;
+                let norm = stepped.norm();
+                if norm.is_some_and(|norm| !norm.is_finite()) {
+                    return Err(client.mad("optim_step", "a gradient"));
+                }
+                metrics.step(value, norm, rate);
+            }
+        }
+        let version = state.version + 1;
+        let path = session.save(client, &format!("update-{version:06}")).await?;
+        let saved =
+            State { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
+        let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
+        let computed = self.counted(update, &lessons, metrics.steps);
+        Ok((metrics.report(), computed, saved))
+    }
+
+    /// What an update over these lessons computed, adapters' own products left out as everywhere.
+    fn counted(&self, update: &UpdateConfig, lessons: &[&TrainingSample], steps: u32) -> Compute {
+        let epochs = update.epochs;
+        let one = |lesson: &&TrainingSample| {
+            let lengths = (lesson.prompt, lesson.tokens.len() - lesson.prompt);
+            learning_flops(&self.shape, true, update, lengths, lesson.anew)
+        };
+        let counting = lessons.iter().filter(|l| l.advantage != 0.0);
+        Compute {
+            trained_tokens: counting.clone().map(|l| l.sampled.len() as u64).sum::<u64>() * u64::from(epochs),
+            optimizer_steps: u64::from(steps),
+            flops: Flops { training: counting.map(one).sum(), ..Flops::default() },
+            ..Compute::default()
+        }
+    }
+
+    /// Rollouts as lessons, their old log-probabilities those of sampling.
+    pub(crate) fn lessons(&self, batch: &[Example<'_, Answer>], version: u32) -> Vec<TrainingSample> {
+        let recomputed = self.config.update.old_log_probs == Old::Recomputed;
+        let one = |example: &Example<'_, Answer>| {
+            let (sample, prompt) = (example.sample, self.prompt(example.sample.prompt));
+            TrainingSample {
+                tokens: [prompt, &sample.answer.tokens].concat(),
+                prompt: prompt.len(),
+                sampled: sample.answer.log_probs.clone(),
+                old: sample.answer.log_probs.clone(),
+                anew: recomputed || sample.version != version,
+                advantage: example.advantage,
+            }
+        };
+        batch.iter().map(one).collect()
+    }
+}
