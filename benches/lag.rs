@@ -7,10 +7,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[allow(dead_code, reason = "tests use more of it")]
 #[path = "../tests/loopback/mod.rs"]
 mod loopback;
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
+#[allow(dead_code, reason = "nothing goes wrong here")]
 #[path = "../tests/rollouts/server.rs"]
 mod server;
 

@@ -19,7 +19,7 @@ use crate::config::RemoteConfig;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
-use crate::trainer::{Trainer, Made};
+use crate::trainer::{Made, Trainer};
 
 /// What a policy may ask to be measured for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];
@@ -131,7 +131,9 @@ impl Remote {
             return Err(told(what, "it may be out of memory, or let sessions go too soon; see its own log"));
         }
         let from = self.state.path.as_deref().unwrap_or("its first weights");
-        self.trainer.client.notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
+        self.trainer
+            .client
+            .notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
         self.session = None;
         Ok(())
     }
@@ -207,7 +209,8 @@ impl Remote {
         geometry: Option<Geometry>,
     ) -> LocalBoxFuture<'static, Made> {
         let (trainer, session, state) = (Rc::clone(&self.trainer), Rc::clone(session), self.state.clone());
-        let (lessons, update) = (self.trainer.lessons(batch, self.state.version), self.trainer.config.update.cut(geometry));
+        let (lessons, update) =
+            (self.trainer.lessons(batch, self.state.version), self.trainer.config.update.cut(geometry));
         Box::pin(async move { trainer.learn(&session, &state, &update, lessons).await })
     }
 
@@ -345,7 +348,13 @@ impl Engine for Remote {
         Cost {
             reading: self.trainer.shape.prefill_flops(prompt),
             answering: self.trainer.shape.decode_flops(prompt, answer),
-            learning: learning_flops(&self.trainer.shape, true, &self.trainer.config.update, (prompt, answer), true),
+            learning: learning_flops(
+                &self.trainer.shape,
+                true,
+                &self.trainer.config.update,
+                (prompt, answer),
+                true,
+            ),
         }
     }
 }
