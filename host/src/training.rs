@@ -39,6 +39,9 @@ use allot_models;
 use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};
 
+/// What to do about a prompt and an answer that are too long together.
+const TOGETHER: &str = "a prompt and its answer must fit into the context together";
+
 /// A training run's world.
 pub type Trained<'a> = World<AnyEngine, Graded, Decider<'a>>;
 
@@ -124,15 +127,15 @@ impl<'a> Prepared<'a> {
             }
         }
         let answer = config.rollout.max_tokens as usize;
-        let room = shape.context.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-            let what =
-                format!("`rollout.max_tokens` is {answer}, and the model's context has {}", shape.context);
-            Error::new(what).hint("a prompt and its answer must fit into the context together")
+        let (most, limit) = shape.most();
+        let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
+            let what = format!("`rollout.max_tokens` is {answer}, and the model's {limit} has {most}");
+            Error::new(what).hint(TOGETHER)
         })?;
         let longest = config.model.max_prompt_tokens.unwrap_or(room);
         if longest > room || longest == 0 {
             let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
-            return Err(Error::new(what).hint("a prompt and its answer must fit into the context together"));
+            return Err(Error::new(what).hint(TOGETHER));
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         let judges = graded::check(&config.reward, &problems.all)?;
@@ -159,6 +162,9 @@ impl<'a> Prepared<'a> {
                 if config.run.lag > 0 { memory.with_learner() } else { memory }
             }
             DeviceName::Cuda(_) => {
+                shape
+                    .has_kernels()
+                    .map_err(|reason| Error::new(reason).hint("set `model.device` to \"cpu\""))?;
                 tensors::memory(&shape, m.dtype, setup.reference, rows, longest, micro, u.recompute)
             }
         };

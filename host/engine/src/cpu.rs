@@ -10,6 +10,7 @@ mod attention_one;
 mod block;
 mod decode;
 mod gemm;
+mod half;
 pub(crate) mod head;
 pub(crate) mod kernels;
 mod lora;
@@ -96,6 +97,7 @@ impl Cpu {
 
     /// A model with these numbers, in the arena's layout.
     pub fn of(arena: Arena, base: Vec<f32>, setup: Setup) -> Result<Self, ModelError> {
+        arena.shape.fits(setup.longest)?;
         let adapters = setup.lora.map(|config| {
             let adapters = Adapters::new(&arena, config);
             let fresh = adapters.fresh(setup.seed);

@@ -76,11 +76,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Family, Rope};
+    use crate::model::{Family, Rope, Variant};
 
     fn shape() -> Shape {
         Shape {
-            family: Family::Llama,
+            family: Family::LLAMA,
             vocabulary: 7,
             hidden: 4,
             intermediate: 10,
@@ -89,10 +89,10 @@ mod tests {
             kv_heads: 1,
             head: 2,
             epsilon: 1e-5,
-            rope: Rope { theta: 1e4, llama3: None },
-            bias: false,
+            rope: Rope::plain(1e4),
             tied: true,
             context: 64,
+            variant: Variant::default(),
         }
     }
 

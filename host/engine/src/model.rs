@@ -1,13 +1,15 @@
-//! The language model, trainable end to end: one decoder for Llama (SmolLM2), Qwen2 and Qwen3.
+//! The language model, trainable end to end: one decoder for all families.
 //!
 //! Made of candle's own differentiable operations. candle-transformers' models call fused kernels
 //! that have no backward pass: there only the head would learn, and nothing would say so.
 
 mod checkpoint;
 mod decoder;
+mod family;
 pub mod file;
 mod gguf;
 pub(crate) mod operations;
+mod rope;
 pub(crate) mod safetensors;
 mod shape;
 
@@ -19,9 +21,12 @@ use thiserror::Error;
 pub use checkpoint::{Checkpoint, Precision};
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use decoder::Projection;
+pub(crate) use decoder::RopeTables;
 pub use decoder::{Decoder, Output, token_log_probs};
+pub use family::{Activation, FAMILIES, Family, HeadNorms, Norms, Variant};
 pub use gguf::Gguf;
-pub use shape::{Family, Llama3, Rope, Shape, SpecialIds};
+pub use rope::{Factor, Llama3, Rope, Scaling, Yarn};
+pub use shape::{Shape, SpecialIds};
 
 /// Why a model can't be loaded or run.
 #[derive(Debug, Error)]
@@ -112,6 +117,16 @@ pub enum ModelError {
         reason: String,
         /// What to do.
         hint: &'static str,
+    },
+    /// Sequences longer than a model can compute here.
+    #[error("sequences have up to {longest} tokens, and the model's {what} has {most}")]
+    TooLong {
+        /// Tokens of the longest sequence.
+        longest: usize,
+        /// Tokens that there may be.
+        most: usize,
+        /// What says so.
+        what: &'static str,
     },
     /// Adapters on a device that has none.
     #[error("low-rank adapters are trained on the CPU alone")]

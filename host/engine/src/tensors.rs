@@ -92,6 +92,7 @@ impl Tensors {
         if setup.lora.is_some() {
             return Err(ModelError::Adapters);
         }
+        checkpoint.shape.fits(setup.longest)?;
         let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
         let kind = precision.dtype();
         let fresh = || mapped(&masters, |weight| computing(weight, kind));

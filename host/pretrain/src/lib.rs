@@ -26,7 +26,7 @@ use std::path::Path;
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
 use allot_engine::cpu::{Memory, Setup};
-use allot_engine::model::{Family, ModelError, Precision, Rope, Shape};
+use allot_engine::model::{Family, ModelError, Precision, Rope, Shape, Variant};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
 use allot_error::{Error, Result};
@@ -250,7 +250,7 @@ impl Recipe {
     pub fn shape(&self, alphabet: &Alphabet) -> Shape {
         let ModelConfig { hidden, intermediate, layers, heads, context } = self.model;
         Shape {
-            family: Family::Llama,
+            family: Family::LLAMA,
             vocabulary: alphabet.len(),
             hidden,
             intermediate,
@@ -259,10 +259,10 @@ impl Recipe {
             kv_heads: heads,
             head: hidden / heads,
             epsilon: 1e-5,
-            rope: Rope { theta: 10_000.0, llama3: None },
-            bias: false,
+            rope: Rope::plain(10_000.0),
             tied: true,
             context,
+            variant: Variant::default(),
         }
     }
 }

@@ -82,12 +82,13 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
     let path = allot_models::find(&common.model)?;
     let shape = allot_models::shape(&path)?;
-    let works = works(&command.what, shape.context);
+    let works = works(&command.what, shape.most().0);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = common.threads.map_or(cores, usize::from);
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
-    if longest > shape.context {
-        let what = format!("{longest} tokens are more than the model's context has, {}", shape.context);
+    let (most, limit) = shape.most();
+    if longest > most {
+        let what = format!("{longest} tokens are more than the model's {limit} has, {most}");
         return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
     }
     let precision = if common.dtype == "bf16" { Precision::Bf16 } else { Precision::F32 };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::model::{Family, ModelError, Shape};
+use crate::model::{ModelError, Shape};
 
 /// The places of all tensors.
 #[derive(Clone, Debug)]
@@ -31,20 +31,24 @@ pub struct Arena {
 /// The places of a block's tensors.
 #[derive(Clone, Debug)]
 pub struct BlockPlaces {
-    /// Norm before attention, `[D]`.
-    pub norm1: Range<usize>,
+    /// Norm before attention, `[D]`, where there is one.
+    pub norm1: Option<Range<usize>>,
     /// Query, key and value, `[Q + 2 KV, D]`, with biases where there are any.
     pub qkv: Linear,
-    /// Norms of each query head and key head, `[E]` each, where there are any.
+    /// Norms of each query head and key head, `[E]` each, or of all of them, `[Q]` and `[KV]`, where there are any.
     pub head_norms: Option<(Range<usize>, Range<usize>)>,
     /// Output of attention, `[D, Q]`.
     pub out: Linear,
-    /// Norm before the feed-forward part, `[D]`.
-    pub norm2: Range<usize>,
+    /// Norm of that before it joins the stream, `[D]`, where there is one.
+    pub after1: Option<Range<usize>>,
+    /// Norm before the feed-forward part, `[D]`, where there is one.
+    pub norm2: Option<Range<usize>>,
     /// Gate and up, `[2 F, D]`.
     pub gate_up: Linear,
     /// Down, `[D, F]`.
     pub down: Linear,
+    /// Norm of that before it joins the stream, `[D]`, where there is one.
+    pub after2: Option<Range<usize>>,
 }
 
 /// The place of a matrix `[rows, cols]` that is multiplied with, of its bias, and of the projections
@@ -78,8 +82,9 @@ impl Linear {
 impl Arena {
     /// The layout of a model of this shape.
     pub fn new(shape: &Shape) -> Self {
-        let (d, f, e) = (shape.hidden, shape.intermediate, shape.head);
-        let (q, kv) = (shape.heads * e, shape.kv_heads * e);
+        let (d, f) = (shape.hidden, shape.intermediate);
+        let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
+        let ([attention, feed_forward], fused) = (shape.family.norms, shape.family.fused);
         let mut tensors = Vec::new();
         let mut end = 0;
         let mut add = |name: String, dims: &[usize]| {
@@ -92,30 +97,47 @@ impl Arena {
         let mut blocks = Vec::with_capacity(shape.layers);
         for layer in 0..shape.layers {
             let name = |part: &str| format!("model.layers.{layer}.{part}");
-            let norm1 = add(name("input_layernorm.weight"), &[d]);
-            let first = add(name("self_attn.q_proj.weight"), &[q, d]);
-            add(name("self_attn.k_proj.weight"), &[kv, d]);
-            let last = add(name("self_attn.v_proj.weight"), &[kv, d]);
-            let qkv_bias = shape.bias.then(|| {
+            let norm = |n: &str| format!("{n}.weight");
+            let norm1 = attention.before.map(|n| add(name(&norm(n)), &[d]));
+            let qkv = if fused {
+                add(name("self_attn.qkv_proj.weight"), &[q + 2 * kv, d])
+            } else {
+                let first = add(name("self_attn.q_proj.weight"), &[q, d]);
+                add(name("self_attn.k_proj.weight"), &[kv, d]);
+                first.start..add(name("self_attn.v_proj.weight"), &[kv, d]).end
+            };
+            let qkv_bias = shape.family.bias.then(|| {
                 let first = add(name("self_attn.q_proj.bias"), &[q]);
                 add(name("self_attn.k_proj.bias"), &[kv]);
                 first.start..add(name("self_attn.v_proj.bias"), &[kv]).end
             });
-            let head_norms = (shape.family == Family::Qwen3).then(|| {
-                (add(name("self_attn.q_norm.weight"), &[e]), add(name("self_attn.k_norm.weight"), &[e]))
+            let head_norms = shape.head_norms().map(|[query, key]| {
+                (add(name("self_attn.q_norm.weight"), &[query]), add(name("self_attn.k_norm.weight"), &[key]))
             });
             let out = add(name("self_attn.o_proj.weight"), &[d, q]);
-            let norm2 = add(name("post_attention_layernorm.weight"), &[d]);
-            let gate = add(name("mlp.gate_proj.weight"), &[f, d]);
-            let up = add(name("mlp.up_proj.weight"), &[f, d]);
+            let after1 = attention.after.map(|n| add(name(&norm(n)), &[d]));
+            let norm2 = feed_forward.before.map(|n| add(name(&norm(n)), &[d]));
+            let gate_up = if fused {
+                add(name("mlp.gate_up_proj.weight"), &[2 * f, d])
+            } else {
+                let gate = add(name("mlp.gate_proj.weight"), &[f, d]);
+                gate.start..add(name("mlp.up_proj.weight"), &[f, d]).end
+            };
             let down = add(name("mlp.down_proj.weight"), &[d, f]);
-            let parts = [("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)];
-            let qkv = Linear { bias: qkv_bias, ..Linear::new(first.start..last.end, d, &parts) };
+            let after2 = feed_forward.after.map(|n| add(name(&norm(n)), &[d]));
+            let parts: &[(&'static str, usize)] = match fused {
+                true => &[("self_attn.qkv_proj", q + 2 * kv)],
+                false => &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)],
+            };
+            let qkv = Linear { bias: qkv_bias, ..Linear::new(qkv, d, parts) };
             let out = Linear::new(out, q, &[("self_attn.o_proj", d)]);
-            let parts = [("mlp.gate_proj", f), ("mlp.up_proj", f)];
-            let gate_up = Linear::new(gate.start..up.end, d, &parts);
+            let parts: &[(&'static str, usize)] = match fused {
+                true => &[("mlp.gate_up_proj", 2 * f)],
+                false => &[("mlp.gate_proj", f), ("mlp.up_proj", f)],
+            };
+            let gate_up = Linear::new(gate_up, d, parts);
             let down = Linear::new(down, f, &[("mlp.down_proj", d)]);
-            blocks.push(BlockPlaces { norm1, qkv, head_norms, out, norm2, gate_up, down });
+            blocks.push(BlockPlaces { norm1, qkv, head_norms, out, after1, norm2, gate_up, down, after2 });
         }
         let norm = add("model.norm.weight".to_owned(), &[d]);
         let head = if shape.tied {

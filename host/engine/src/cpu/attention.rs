@@ -11,12 +11,13 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::gemm::INNER;
-use super::kernels::{copy, wide_op};
+use super::kernels::{capped, copy, wide_op};
 use super::softmax::softmaxes;
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
+use crate::model::Shape;
 
 /// What attention needs to know of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
     /// Query heads.
     pub query: usize,
@@ -24,9 +25,25 @@ pub struct Heads {
     pub kv: usize,
     /// Width of a head.
     pub width: usize,
+    /// What scores are multiplied with.
+    pub scale: f32,
+    /// What they are kept under then, by a hyperbolic tangent.
+    pub cap: Option<f32>,
 }
 
 impl Heads {
+    /// Those of a model.
+    pub fn of(shape: &Shape) -> Self {
+        let usual = 1.0 / (shape.head as f32).sqrt();
+        Self {
+            query: shape.heads,
+            kv: shape.kv_heads,
+            width: shape.head,
+            scale: shape.variant.attention.map_or(usual, |scale| scale as f32),
+            cap: shape.variant.attention_cap.map(|cap| cap as f32),
+        }
+    }
+
     /// Numbers in a token's row.
     pub fn row(self) -> usize {
         (self.query + 2 * self.kv) * self.width
@@ -43,9 +60,12 @@ impl Heads {
         [q..q + kv, q + kv..q + 2 * kv]
     }
 
-    /// What scores are multiplied with.
-    pub fn scale(self) -> f32 {
-        1.0 / (self.width as f32).sqrt()
+    /// Caps scores, where that is done. Gives what is left to multiply them with.
+    #[inline(always)]
+    pub fn cap(self, scores: &mut [f32]) -> f32 {
+        let Some(cap) = self.cap else { return self.scale };
+        scores.iter_mut().for_each(|s| *s = capped(*s * self.scale, cap));
+        1.0
     }
 }
 
@@ -239,7 +259,8 @@ impl WithSimd for Attend<'_> {
                     score(simd, head / group, (side, taken), [shared, own], scores, total);
                     let lens: [usize; ROWS] = std::array::from_fn(|i| shared.tokens + first + i + 1);
                     let mut logs = [0.0; ROWS];
-                    softmaxes(scores, total, &lens[..taken], heads.scale(), &mut logs);
+                    let scale = heads.cap(&mut scores[..taken * total]);
+                    softmaxes(scores, total, &lens[..taken], scale, &mut logs);
                     for (i, log) in logs.iter().take(taken).enumerate() {
                         log_sums[(token + i) * heads.query + head] = *log;
                     }

@@ -10,7 +10,7 @@ use pulp::{Simd, WithSimd};
 
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
-use super::kernels::{copy, dot, exp, wide_op};
+use super::kernels::{capped, copy, dot, exp, uncapped, wide_op};
 use super::tile::{ROWS, Side, Tile};
 
 /// Queries of a block: with a run of tokens their weights and gradients stay in a core's cache.
@@ -186,7 +186,7 @@ impl Block<'_> {
         causal: Option<usize>,
     ) {
         let Self { heads, mixed, head, .. } = *self;
-        let (width, served, scale) = (heads.width, head / heads.group(), heads.scale());
+        let (width, served, scale) = (heads.width, head / heads.group(), heads.scale);
         let (count, len, wide) = (self.which.len(), run.len(), heads.query * heads.width);
         self.weights.resize(BLOCK * len, 0.0);
         self.slopes.resize(BLOCK * len, 0.0);
@@ -206,9 +206,21 @@ impl Block<'_> {
             let along = dot(&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
             let log_sum = mixed.log_sums[token * heads.query + head];
             let seen = causal.map_or(len, |from| (from + i + 1).saturating_sub(run.start).min(len));
-            for (weight, slope) in weights[..seen].iter_mut().zip(&mut slopes[..seen]) {
-                *weight = exp(*weight * scale - log_sum);
-                *slope = *weight * (*slope - along) * scale;
+            let seen_ones = weights[..seen].iter_mut().zip(&mut slopes[..seen]);
+            match heads.cap {
+                None => {
+                    for (weight, slope) in seen_ones {
+                        *weight = exp(*weight * scale - log_sum);
+                        *slope = *weight * (*slope - along) * scale;
+                    }
+                }
+                Some(cap) => {
+                    for (weight, slope) in seen_ones {
+                        let score = capped(*weight * scale, cap);
+                        *weight = exp(score - log_sum);
+                        *slope = *weight * (*slope - along) * scale * uncapped(score, cap);
+                    }
+                }
             }
             weights[seen..].fill(0.0);
             slopes[seen..].fill(0.0);

@@ -46,15 +46,15 @@ impl WithSimd for &mut One<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (stride, scale) = (stride(self.total), self.heads.scale());
+        let stride = stride(self.total);
         let mut serving = Serving { group: self.heads.group(), kv: 0, served: 0 };
         for head in (0..self.heads.query).step_by(4) {
             let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
             match self.heads.query - head {
-                1 => self.run(simd, head, [of[0]], stride, scale),
-                2 => self.run(simd, head, [of[0], of[1]], stride, scale),
-                3 => self.run(simd, head, [of[0], of[1], of[2]], stride, scale),
-                _ => self.run(simd, head, of, stride, scale),
+                1 => self.run(simd, head, [of[0]], stride),
+                2 => self.run(simd, head, [of[0], of[1]], stride),
+                3 => self.run(simd, head, [of[0], of[1], of[2]], stride),
+                _ => self.run(simd, head, of, stride),
             }
         }
     }
@@ -83,16 +83,11 @@ impl Serving {
 impl One<'_> {
     /// Some heads from `head` on, served by these heads of keys and values.
     #[inline(always)]
-    fn run<S: Simd, const N: usize>(
-        &mut self,
-        simd: S,
-        head: usize,
-        of: [usize; N],
-        stride: usize,
-        scale: f32,
-    ) {
+    fn run<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         self.score(simd, head, of, stride);
-        softmax(&mut self.scores[head * stride..], stride, [self.total; N], scale);
+        let scores = &mut self.scores[head * stride..];
+        let scale = self.heads.cap(&mut scores[..N * stride]);
+        softmax(scores, stride, [self.total; N], scale);
         self.mix(simd, head, of, stride);
     }
 

@@ -10,9 +10,11 @@ use super::arena::{Arena, Linear};
 use super::attention::{AttentionScratch, Heads, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::gemm::{Mat, product};
-use super::kernels::{norm, norm_back, rotate, rotate_back, swiglu, swiglu_back, wide};
+use super::half::is_apart;
+use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
 use super::lora::{Adapters, Projection};
 use super::packed::PackedWeights;
+use crate::model::Rope;
 
 /// The numbers that a model computes with.
 #[derive(Clone, Copy)]
@@ -35,36 +37,50 @@ pub enum Gradients<'a> {
     Adapters(&'a mut [f32]),
 }
 
-/// Cosines and sines for each position, `[positions, E / 2]` each.
+/// Cosines and sines for each position: a table for each rotary embedding that there is.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    /// `[positions, E / 2]` each.
+    tables: Vec<(Vec<f32>, Vec<f32>)>,
+    /// The table of each layer that has one.
+    layers: Vec<Option<usize>>,
 }
 
 impl RopeTable {
     /// For this many positions.
     pub fn new(arena: &Arena, positions: usize) -> Self {
-        let frequencies = arena.shape.rope.frequencies(arena.shape.head);
-        let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| (p as f32) * f));
-        let (cos, sin) = angles.map(|a| (libm::cosf(a), libm::sinf(a))).unzip();
-        Self { half: frequencies.len(), cos, sin }
+        let (shape, mut ropes) = (&arena.shape, Vec::new());
+        let mut which = |layer| {
+            let rope = shape.rope(layer)?;
+            let known = ropes.iter().position(|known| *known == rope);
+            Some(known.unwrap_or_else(|| {
+                ropes.push(rope);
+                ropes.len() - 1
+            }))
+        };
+        let layers = (0..shape.layers).map(&mut which).collect();
+        let table = |rope: &Rope| {
+            let (frequencies, factor) = (rope.frequencies(shape.head), rope.factor());
+            let angles = (0..positions).flat_map(|p| frequencies.iter().map(move |f| (p as f32) * f));
+            angles.map(|a| (libm::cosf(a) * factor, libm::sinf(a) * factor)).unzip()
+        };
+        Self { half: shape.head / 2, tables: ropes.into_iter().map(table).collect(), layers }
     }
 
-    /// The cosines and sines of a position.
+    /// The cosines and sines of a position in a layer, where that has a rotary embedding.
     #[inline(always)]
-    pub fn at(&self, position: usize) -> (&[f32], &[f32]) {
+    pub fn at(&self, layer: usize, position: usize) -> Option<(&[f32], &[f32])> {
+        let (cos, sin) = &self.tables[self.layers[layer]?];
         let place = position * self.half..(position + 1) * self.half;
-        (&self.cos[place.clone()], &self.sin[place])
+        Some((&cos[place.clone()], &sin[place]))
     }
 }
 
 impl<'a> Weights<'a> {
     /// The heads of the model.
     pub fn heads(&self) -> Heads {
-        let shape = &self.arena.shape;
-        Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head }
+        Heads::of(&self.arena.shape)
     }
 
     /// The same numbers laid out for products, in the room of some that are not needed any more.
@@ -125,10 +141,6 @@ impl<'a> Weights<'a> {
             }
         }
     }
-
-    fn part(&self, place: &Range<usize>) -> &'a [f32] {
-        &self.base[place.clone()]
-    }
 }
 
 /// What a block keeps of its forward pass.
@@ -145,12 +157,18 @@ pub struct Kept {
     qkv: Vec<f32>,
     log_sums: Vec<f32>,
     mixed: Vec<f32>,
+    /// What attention gave, where something is done with it before it joins the stream, `[N, D]`.
+    half1: Vec<f32>,
+    after1: Vec<f32>,
     /// The stream after attention, `[N, D]`.
     middle: Vec<f32>,
     normed2: Vec<f32>,
     scales2: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
+    /// What the feed-forward part gave, in the same case.
+    half2: Vec<f32>,
+    after2: Vec<f32>,
 }
 
 /// Room for what a pass needs between two lines.
@@ -159,6 +177,8 @@ pub struct Scratch {
     attention: AttentionScratch,
     attention_back: BackScratch,
     d_width: Vec<f32>,
+    half: Vec<f32>,
+    above: Vec<f32>,
     q_width: Vec<f32>,
     w_width: Vec<f32>,
     f_width: Vec<f32>,
@@ -185,12 +205,12 @@ impl Block<'_> {
         let (w, heads) = (self.weights, self.weights.heads());
         let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
         let n = x.len() / shape.hidden;
-        let epsilon = shape.epsilon as f32;
+        let (epsilon, apart) = (shape.epsilon as f32, is_apart(shape));
 
         kept.x.clear();
         kept.x.extend_from_slice(x);
         let normed = sized(&mut kept.normed1, x.len());
-        norm(x, w.part(&block.norm1), epsilon, normed, sized(&mut kept.scales1, n));
+        w.enter(block.norm1.as_ref(), x, normed, sized(&mut kept.scales1, n));
         let qkv = sized(&mut kept.qkv, n * heads.row());
         w.linear((self.layer, Projection::Qkv, &block.qkv), normed, qkv, false, self.threads);
         if let Some((query, key)) = &block.head_norms {
@@ -198,12 +218,13 @@ impl Block<'_> {
             kept.raw.extend_from_slice(qkv);
             let scales = sized(&mut kept.head_scales, n * (heads.query + heads.kv));
             let (q, e) = (heads.query * heads.width, heads.width);
+            let (query, key) = (w.gain(query), w.gain(key));
             let rows = qkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
             for ((row, raw), scales) in rows.zip(scales.chunks_exact_mut(heads.query + heads.kv)) {
                 let (scales_q, scales_k) = scales.split_at_mut(heads.query);
                 let keys = q..q + heads.kv * e;
-                norm(&raw[..q], w.part(query), epsilon, &mut row[..q], scales_q);
-                norm(&raw[keys.clone()], w.part(key), epsilon, &mut row[keys], scales_k);
+                norm(&raw[..q], &query, epsilon, &mut row[..q], scales_q);
+                norm(&raw[keys.clone()], &key, epsilon, &mut row[keys], scales_k);
             }
         }
         self.turn(qkv, rotate);
@@ -212,17 +233,31 @@ impl Block<'_> {
         let mixed = sized(&mut kept.mixed, n * q_width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
         attend(heads, qkv, self.spans, mixed, log_sums, &mut scratch.attention);
-        w.linear((self.layer, Projection::Out, &block.out), mixed, x, true, self.threads);
+        let out = (self.layer, Projection::Out, &block.out);
+        if apart {
+            let half = sized(&mut kept.half1, x.len());
+            w.linear(out, mixed, half, false, self.threads);
+            w.join(block.after1.as_ref(), half, x, sized(&mut kept.after1, n), &mut scratch.above);
+        } else {
+            w.linear(out, mixed, x, true, self.threads);
+        }
 
         kept.middle.clear();
         kept.middle.extend_from_slice(x);
         let normed = sized(&mut kept.normed2, x.len());
-        norm(x, w.part(&block.norm2), epsilon, normed, sized(&mut kept.scales2, n));
+        w.enter(block.norm2.as_ref(), x, normed, sized(&mut kept.scales2, n));
         let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
         w.linear((self.layer, Projection::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
         let activated = sized(&mut kept.activated, n * shape.intermediate);
-        swiglu(gate_up, shape.intermediate, activated);
-        w.linear((self.layer, Projection::Down, &block.down), activated, x, true, self.threads);
+        w.activate(gate_up, activated);
+        let down = (self.layer, Projection::Down, &block.down);
+        if apart {
+            let half = sized(&mut kept.half2, x.len());
+            w.linear(down, activated, half, false, self.threads);
+            w.join(block.after2.as_ref(), half, x, sized(&mut kept.after2, n), &mut scratch.above);
+        } else {
+            w.linear(down, activated, x, true, self.threads);
+        }
     }
 
     /// The backward pass: turns the gradient of what came out into that of what came in, in place,
@@ -236,22 +271,31 @@ impl Block<'_> {
     ) {
         let (w, heads, threads) = (self.weights, self.weights.heads(), self.threads);
         let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
-        let (n, f) = (dx.len() / shape.hidden, shape.intermediate);
+        let (n, f, apart) = (dx.len() / shape.hidden, shape.intermediate, is_apart(shape));
 
+        if apart {
+            let (made, Scratch { half, above, .. }) = ((&kept.half2[..], &kept.after2[..]), &mut *scratch);
+            w.join_back(block.after2.as_ref(), made, dx, half, above, gradients);
+        }
+        let dhalf = if apart { &scratch.half } else { &*dx };
         let dactivated = sized(&mut scratch.f_width, n * f);
         let down = (self.layer, Projection::Down, &block.down);
-        w.linear_back(gradients, down, (&kept.activated, dx, dactivated), false, threads);
+        w.linear_back(gradients, down, (&kept.activated, dhalf, dactivated), false, threads);
         let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
-        swiglu_back(&kept.gate_up, f, dactivated, dgate_up);
+        w.activate_back(&kept.gate_up, dactivated, dgate_up);
         let dnormed = sized(&mut scratch.d_width, dx.len());
         let gate_up = (self.layer, Projection::GateUp, &block.gate_up);
         w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
-        let dweight = gradients.of(&block.norm2);
-        norm_back(&kept.middle, w.part(&block.norm2), &kept.scales2, dnormed, dx, dweight);
+        w.enter_back(block.norm2.as_ref(), (&kept.middle, &kept.scales2), dnormed, dx, gradients);
 
+        if apart {
+            let (made, Scratch { half, above, .. }) = ((&kept.half1[..], &kept.after1[..]), &mut *scratch);
+            w.join_back(block.after1.as_ref(), made, dx, half, above, gradients);
+        }
+        let dhalf = if apart { &scratch.half } else { &*dx };
         let dmixed = sized(&mut scratch.q_width, n * heads.query * heads.width);
         let out = (self.layer, Projection::Out, &block.out);
-        w.linear_back(gradients, out, (&kept.mixed, dx, dmixed), false, threads);
+        w.linear_back(gradients, out, (&kept.mixed, dhalf, dmixed), false, threads);
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
         let q_width = heads.query * heads.width;
@@ -262,6 +306,7 @@ impl Block<'_> {
             let keys = q_width..q_width + heads.kv * heads.width;
             let rows = dqkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
             let mut above = vec![0.0; keys.end];
+            let (gain_q, gain_k) = (w.gain(query), w.gain(key));
             for ((drow, raw), scales) in rows.zip(kept.head_scales.chunks_exact(heads.query + heads.kv)) {
                 above.copy_from_slice(&drow[..keys.end]);
                 drow[..keys.end].fill(0.0);
@@ -269,15 +314,14 @@ impl Block<'_> {
                 let (dq, dk) = drow[..keys.end].split_at_mut(q_width);
                 let (raw_q, raw_k) = raw[..keys.end].split_at(q_width);
                 let (above_q, above_k) = above.split_at(q_width);
-                norm_back(raw_q, w.part(query), scales_q, above_q, dq, gradients.of(query));
-                norm_back(raw_k, w.part(key), scales_k, above_k, dk, gradients.of(key));
+                norm_back(raw_q, &gain_q, scales_q, above_q, dq, gradients.of(query));
+                norm_back(raw_k, &gain_k, scales_k, above_k, dk, gradients.of(key));
             }
         }
         let dnormed = sized(&mut scratch.d_width, dx.len());
         let qkv = (self.layer, Projection::Qkv, &block.qkv);
         w.linear_back(gradients, qkv, (&kept.normed1, dqkv, dnormed), false, threads);
-        let dweight = gradients.of(&block.norm1);
-        norm_back(&kept.x, w.part(&block.norm1), &kept.scales1, dnormed, dx, dweight);
+        w.enter_back(block.norm1.as_ref(), (&kept.x, &kept.scales1), dnormed, dx, gradients);
     }
 
     /// Turns the queries and keys of every token by its position.
@@ -289,7 +333,7 @@ impl Block<'_> {
             || {
                 for span in self.spans {
                     for (position, token) in (span.prompt.len()..).zip(span.own.clone()) {
-                        let (cos, sin) = self.rope.at(position);
+                        let Some((cos, sin)) = self.rope.at(self.layer, position) else { return };
                         turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
                     }
                 }

@@ -17,7 +17,9 @@ use rayon::prelude::*;
 use super::attention::{Cache, Past, Span};
 use super::attention_one::attend_one;
 use super::block::{Block, Kept, RopeTable, Scratch, Weights, sized};
-use super::kernels::{norm, rotate, swiglu, wide};
+use super::half::is_apart;
+use super::head::finish;
+use super::kernels::{norm, rotate, wide};
 use super::lora::Projection;
 use super::packed::{PackedMatrix, PackedWeights};
 use crate::Interrupt;
@@ -65,6 +67,8 @@ struct StepScratch {
     mixed: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
+    half: Vec<f32>,
+    above: Vec<f32>,
     logits: Vec<f32>,
     scores: Vec<f32>,
     /// One for each thread that shares a product.
@@ -213,9 +217,10 @@ impl Decode<'_> {
     fn read(&self, prompt: &[u32], threads: usize) -> Prefix {
         let arena = self.weights.arena;
         let (d, heads) = (arena.shape.hidden, self.weights.heads());
-        let embedding = &self.weights.base[arena.embedding.clone()];
-        let mut x: Vec<f32> =
-            prompt.iter().flat_map(|t| &embedding[*t as usize * d..][..d]).copied().collect();
+        let mut x = vec![0.0; prompt.len() * d];
+        for (x, token) in x.chunks_exact_mut(d).zip(prompt) {
+            self.weights.embed(*token, x);
+        }
         let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
         let (cache, [of_key, of_value]) = (Cache::new(heads, prompt.len()), heads.past());
         let mut blocks = Vec::with_capacity(arena.blocks.len());
@@ -231,10 +236,11 @@ impl Decode<'_> {
             blocks.push((keys, values));
         }
         let (mut last, mut scale) = (vec![0.0; d], [0.0]);
-        let weight = &self.weights.base[arena.norm.clone()];
+        let weight = &self.weights.gain(&arena.norm);
         norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
         let mut logits = vec![0.0; arena.shape.vocabulary];
         self.laid.head.product(&last, &mut logits, false);
+        finish(&arena.shape.variant, &mut logits);
         Prefix { blocks, tokens: prompt.len(), logits }
     }
 
@@ -262,24 +268,35 @@ impl Decode<'_> {
         let w = self.weights;
         let (arena, heads, n) = (w.arena, w.heads(), tile.len());
         let shape = &arena.shape;
-        let (d, epsilon) = (shape.hidden, shape.epsilon as f32);
+        let (d, epsilon, apart) = (shape.hidden, shape.epsilon as f32, is_apart(shape));
         let q = heads.query * heads.width;
-        let embedding = &w.base[arena.embedding.clone()];
         let part = |place: &std::ops::Range<usize>| &w.base[place.clone()];
-        let StepScratch { x, normed, scales, qkv, mixed, gate_up, activated, logits, scores, parts } =
-            scratch;
+        let StepScratch {
+            x,
+            normed,
+            scales,
+            qkv,
+            mixed,
+            gate_up,
+            activated,
+            half,
+            above,
+            logits,
+            scores,
+            parts,
+        } = scratch;
         let mut product = |panels: &PackedMatrix, x: &[f32], y: &mut [f32], add: bool| {
             if threads == 1 { panels.product(x, y, add) } else { panels.shared(x, y, add, threads, parts) }
         };
 
         let x = sized(x, n * d);
         for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
-            x.copy_from_slice(&embedding[row.draft.newest() as usize * d..][..d]);
+            w.embed(row.draft.newest(), x);
         }
         for (layer, block) in arena.blocks.iter().enumerate() {
             let laid = |place| self.laid.of_block(layer, place);
             let (normed, scales) = (sized(normed, n * d), sized(scales, n));
-            norm(x, part(&block.norm1), epsilon, normed, scales);
+            w.enter(block.norm1.as_ref(), x, normed, scales);
             let qkv = sized(qkv, n * heads.row());
             product(laid(Projection::Qkv), normed, qkv, false);
             if let Some(bias) = &block.qkv.bias {
@@ -298,18 +315,31 @@ impl Decode<'_> {
                 let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
                 rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
             }
-            product(laid(Projection::Out), mixed, x, true);
-            norm(x, part(&block.norm2), epsilon, normed, scales);
+            if apart {
+                let half = sized(half, n * d);
+                product(laid(Projection::Out), mixed, half, false);
+                w.join(block.after1.as_ref(), half, x, scales, above);
+            } else {
+                product(laid(Projection::Out), mixed, x, true);
+            }
+            w.enter(block.norm2.as_ref(), x, normed, scales);
             let gate_up = sized(gate_up, n * 2 * shape.intermediate);
             product(laid(Projection::GateUp), normed, gate_up, false);
             let activated = sized(activated, n * shape.intermediate);
-            swiglu(gate_up, shape.intermediate, activated);
-            product(laid(Projection::Down), activated, x, true);
+            w.activate(gate_up, activated);
+            if apart {
+                let half = sized(half, n * d);
+                product(laid(Projection::Down), activated, half, false);
+                w.join(block.after2.as_ref(), half, x, scales, above);
+            } else {
+                product(laid(Projection::Down), activated, x, true);
+            }
         }
         let normed = sized(normed, n * d);
-        norm(x, part(&arena.norm), epsilon, normed, sized(scales, n));
+        norm(x, &w.gain(&arena.norm), epsilon, normed, sized(scales, n));
         let logits = sized(logits, n * shape.vocabulary);
         product(&self.laid.head, normed, logits, false);
+        finish(&shape.variant, logits);
         let draw = |(row, logits): (&mut Active, &mut [f32])| {
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
@@ -329,18 +359,20 @@ impl Decode<'_> {
         if let Some((query, key)) = &w.arena.blocks[layer].head_norms {
             let raw = qkv[..q + kv].to_vec();
             let scales = sized(scores, heads.query + heads.kv);
-            norm(&raw[..q], &w.base[query.clone()], epsilon, &mut qkv[..q], scales);
-            norm(&raw[q..], &w.base[key.clone()], epsilon, &mut qkv[q..q + kv], scales);
+            norm(&raw[..q], &w.gain(query), epsilon, &mut qkv[..q], scales);
+            norm(&raw[q..], &w.gain(key), epsilon, &mut qkv[q..q + kv], scales);
         }
         let before = row.draft.len() - 1;
-        let (cos, sin) = self.rope.at(row.prefix.tokens + before);
+        let turned = self.rope.at(layer, row.prefix.tokens + before);
         let cache = row.cache;
         let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];
         let values = &mut row.values[layer * cache.lines()..][..cache.lines()];
         wide(
             #[inline(always)]
             || {
-                rotate(&mut qkv[..q + kv], cos, sin);
+                if let Some((cos, sin)) = turned {
+                    rotate(&mut qkv[..q + kv], cos, sin);
+                }
                 cache.put_column(before, &qkv[q..q + kv], keys);
                 cache.put_line(before, &qkv[q + kv..], values);
             },

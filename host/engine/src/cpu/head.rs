@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::block::{Gradients, Weights, sized};
 use super::gemm::{Mat, product};
-use super::kernels::{exp, largest, sum, wide};
+use super::kernels::{capped, exp, largest, sum, uncapped, wide};
 use crate::core::TokenStatistics;
+use crate::model::Variant;
 
 /// Logits at a time: rows times vocabulary.
 pub const AT_ONCE: usize = 1 << 24;
@@ -96,12 +97,23 @@ impl Head<'_> {
         for (logits, ((target, statistics), dlog_prob)) in scratch.chunks_exact_mut(v).zip(of) {
             let target = *target as usize;
             let log_sum = logits[target] - statistics.log_prob;
-            let scale = dlog_prob / self.temperature;
+            let scale = dlog_prob / self.temperature / self.weights.arena.shape.variant.logits as f32;
+            let Some(cap) = self.weights.arena.shape.variant.logit_cap else {
+                wide(
+                    #[inline(always)]
+                    || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
+                );
+                logits[target] += scale;
+                continue;
+            };
+            // Logits come over the temperature here.
+            let cap = cap as f32 / self.temperature;
+            let own = scale * uncapped(logits[target], cap);
             wide(
                 #[inline(always)]
-                || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
+                || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale * uncapped(*l, cap)),
             );
-            logits[target] += scale;
+            logits[target] += own;
         }
         let place = &self.weights.arena.head;
         let dlogits = Mat::of(&scratch[..n * v], n, v);
@@ -123,6 +135,7 @@ impl Head<'_> {
             let head = Mat::of(&self.weights.base[self.weights.arena.head.clone()], v, d);
             product(logits, v, false, Mat::of(x, rows.len(), d), head.t(), self.threads);
         }
+        finish(&self.weights.arena.shape.variant, logits);
         if self.temperature != 1.0 {
             let scale = 1.0 / self.temperature;
             wide(
@@ -141,6 +154,24 @@ impl Head<'_> {
     /// Rows whose logits there is room for.
     fn most(&self) -> usize {
         (AT_ONCE / self.weights.arena.shape.vocabulary).clamp(1, 4096)
+    }
+}
+
+/// What becomes of products with the head before they are logits: scaled and capped, where the model does that.
+pub fn finish(variant: &Variant, logits: &mut [f32]) {
+    let over = variant.logits as f32;
+    if over != 1.0 {
+        wide(
+            #[inline(always)]
+            || logits.iter_mut().for_each(|l| *l /= over),
+        );
+    }
+    if let Some(cap) = variant.logit_cap {
+        let cap = cap as f32;
+        wide(
+            #[inline(always)]
+            || logits.iter_mut().for_each(|l| *l = capped(*l, cap)),
+        );
     }
 }
 

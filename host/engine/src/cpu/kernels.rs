@@ -130,6 +130,19 @@ pub fn exp(x: f32) -> f32 {
     f32::from_bits(whole.to_bits().wrapping_add(127) << 23) * series
 }
 
+/// `cap · tanh(x / cap)`: next to what it was where it is small, and never past the cap.
+#[inline(always)]
+pub fn capped(x: f32, cap: f32) -> f32 {
+    // 1 - 2 / (e^2y + 1) is the hyperbolic tangent of y.
+    cap - 2.0 * cap / (1.0 + exp(2.0 * x / cap))
+}
+
+/// Its slope, from what came out.
+#[inline(always)]
+pub fn uncapped(y: f32, cap: f32) -> f32 {
+    1.0 - (y / cap) * (y / cap)
+}
+
 /// Root-mean-square norm of rows as wide as `weight`: `y = x · weight / rms(x)`. Keeps `1 / rms`.
 pub fn norm(x: &[f32], weight: &[f32], epsilon: f32, y: &mut [f32], scales: &mut [f32]) {
     let width = weight.len();
@@ -204,6 +217,45 @@ pub fn swiglu_back(gate_up: &[f32], width: usize, da: &[f32], dgate_up: &mut [f3
                     let s = 1.0 / (1.0 + exp(-gate[i]));
                     dup[i] = da[i] * gate[i] * s;
                     dgate[i] = da[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
+                }
+            }
+        },
+    );
+}
+
+/// `√(8/π)` and what a cube is weighed with in [`geglu`]: `gelu(x) = x · sigmoid(ROOT · (x + CUBE · x³))`, which is
+/// the one by a hyperbolic tangent (Hendrycks and Gimpel 2016).
+const ROOT: f32 = 1.595_769_1;
+const CUBE: f32 = 0.044_715;
+
+/// `a = gelu(gate) · up` for rows of gate and up side by side, `[N, 2 F]` to `[N, F]` (Shazeer 2020, GEGLU).
+pub fn geglu(gate_up: &[f32], width: usize, a: &mut [f32]) {
+    wide(
+        #[inline(always)]
+        || {
+            for (gu, a) in gate_up.chunks_exact(2 * width).zip(a.chunks_exact_mut(width)) {
+                let (gate, up) = gu.split_at(width);
+                for ((a, g), u) in a.iter_mut().zip(gate).zip(up) {
+                    *a = g / (1.0 + exp(-ROOT * (g + CUBE * g * g * g))) * u;
+                }
+            }
+        },
+    );
+}
+
+/// GEGLU's backward pass: from the gradient of `a` that of gate and up.
+pub fn geglu_back(gate_up: &[f32], width: usize, da: &[f32], dgate_up: &mut [f32]) {
+    wide(
+        #[inline(always)]
+        || {
+            let rows = gate_up.chunks_exact(2 * width).zip(da.chunks_exact(width));
+            for ((gu, da), dgu) in rows.zip(dgate_up.chunks_exact_mut(2 * width)) {
+                let ((gate, up), (dgate, dup)) = (gu.split_at(width), dgu.split_at_mut(width));
+                for i in 0..width {
+                    let g = gate[i];
+                    let s = 1.0 / (1.0 + exp(-ROOT * (g + CUBE * g * g * g)));
+                    dup[i] = da[i] * g * s;
+                    dgate[i] = da[i] * up[i] * s * (1.0 + g * (1.0 - s) * ROOT * (1.0 + 3.0 * CUBE * g * g));
                 }
             }
         },

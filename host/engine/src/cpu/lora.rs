@@ -30,6 +30,8 @@ pub struct Adapters {
     blocks: Vec<[Vec<Pair>; 4]>,
     len: usize,
     tensors: Vec<(String, Range<usize>, [usize; 2])>,
+    /// Names of the projections that have one, as PEFT calls them.
+    modules: Vec<&'static str>,
 }
 
 /// Which matrix of a block.
@@ -75,7 +77,14 @@ impl Adapters {
             };
             blocks.push([of(&block.qkv), of(&block.out), of(&block.gate_up), of(&block.down)]);
         }
-        Self { rank: config.rank, scale: config.alpha / config.rank as f32, blocks, len, tensors }
+        let modules = arena.blocks.first().into_iter().flat_map(|block| {
+            let all = [&block.qkv, &block.out, &block.gate_up, &block.down];
+            all.into_iter().flat_map(|linear| &linear.parts).map(|(name, _)| *name)
+        });
+        // Without the half of a block that they are in.
+        let modules = modules.map(|name| name.rsplit('.').next().unwrap_or(name)).collect();
+        let scale = config.alpha / config.rank as f32;
+        Self { rank: config.rank, scale, blocks, len, tensors, modules }
     }
 
     /// Numbers in all.
@@ -107,7 +116,6 @@ impl Adapters {
 
     /// PEFT's `adapter_config.json`, by which it finds where the matrices belong.
     pub fn peft(&self) -> serde_json::Value {
-        let modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
         serde_json::json!({
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -117,7 +125,7 @@ impl Adapters {
             "lora_dropout": 0.0,
             "bias": "none",
             "fan_in_fan_out": false,
-            "target_modules": modules,
+            "target_modules": self.modules,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::arena::Arena;
 use super::attention::{Cache, Heads};
+use super::half::is_apart;
 use super::head;
 use super::lora::Adapters;
 use super::{GRADIENTS, Setup};
@@ -41,16 +42,17 @@ impl Memory {
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
         let slices = setup.threads.min(GRADIENTS / (4 * trained).max(1)).max(1);
-        let heads = Heads { query: shape.heads, kv: shape.kv_heads, width: shape.head };
+        let heads = Heads::of(shape);
         let q = heads.query * heads.width;
         let cache = |tokens| Cache::new(heads, tokens).columns() + Cache::new(heads, tokens).lines();
         let tokens = micro.max(setup.longest);
         let logits = head::AT_ONCE.min(tokens.saturating_mul(shape.vocabulary));
         let copies = 1 + usize::from(setup.reference && adapters == 0);
         // As `Kept` has them, and what a backward pass holds beside them for one block.
-        let block = 4 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
+        let apart = 2 * shape.hidden * usize::from(is_apart(shape));
+        let block = 4 * shape.hidden + apart + arena.qkv_width() + q + 3 * shape.intermediate;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
-        let scratch = 3 * shape.hidden + arena.qkv_width() + q + 3 * shape.intermediate;
+        let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + 3 * shape.intermediate;
         let caches = rows.saturating_mul(cache(answer)).saturating_add(cache(setup.longest));
         let laid = 4 * arena.len * (1 + usize::from(adapters > 0));
         Self {

@@ -72,10 +72,9 @@ impl Pass {
     fn forward(&mut self, how: How<'_>, packed: &Packed, keep: bool) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
-        let embedding = &how.weights.base[arena.embedding.clone()];
         let x = sized(&mut self.x, packed.tokens.len() * d);
         for (x, token) in x.chunks_exact_mut(d).zip(&packed.tokens) {
-            x.copy_from_slice(&embedding[*token as usize * d..][..d]);
+            how.weights.embed(*token, x);
         }
         let whole = keep && !how.recompute;
         self.kept.resize_with(if whole { arena.blocks.len() } else { 1 }, Kept::default);
@@ -93,7 +92,7 @@ impl Pass {
             self.last.extend_from_slice(&x[row * d..(row + 1) * d]);
         }
         let rows = packed.foretell.len();
-        let weight = &how.weights.base[arena.norm.clone()];
+        let weight = &how.weights.gain(&arena.norm);
         let normed = sized(&mut self.normed, rows * d);
         norm(&self.last, weight, arena.shape.epsilon as f32, normed, sized(&mut self.scales, rows));
     }
@@ -103,7 +102,7 @@ impl Pass {
         let d = arena.shape.hidden;
         let dlast = sized(&mut self.dlast, self.last.len());
         dlast.fill(0.0);
-        let weight = &how.weights.base[arena.norm.clone()];
+        let weight = &how.weights.gain(&arena.norm);
         norm_back(&self.last, weight, &self.scales, &self.dnormed, dlast, gradients.of(&arena.norm));
 
         let dx = sized(&mut self.dx, packed.tokens.len() * d);
@@ -124,6 +123,10 @@ impl Pass {
             block.backward(dx, kept, gradients, &mut self.scratch);
         }
         if let Some(dembedding) = gradients.of(&arena.embedding) {
+            let scale = arena.shape.variant.embedding as f32;
+            if scale != 1.0 {
+                dx.iter_mut().for_each(|d| *d *= scale);
+            }
             for (dx, token) in dx.chunks_exact(d).zip(&packed.tokens) {
                 let place = &mut dembedding[*token as usize * d..][..d];
                 place.iter_mut().zip(dx).for_each(|(g, d)| *g += d);

@@ -8,8 +8,10 @@
 
 use candle_core::{D, DType, Result, Tensor};
 
-use super::operations::{First, RopeTable, Turn, ahead, attend, gated, linear, norm, project, side_by_side};
-use super::{Checkpoint, Family, ModelError};
+use super::operations::{
+    First, RopeTable, Scores, Turn, ahead, attend, capped, gated, linear, norm, project, side_by_side,
+};
+use super::{Checkpoint, ModelError, Rope};
 
 /// What a forward pass gives.
 #[derive(Clone, Debug)]
@@ -35,12 +37,21 @@ pub(crate) struct Projection {
     pub weight: Tensor,
     /// Its bias, `[heads E]`, f32, where the model has one.
     pub bias: Option<Tensor>,
-    /// The weights of the norm of each head, `[E]`, f32, where the model has one.
+    /// The weights of the norm of each head, `[E]`, or of all together, `[heads E]`, f32, where the model has one.
     pub norm: Option<Tensor>,
     /// That norm's epsilon.
     epsilon: f64,
-    /// Whether it is turned: queries and keys are.
+    /// Whether it is turned: queries and keys are, but in layers without a rotary embedding.
     pub turned: bool,
+}
+
+/// Cosines and sines of the layers' rotary embeddings.
+#[derive(Clone)]
+pub(crate) struct RopeTables {
+    /// Of most layers.
+    pub usual: RopeTable,
+    /// Of those with a window, where it is another.
+    local: Option<RopeTable>,
 }
 
 impl Projection {
@@ -76,11 +87,11 @@ impl<'a> Decoder<'a> {
         let (_, t) = tokens.dims2()?;
         let mut x_btd = self.embed(tokens)?;
         let rope = self.rope(&Tensor::arange(0, t as u32, tokens.device())?.unsqueeze(0)?)?;
-        let bias = ahead(t, tokens.device())?;
+        let (bias, scores) = (ahead(t, tokens.device())?, Scores::of(shape));
 
         let mut hidden = vec![x_btd.clone()];
         for layer in 0..shape.layers {
-            let look = |q: &Tensor, k: &Tensor, v: &Tensor| side_by_side(&attend(q, k, v, &bias)?);
+            let look = |q: &Tensor, k: &Tensor, v: &Tensor| side_by_side(&attend(q, k, v, &bias, scores)?);
             x_btd = self.block(layer, &x_btd, &rope, look)?;
             if layer + 1 < shape.layers {
                 hidden.push(x_btd.clone());
@@ -88,7 +99,7 @@ impl<'a> Decoder<'a> {
         }
         let last = self.finish(&x_btd)?;
         hidden.push(last.clone());
-        let logits = linear(&last, &self.head()?)?.to_dtype(DType::F32)?;
+        let logits = self.logits(linear(&last, &self.head()?)?)?.to_dtype(DType::F32)?;
         Ok(Output { hidden, logits })
     }
 
@@ -97,7 +108,8 @@ impl<'a> Decoder<'a> {
         let (b, t) = tokens.dims2()?;
         let embedding = self.weight("model.embed_tokens.weight")?;
         let hidden = self.checkpoint.shape.hidden;
-        Ok(embedding.index_select(&tokens.flatten_all()?, 0)?.reshape((b, t, hidden))?)
+        let x_btd = embedding.index_select(&tokens.flatten_all()?, 0)?.reshape((b, t, hidden))?;
+        Ok(times(x_btd, self.checkpoint.shape.variant.embedding)?)
     }
 
     /// The final norm.
@@ -110,6 +122,13 @@ impl<'a> Decoder<'a> {
         self.weight(self.checkpoint.shape.head_name())
     }
 
+    /// What becomes of a product with the head: scaled and capped, where the model does that.
+    pub(crate) fn logits(&self, product: Tensor) -> Result<Tensor> {
+        let variant = &self.checkpoint.shape.variant;
+        let logits = if variant.logits == 1.0 { product } else { (product / variant.logits)? };
+        variant.logit_cap.map_or(Ok(logits.clone()), |cap| capped(&logits, cap))
+    }
+
     /// One block. `look` is given queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`, queries and
     /// keys rotated; it answers with what each query head makes of the values that it looks at, heads side by
     /// side, `[B, T, H E]`.
@@ -117,29 +136,45 @@ impl<'a> Decoder<'a> {
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &RopeTable,
+        rope: &RopeTables,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
-        let normed = self.norm(x_btd, &name("input_layernorm.weight"))?;
-        let x_btd = (x_btd + self.attention(layer, &normed, rope, look)?)?;
-        let normed = self.norm(&x_btd, &name("post_attention_layernorm.weight"))?;
-        let gate = self.weight(&name("mlp.gate_proj.weight"))?;
-        let up = self.weight(&name("mlp.up_proj.weight"))?;
-        let gated = gated(&normed, &gate, &up)?;
-        let down = self.linear(&gated, &name("mlp.down_proj.weight"))?;
-        Ok((x_btd + down)?)
+        let shape = &self.checkpoint.shape;
+        let normed = |x: &Tensor, norm: Option<&str>| match norm {
+            Some(norm) => self.norm(x, &name(&format!("{norm}.weight"))),
+            None => Ok(x.clone()),
+        };
+        // What a half gives joins the stream.
+        let join = |x_btd: &Tensor, half: Tensor, norm: Option<&str>| {
+            Ok::<_, ModelError>((x_btd + times(normed(&half, norm)?, shape.variant.residual)?)?)
+        };
+        let [attention, feed_forward] = shape.family.norms;
+        let half = self.attention(layer, &normed(x_btd, attention.before)?, rope, look)?;
+        let x_btd = join(x_btd, half, attention.after)?;
+        let x = normed(&x_btd, feed_forward.before)?;
+        let [gate, up] = if shape.family.fused {
+            let both = self.weight(&name("mlp.gate_up_proj.weight"))?;
+            [0, shape.intermediate].map(|from| both.narrow(0, from, shape.intermediate))
+        } else {
+            [Ok(self.weight(&name("mlp.gate_proj.weight"))?), Ok(self.weight(&name("mlp.up_proj.weight"))?)]
+        };
+        let gated = gated(&x, &gate?, &up?, shape.family.activation)?;
+        let half = self.linear(&gated, &name("mlp.down_proj.weight"))?;
+        join(&x_btd, half, feed_forward.after)
     }
 
     fn attention(
         &self,
         layer: usize,
         x_btd: &Tensor,
-        rope: &RopeTable,
+        rope: &RopeTables,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> std::result::Result<Tensor, ModelError> {
         let [q, k, v] = self.projections(layer)?;
-        let made = |p: &Projection| project(x_btd, &p.weight, p.turn(rope));
+        let is_local = self.checkpoint.shape.variant.sliding.get(layer).copied().unwrap_or(false);
+        let table = rope.local.as_ref().filter(|_| is_local).unwrap_or(&rope.usual);
+        let made = |p: &Projection| project(x_btd, &p.weight, p.turn(table));
         let mixed = look(&made(&q)?, &made(&k)?, &made(&v)?)?;
         self.linear(&mixed, &format!("model.layers.{layer}.self_attn.o_proj.weight"))
     }
@@ -147,17 +182,25 @@ impl<'a> Decoder<'a> {
     /// What a block projects its stream by: query, key and value.
     pub(crate) fn projections(&self, layer: usize) -> std::result::Result<[Projection; 3], ModelError> {
         let shape = &self.checkpoint.shape;
-        let one = |part: &str, heads: usize| {
-            let own = |rest: &str| self.weight(&format!("model.layers.{layer}.self_attn.{part}_{rest}"));
-            let turned = part != "v";
-            let normed = turned && shape.family == Family::Qwen3;
+        let mut first = 0;
+        let mut one = |part: &str, heads: usize| {
+            let name = |rest: &str| format!("model.layers.{layer}.self_attn.{part}_{rest}");
+            let looked_up = part != "v";
+            let weight = if shape.family.fused {
+                let all = self.weight(&format!("model.layers.{layer}.self_attn.qkv_proj.weight"))?;
+                all.narrow(0, first * shape.head, heads * shape.head)?
+            } else {
+                self.weight(&name("proj.weight"))?
+            };
+            first += heads;
+            let normed = looked_up && shape.head_norms().is_some();
             Ok::<_, ModelError>(Projection {
                 heads,
-                weight: own("proj.weight")?,
-                bias: shape.bias.then(|| own("proj.bias")).transpose()?,
-                norm: normed.then(|| own("norm.weight")).transpose()?,
+                weight,
+                bias: shape.family.bias.then(|| self.weight(&name("proj.bias"))).transpose()?,
+                norm: normed.then(|| self.gain(&name("norm.weight"))).transpose()?,
                 epsilon: shape.epsilon,
-                turned,
+                turned: looked_up && shape.rope(layer).is_some(),
             })
         };
         Ok([one("q", shape.heads)?, one("k", shape.kv_heads)?, one("v", shape.kv_heads)?])
@@ -165,7 +208,13 @@ impl<'a> Decoder<'a> {
 
     /// Root-mean-square norm over the last dimension.
     fn norm(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
-        Ok(norm(x, &self.weight(weight)?, self.checkpoint.shape.epsilon)?)
+        Ok(norm(x, &self.gain(weight)?, self.checkpoint.shape.epsilon)?)
+    }
+
+    /// What a norm multiplies by.
+    fn gain(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
+        let weight = self.weight(name)?;
+        Ok(if self.checkpoint.shape.family.shifted { (weight + 1.0)? } else { weight })
     }
 
     /// `x · wᵀ` over the last dimension.
@@ -173,14 +222,20 @@ impl<'a> Decoder<'a> {
         Ok(linear(x, &self.weight(weight)?)?)
     }
 
-    /// RopeTable for positions `[B, T]`.
-    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<RopeTable, ModelError> {
-        let frequencies = self.checkpoint.shape.rope.frequencies(self.checkpoint.shape.head);
-        let half = frequencies.len();
-        let frequencies = Tensor::from_vec(frequencies, (1, 1, half), positions.device())?;
-        let angles =
-            positions.to_dtype(DType::F32)?.unsqueeze(2)?.broadcast_mul(&frequencies)?.unsqueeze(1)?;
-        Ok((angles.cos()?, angles.sin()?))
+    /// RopeTables for positions `[B, T]`.
+    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<RopeTables, ModelError> {
+        let shape = &self.checkpoint.shape;
+        let table = |rope: &Rope| -> Result<RopeTable> {
+            let frequencies = rope.frequencies(shape.head);
+            let half = frequencies.len();
+            let frequencies = Tensor::from_vec(frequencies, (1, 1, half), positions.device())?;
+            let angles =
+                positions.to_dtype(DType::F32)?.unsqueeze(2)?.broadcast_mul(&frequencies)?.unsqueeze(1)?;
+            let factor = f64::from(rope.factor());
+            Ok((times(angles.cos()?, factor)?, times(angles.sin()?, factor)?))
+        };
+        let local = shape.variant.local.as_ref().map(table).transpose()?;
+        Ok(RopeTables { usual: table(&shape.rope)?, local })
     }
 
     /// A weight by its name.
@@ -188,6 +243,11 @@ impl<'a> Decoder<'a> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }
+}
+
+/// `x · scale`.
+fn times(x: Tensor, scale: f64) -> Result<Tensor> {
+    if scale == 1.0 { Ok(x) } else { x * scale }
 }
 
 /// Log-probability of each token after the first, given those before it: `[B, T - 1]` of logits

@@ -14,7 +14,7 @@ use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Tensor, Var};
 
 use super::checkpoint::first_line;
-use super::{Checkpoint, Family, Llama3, ModelError, Rope, Shape};
+use super::{Checkpoint, Family, Llama3, ModelError, Rope, Scaling, Shape, Variant};
 
 /// A GGUF file, of which the header was read.
 #[derive(Debug)]
@@ -122,9 +122,9 @@ impl Gguf {
     pub fn shape(&self) -> Result<Shape, ModelError> {
         let arch = self.text("general.architecture").unwrap_or("unknown");
         let family = match arch {
-            "llama" => Family::Llama,
-            "qwen2" => Family::Qwen2,
-            "qwen3" => Family::Qwen3,
+            "llama" => Family::LLAMA,
+            "qwen2" => Family::QWEN2,
+            "qwen3" => Family::QWEN3,
             other => {
                 return Err(
                     self.says(format!("its architecture is `{other}`; llama, qwen2 and qwen3 are known"))
@@ -172,11 +172,13 @@ impl Gguf {
             epsilon: epsilon.ok_or_else(|| {
                 self.says(format!("it has no number `{}`", key("attention.layer_norm_rms_epsilon")))
             })?,
-            rope: Rope { theta, llama3: self.scaling(arch, theta, head)? },
-            // Llama's and Qwen3's can be had with biases, too: then the file has tensors without a place.
-            bias: family == Family::Qwen2,
+            rope: Rope {
+                theta,
+                scaling: self.scaling(arch, theta, head)?.map_or(Scaling::None, Scaling::Llama3),
+            },
             tied: self.dims("output.weight").is_none(),
             context: number("context_length").unwrap_or(2048),
+            variant: Variant::default(),
         };
         shape.check().map_err(|reason| self.says(reason))?;
         Ok(shape)
@@ -205,9 +207,9 @@ impl Gguf {
                 path: self.path.clone(),
                 reason: format!("it is cut off or damaged at tensor `{theirs}` ({})", first_line(&e)),
             })?;
-            let tensor = match (shape.family, interleaved_heads(&name, &shape)) {
-                (Family::Llama, Some(heads)) => halves(&tensor, heads)?,
-                _ => tensor,
+            let tensor = match interleaved_heads(&name, &shape).filter(|_| shape.family == Family::LLAMA) {
+                Some(heads) => halves(&tensor, heads)?,
+                None => tensor,
             };
             weights.insert(name, Var::from_tensor(&tensor)?);
         }
@@ -242,9 +244,9 @@ impl Gguf {
             reason: format!("it is cut off or damaged at tensor `{SCALES}` ({})", first_line(&e)),
         })?;
         let factor = f64::from(scales.iter().copied().fold(1.0, f32::max));
-        let plain = Rope { theta, llama3: None }.frequencies(head);
+        let plain = Rope::plain(theta).frequencies(head);
         let fits = |llama3: &Llama3| {
-            let scaled = Rope { theta, llama3: Some(*llama3) }.frequencies(head);
+            let scaled = Rope { theta, scaling: Scaling::Llama3(*llama3) }.frequencies(head);
             plain.iter().zip(&scaled).zip(&scales).all(|((f, s), by)| (f / s - by).abs() < 1e-4 * by)
         };
         let guesses = (5..=20).map(|power| Llama3 {

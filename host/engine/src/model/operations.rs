@@ -10,6 +10,8 @@
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::{silu, softmax};
 
+use super::{Activation, Shape};
+
 /// Cosines and sines of each token's rope, `[B or 1, 1, T, E/2]` each, f32.
 pub(crate) type RopeTable = (Tensor, Tensor);
 
@@ -31,7 +33,7 @@ pub(crate) enum First<'a> {
     Nothing,
     /// A bias, `[N E]`, f32.
     Bias(&'a Tensor),
-    /// A norm of each head by itself: its weights, `[E]`, f32, and its epsilon.
+    /// A norm of each head by itself, or of all together: its weights, `[E]` or `[N E]`, f32, and its epsilon.
     Norm(&'a Tensor, f64),
 }
 
@@ -65,15 +67,30 @@ pub(crate) fn project(x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Ten
         First::Bias(bias) => {
             x.to_dtype(bias.dtype())?.broadcast_add(bias)?.to_dtype(x.dtype())?.reshape(cut)?
         }
+        First::Norm(weight, epsilon) if weight.elem_count() == width => {
+            norm(&x, weight, epsilon)?.reshape(cut)?
+        }
         First::Norm(weight, epsilon) => norm(&x.reshape(cut)?, weight, epsilon)?,
     };
     let x_bnte = x.transpose(1, 2)?.contiguous()?;
     turn.rope.map_or(Ok(x_bnte.clone()), |rope| rotate(&x_bnte, rope))
 }
 
-/// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`.
-pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    silu(&linear(x, gate)?)? * linear(x, up)?
+/// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`, or with
+/// another activation.
+pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+    let gate = linear(x, gate)?;
+    let gate = match activation {
+        Activation::Silu => silu(&gate)?,
+        // By a hyperbolic tangent.
+        Activation::GeluTanh => gate.gelu()?,
+    };
+    gate * linear(x, up)?
+}
+
+/// `cap · tanh(x / cap)`: next to what it was where it is small, and never past the cap.
+pub(crate) fn capped(x: &Tensor, cap: f64) -> Result<Tensor> {
+    (x / cap)?.tanh()? * cap
 }
 
 /// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
@@ -88,18 +105,42 @@ fn rotate(x_bnte: &Tensor, (cos, sin): &RopeTable) -> Result<Tensor> {
     Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
 }
 
+/// What becomes of the products of queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scores {
+    /// What they are divided by.
+    pub over: f64,
+    /// What they are kept under.
+    pub cap: Option<f64>,
+}
+
+impl Scores {
+    /// Of a model.
+    pub fn of(shape: &Shape) -> Self {
+        let over = shape.variant.attention.map_or((shape.head as f64).sqrt(), |scale| 1.0 / scale);
+        Self { over, cap: shape.variant.attention_cap }
+    }
+}
+
 /// Attention: what each query head makes of the values that it looks at, `[B, H, T, E]`, from queries
 /// `[B, H, T, E]`, keys and values `[B, K, S, E]`, and what is added to the scores, `[1 or B, 1, 1 or T, S]`.
 ///
 /// The query heads that share a key head are taken as more rows of its queries, so that keys and values
 /// are never repeated.
-pub(crate) fn attend(q_bhte: &Tensor, k_bkse: &Tensor, v_bkse: &Tensor, bias: &Tensor) -> Result<Tensor> {
+pub(crate) fn attend(
+    q_bhte: &Tensor,
+    k_bkse: &Tensor,
+    v_bkse: &Tensor,
+    bias: &Tensor,
+    scores: Scores,
+) -> Result<Tensor> {
     let (b, h, t, e) = q_bhte.dims4()?;
     let (_, k, s, _) = k_bkse.dims4()?;
     let rows = h / k * t;
-    let scores = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
-    let scores = (scores.reshape((b, h, t, s))?.to_dtype(DType::F32)? / (e as f64).sqrt())?;
-    let weights = softmax(&scores.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
+    let products = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
+    let scaled = (products.reshape((b, h, t, s))?.to_dtype(DType::F32)? / scores.over)?;
+    let scaled = scores.cap.map_or(Ok(scaled.clone()), |cap| capped(&scaled, cap))?;
+    let weights = softmax(&scaled.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
     weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
 }
 

@@ -3,41 +3,20 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use super::{ModelError, Precision, file};
+use super::family::Own;
+use super::{Family, HeadNorms, ModelError, Precision, Rope, Scaling, Variant, file};
 
 /// The largest `config.json`, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// The architectures that the decoder covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// Llama, and SmolLM2 with it.
-    Llama,
-    /// Qwen2 and Qwen2.5: biases on query, key and value.
-    Qwen2,
-    /// Qwen3, dense: a norm on each query and key head.
-    Qwen3,
-}
-
-impl Family {
-    /// What a `config.json` calls it, as its `model_type`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-        }
-    }
-}
-
 /// A model's shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// The architecture.
-    pub family: Family,
+    /// The family that it is of.
+    pub family: &'static Family,
     /// Tokens in the vocabulary, padding included.
     pub vocabulary: usize,
     /// Width of the residual stream.
@@ -56,34 +35,12 @@ pub struct Shape {
     pub epsilon: f64,
     /// Rotary embedding.
     pub rope: Rope,
-    /// Whether query, key and value have biases.
-    pub bias: bool,
     /// Whether the head is the embedding.
     pub tied: bool,
     /// Longest sequence it was made for, in tokens.
     pub context: usize,
-}
-
-/// Rotary embedding.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rope {
-    /// Base of the frequencies.
-    pub theta: f64,
-    /// Llama 3's scaling of the low frequencies, if any.
-    pub llama3: Option<Llama3>,
-}
-
-/// Llama 3's scaling of rotary frequencies (transformers, `_compute_llama3_parameters`).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Llama3 {
-    /// Low frequencies are divided by it.
-    pub factor: f64,
-    /// Wavelengths past the old context over this are low.
-    pub low_freq_factor: f64,
-    /// Wavelengths under the old context over this are high.
-    pub high_freq_factor: f64,
-    /// The old context, in tokens.
-    pub original_max_position_embeddings: f64,
+    /// What only some models have.
+    pub variant: Variant,
 }
 
 /// The tokens that a model's config names. They are no part of its shape: who writes a folder knows
@@ -118,9 +75,97 @@ struct Config {
     quantization: Option<Value>,
     tie_word_embeddings: Option<bool>,
     max_position_embeddings: Option<usize>,
-    hidden_act: Option<String>,
-    use_sliding_window: Option<bool>,
 }
+
+/// The keys of [`Config`].
+const READ: [&str; 18] = [
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "attention_bias",
+    "mlp_bias",
+    "quantization_config",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+    "model_type",
+    "layer_types",
+];
+
+/// Keys that change nothing about what a model computes when it is trained or sampled from here: who made the file,
+/// tokens, initial weights, dropout (which is nowhere applied), how transformers generates, what other tools keep
+/// there. Those that begin with `_` are transformers' own.
+const WITHOUT_EFFECT: [&str; 62] = [
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "custom_pipelines",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "eos_token_id",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "is_llama_config",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "name_or_path",
+    "neftune_noise_alpha",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "typical_p",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_cache",
+];
 
 impl Shape {
     /// The name of the head's tensor.
@@ -139,13 +184,11 @@ impl Shape {
         // What it is first: another architecture's config lacks other fields, too.
         let kind: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let family = match kind["model_type"].as_str() {
-            Some("llama") => Family::Llama,
-            Some("qwen2") => Family::Qwen2,
-            Some("qwen3") => Family::Qwen3,
-            Some(other) => {
-                return Err(format!("`model_type` is `{other}`; llama, qwen2 and qwen3 are known"));
-            }
+            Some(name) => Family::named(name)?,
             None => return Err("it has no `model_type`, so it is no model's config".to_owned()),
+        };
+        let Value::Object(all) = kind.clone() else {
+            return Err("it is no table".to_owned());
         };
         let config: Config = serde_json::from_value(kind).map_err(|e| e.to_string())?;
         if let Some(quantized) = config.quantization {
@@ -153,15 +196,10 @@ impl Shape {
             return Err(format!("its weights are quantized (`{method}`); bf16, f16 and f32 can be read"));
         }
         // In Qwen2 the three biases are a given; elsewhere the flag adds one to the output, too.
-        if family != Family::Qwen2 && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
+        if !family.bias && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
             return Err("it has biases (`attention_bias`, `mlp_bias`) that are not known here".to_owned());
         }
-        if let Some(act) = config.hidden_act.filter(|act| act != "silu") {
-            return Err(format!("`hidden_act` is `{act}`; only silu is known"));
-        }
-        if config.use_sliding_window == Some(true) {
-            return Err("it has sliding-window attention, which is not known here".to_owned());
-        }
+        known(family, &all)?;
         let kv_heads = config.num_key_value_heads.unwrap_or(config.num_attention_heads);
         if config.num_attention_heads == 0
             || kv_heads == 0
@@ -170,12 +208,28 @@ impl Shape {
             let heads = config.num_attention_heads;
             return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
         }
-        let rope = rope(config.rope_parameters, config.rope_scaling, config.rope_theta)?;
+        let context = config.max_position_embeddings.unwrap_or(2048);
+        let (mut parameters, mut variant) = (config.rope_parameters, Variant::default());
+        // One table for each kind of layer, where they have a rotary embedding of their own.
+        if let Some(Value::Object(tables)) = &parameters
+            && tables.contains_key("full_attention")
+        {
+            let local = tables.get("sliding_attention").cloned();
+            if let Some(other) =
+                tables.keys().find(|k| !["full_attention", "sliding_attention"].contains(&k.as_str()))
+            {
+                return Err(format!("`rope_parameters` has a table `{other}`, which is not known here"));
+            }
+            variant.local =
+                local.map(|table| Rope::read(Some(table), None, None, 10_000.0, context)).transpose()?;
+            parameters = tables.get("full_attention").cloned();
+        }
+        let rope = Rope::read(parameters, config.rope_scaling, config.rope_theta, family.theta, context)?;
         let head = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads);
         if head == 0 || !head.is_multiple_of(2) {
             return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
         }
-        let shape = Self {
+        let mut shape = Self {
             family,
             vocabulary: config.vocab_size,
             hidden: config.hidden_size,
@@ -186,11 +240,20 @@ impl Shape {
             head,
             epsilon: config.rms_norm_eps,
             rope,
-            bias: family == Family::Qwen2,
-            // What transformers takes where nothing is said, in each of the three.
-            tied: config.tie_word_embeddings.unwrap_or(false),
-            context: config.max_position_embeddings.unwrap_or(2048),
+            // What transformers takes where nothing is said.
+            tied: config.tie_word_embeddings.unwrap_or(family.tied),
+            context,
+            variant,
         };
+        // Lists of layers are made below.
+        shape.check()?;
+        (family.read)(&Own(&all), &mut shape)?;
+        if shape.variant.local.is_some() && shape.variant.sliding.is_empty() {
+            return Err(format!(
+                "`rope_parameters` has two tables, which is not known for `{}`",
+                family.name
+            ));
+        }
         shape.check()?;
         Ok(shape)
     }
@@ -212,39 +275,64 @@ impl Shape {
         {
             return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
         }
-        let Rope { theta, llama3 } = self.rope;
-        let positive = |x: f64| x.is_finite() && x > 0.0;
         if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
             return Err(format!("`rms_norm_eps` is {}; it is 0 or more", self.epsilon));
         }
-        if !positive(theta) {
-            return Err(format!("`rope_theta` is {theta}; it is more than 0"));
+        self.rope.check()?;
+        self.variant.local.map_or(Ok(()), |local| local.check())
+    }
+
+    /// The longest sequence that it can compute here, in tokens, and what of its config says so: its context, or a
+    /// sliding window, which nothing here looks past.
+    pub fn most(&self) -> (usize, &'static str) {
+        match self.variant.window.filter(|window| *window < self.context) {
+            Some(window) => (window, "sliding window"),
+            None => (self.context, "context"),
         }
-        let Some(l) = llama3 else { return Ok(()) };
-        let numbers = [
-            ("factor", l.factor),
-            ("low_freq_factor", l.low_freq_factor),
-            ("high_freq_factor", l.high_freq_factor),
-            ("original_max_position_embeddings", l.original_max_position_embeddings),
-        ];
-        match numbers.into_iter().find(|(_, x)| !positive(*x)) {
-            Some((key, x)) => Err(format!("`{key}` of its rotary embedding is {x}; it is more than 0")),
-            None if l.high_freq_factor <= l.low_freq_factor => Err(format!(
-                "`high_freq_factor` of its rotary embedding is {}; it is more than `low_freq_factor`, {}",
-                l.high_freq_factor, l.low_freq_factor
-            )),
-            None => Ok(()),
+    }
+
+    /// Errs where sequences of so many tokens can't be computed here. Past its context a model is only worse; past a
+    /// window, or where its rotary embedding changes with the sequence, it would be another one.
+    pub(crate) fn fits(&self, longest: usize) -> Result<(), ModelError> {
+        let dynamic = matches!(self.rope.scaling, Scaling::Dynamic(_));
+        let (most, what) = self.most();
+        if longest > most && (dynamic || self.variant.window.is_some_and(|window| longest > window)) {
+            return Err(ModelError::TooLong { longest, most, what });
         }
+        Ok(())
+    }
+
+    /// What scores are multiplied with.
+    pub fn scale(&self) -> f64 {
+        self.variant.attention.unwrap_or_else(|| (self.head as f64).powf(-0.5))
+    }
+
+    /// The rotary embedding of a layer, if it has one.
+    pub fn rope(&self, layer: usize) -> Option<&Rope> {
+        let is = |layers: &[bool]| layers.get(layer).copied().unwrap_or(false);
+        if is(&self.variant.unrotated) {
+            return None;
+        }
+        Some(self.variant.local.as_ref().filter(|_| is(&self.variant.sliding)).unwrap_or(&self.rope))
+    }
+
+    /// Whether kernels for a GPU can compute it: those are written for Llama and Qwen.
+    pub fn has_kernels(&self) -> Result<(), String> {
+        let window = Variant { window: self.variant.window, ..Variant::default() };
+        let (family, plain) = (self.family, Family::LLAMA);
+        let alike = family.norms == plain.norms
+            && family.head_norms != HeadNorms::Whole
+            && !family.fused
+            && !family.shifted
+            && family.activation == plain.activation
+            && self.variant == window
+            && !matches!(self.rope.scaling, Scaling::Yarn(_));
+        if alike { Ok(()) } else { Err(format!("there are no kernels for what `{}` needs", family.name)) }
     }
 
     /// A `config.json` for it. What transformers 4 and 5 call by two names is there under both: the
     /// number format, and the rotary embedding.
     pub(super) fn config(&self, precision: Precision, special: &SpecialIds) -> Value {
-        let class = match self.family {
-            Family::Llama => "LlamaForCausalLM",
-            Family::Qwen2 => "Qwen2ForCausalLM",
-            Family::Qwen3 => "Qwen3ForCausalLM",
-        };
         let dtype = match precision {
             Precision::F32 => "float32",
             Precision::Bf16 => "bfloat16",
@@ -254,27 +342,20 @@ impl Shape {
             [one] => json!(one),
             several => json!(several),
         };
-        let scaling = self.rope.llama3.map_or(Value::Null, |llama3| {
-            let mut table = json!(llama3);
-            table["rope_type"] = json!("llama3");
-            table["original_max_position_embeddings"] = json!(llama3.original_max_position_embeddings as u64);
-            table
-        });
-        let mut rope = if scaling.is_null() { json!({"rope_type": "default"}) } else { scaling.clone() };
-        rope["rope_theta"] = json!(self.rope.theta);
+        let (scaling, rope) = self.rope.config();
         let mut config = json!({
-            "architectures": [class],
+            "architectures": [self.family.class],
             "attention_dropout": 0.0,
             "bos_token_id": special.bos,
             "dtype": dtype,
             "eos_token_id": eos,
             "head_dim": self.head,
-            "hidden_act": "silu",
+            self.family.activation_key: self.family.activation.name(),
             "hidden_size": self.hidden,
             "initializer_range": 0.02,
             "intermediate_size": self.intermediate,
             "max_position_embeddings": self.context,
-            "model_type": self.family.name(),
+            "model_type": self.family.name,
             "num_attention_heads": self.heads,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,
@@ -288,9 +369,7 @@ impl Shape {
             "use_cache": true,
             "vocab_size": self.vocabulary,
         });
-        if self.family != Family::Qwen2 {
-            config["attention_bias"] = json!(self.bias);
-        }
+        (self.family.write)(self, &mut config);
         config
     }
 
@@ -303,22 +382,38 @@ impl Shape {
             let mut add = |name: &str, shape: &[usize]| {
                 all.push((format!("model.layers.{layer}.{name}"), shape.to_vec()));
             };
-            add("input_layernorm.weight", &[d]);
-            for (name, rows) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
-                add(&format!("self_attn.{name}.weight"), &[rows, d]);
-                if self.bias {
-                    add(&format!("self_attn.{name}.bias"), &[rows]);
+            let [attention, feed_forward] = self.family.norms;
+            if let Some(norm) = attention.before {
+                add(&format!("{norm}.weight"), &[d]);
+            }
+            if self.family.fused {
+                add("self_attn.qkv_proj.weight", &[q + 2 * kv, d]);
+            } else {
+                for (name, rows) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
+                    add(&format!("self_attn.{name}.weight"), &[rows, d]);
+                    if self.family.bias {
+                        add(&format!("self_attn.{name}.bias"), &[rows]);
+                    }
                 }
             }
-            if self.family == Family::Qwen3 {
-                add("self_attn.q_norm.weight", &[self.head]);
-                add("self_attn.k_norm.weight", &[self.head]);
+            if let Some([query, key]) = self.head_norms() {
+                add("self_attn.q_norm.weight", &[query]);
+                add("self_attn.k_norm.weight", &[key]);
             }
             add("self_attn.o_proj.weight", &[d, q]);
-            add("post_attention_layernorm.weight", &[d]);
-            add("mlp.gate_proj.weight", &[f, d]);
-            add("mlp.up_proj.weight", &[f, d]);
+            for norm in attention.after.into_iter().chain(feed_forward.before) {
+                add(&format!("{norm}.weight"), &[d]);
+            }
+            if self.family.fused {
+                add("mlp.gate_up_proj.weight", &[2 * f, d]);
+            } else {
+                add("mlp.gate_proj.weight", &[f, d]);
+                add("mlp.up_proj.weight", &[f, d]);
+            }
             add("mlp.down_proj.weight", &[d, f]);
+            if let Some(norm) = feed_forward.after {
+                add(&format!("{norm}.weight"), &[d]);
+            }
         }
         all.push(("model.norm.weight".to_owned(), vec![d]));
         if !self.tied {
@@ -327,83 +422,64 @@ impl Shape {
         all
     }
 
+    /// Widths of the norms of queries and of keys, where there are any.
+    pub fn head_norms(&self) -> Option<[usize; 2]> {
+        match self.family.head_norms {
+            HeadNorms::None => None,
+            HeadNorms::Each => Some([self.head; 2]),
+            HeadNorms::Whole => Some([self.heads * self.head, self.kv_heads * self.head]),
+        }
+    }
+
     /// Numbers in the model.
     pub fn parameters(&self) -> usize {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 }
 
-/// The rotary embedding that a `config.json` tells: transformers 5 has one table for it; 4 has the base apart, and
-/// null where nothing is scaled. A file may have both, as long as they say the same.
-fn rope(parameters: Option<Value>, scaling: Option<Value>, theta: Option<f64>) -> Result<Rope, String> {
-    let mut told: Option<(&str, Option<Llama3>)> = None;
-    let mut theta = theta.map(|theta| ("rope_theta", theta));
-    for (key, table) in [("rope_parameters", parameters), ("rope_scaling", scaling)] {
-        let table = match table {
-            None | Some(Value::Null) => continue,
-            Some(Value::Object(table)) => table,
-            Some(_) => return Err(format!("`{key}` is no table")),
+/// Errs with what a config says that nothing here reads: left out of account it would make another model of it.
+fn known(family: &Family, all: &Map<String, Value>) -> Result<(), String> {
+    if let Some(key) = family.needed.iter().find(|key| !all.contains_key(**key)) {
+        return Err(format!("it has no `{key}`, which a `{}` needs", family.name));
+    }
+    let own = |key: &str| family.own.contains(&key);
+    for (key, value) in all {
+        let key = key.as_str();
+        let nothing = match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(all) => all.is_empty(),
+            Value::Object(all) => all.is_empty(),
+            _ => false,
         };
-        let kind = match table.get("rope_type").or(table.get("type")) {
-            None | Some(Value::Null) => "default",
-            Some(Value::String(kind)) => kind.as_str(),
-            Some(_) => return Err(format!("`rope_type` of `{key}` is no text")),
-        };
-        match table.get("rope_theta") {
-            None | Some(Value::Null) => {}
-            Some(own) => {
-                let own = own.as_f64().ok_or_else(|| format!("`rope_theta` of `{key}` is no number"))?;
-                if let Some((other, theta)) = theta.filter(|(_, theta)| *theta != own) {
-                    return Err(format!(
-                        "`rope_theta` of `{key}` is {own}, and that of `{other}` is {theta}"
-                    ));
-                }
-                theta = Some((key, own));
+        if key == family.activation_key {
+            let name = family.activation.name();
+            if !nothing && value.as_str() != Some(name) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                return Err(format!("`{key}` is `{text}`; only {name} is known"));
             }
-        }
-        let llama3 = match kind {
-            "default" => None,
-            "llama3" => {
-                let llama3 = serde_json::from_value(Value::Object(table));
-                Some(llama3.map_err(|e| format!("`{key}`: {e}"))?)
-            }
-            other => {
+        } else if key == "layer_types" && !own(key) {
+            let other = value.as_array().and_then(|all| all.iter().find(|kind| *kind != "full_attention"));
+            if let Some(other) = other {
                 return Err(format!(
-                    "its rotary embedding is of type `{other}`; default and llama3 are known"
+                    "`{key}` has {other}; only full_attention is known for `{}`",
+                    family.name
                 ));
             }
-        };
-        if let Some((other, before)) = told
-            && before != llama3
+        } else if !nothing
+            && !key.starts_with('_')
+            && !own(key)
+            && !READ.contains(&key)
+            && !WITHOUT_EFFECT.contains(&key)
         {
-            return Err(format!("`{other}` and `{key}` tell two different rotary embeddings"));
+            let mut text = value.to_string();
+            if text.len() > 80 {
+                text = "…".to_owned();
+            }
+            return Err(format!(
+                "`{key}` is {text}, and nothing is known here of such a key in a `{}`",
+                family.name
+            ));
         }
-        told = Some((key, llama3));
     }
-    let llama3 = told.and_then(|(_, llama3)| llama3);
-    Ok(Rope { theta: theta.map_or(10_000.0, |(_, theta)| theta), llama3 })
-}
-
-impl Rope {
-    /// The frequencies of a head's pairs of dimensions, in radians a position.
-    pub fn frequencies(&self, head: usize) -> Vec<f32> {
-        let plain = (0..head / 2).map(|i| self.theta.powf(-((2 * i) as f64) / head as f64));
-        let Some(s) = self.llama3 else { return plain.map(|f| f as f32).collect() };
-        let old = s.original_max_position_embeddings;
-        plain
-            .map(|frequency| {
-                let wavelength = std::f64::consts::TAU / frequency;
-                let scaled = if wavelength > old / s.low_freq_factor {
-                    frequency / s.factor
-                } else if wavelength < old / s.high_freq_factor {
-                    frequency
-                } else {
-                    let smooth =
-                        (old / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-                    (1.0 - smooth) * frequency / s.factor + smooth * frequency
-                };
-                scaled as f32
-            })
-            .collect()
-    }
+    Ok(())
 }

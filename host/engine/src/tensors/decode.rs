@@ -202,7 +202,7 @@ pub fn kind(weights: &Checkpoint) -> Result<(DType, Device), ModelError> {
 
 /// The final norm and the head: `[R, D]` to `[R, V]`.
 pub fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Tensor, ModelError> {
-    Ok(decoder.finish(x)?.matmul(&decoder.head()?.t()?)?)
+    Ok(decoder.logits(decoder.finish(x)?.matmul(&decoder.head()?.t()?)?)?)
 }
 
 /// Takes finished answers out of their slots.

@@ -8,11 +8,16 @@ use candle_core::{DType, Result, Tensor};
 
 use super::learning::Learning;
 use crate::core::TokenStatistics;
+use crate::model::{Decoder, Variant};
 
 /// The head of a model at a sampling temperature.
 pub struct Head<'a> {
     /// Its matrix, `[V, D]`.
     pub weight: Tensor,
+    /// What becomes of logits, where that is something.
+    pub decoder: Decoder<'a>,
+    /// The same, for the way back.
+    pub variant: &'a Variant,
     /// What logits are divided by before they become probabilities.
     pub temperature: f32,
     /// What it is made of.
@@ -53,8 +58,18 @@ impl Head<'_> {
             let x = chunk(x)?;
             let (targets, statistics, dlog_probs) = (chunk(targets)?, chunk(statistics)?, chunk(dlog_probs)?);
             let logits = self.logits(&x)?;
+            // The slope of what keeps them under a cap, and of what they are divided by.
+            let slope = match self.variant.logit_cap {
+                Some(cap) => Some((((&logits / cap)?.sqr()?.neg()? + 1.0)? / self.variant.logits)?),
+                None => None,
+            };
             let dlogits =
                 self.learning.dlogits(logits, &targets, &statistics, &dlog_probs, self.temperature)?;
+            let dlogits = match slope {
+                Some(slope) => (dlogits * slope)?,
+                None if self.variant.logits != 1.0 => (dlogits / self.variant.logits)?,
+                None => dlogits,
+            };
             dx.push(dlogits.matmul(&self.weight)?);
             dweight = Some(self.learning.headed(dweight.take(), &dlogits, &x)?);
         }
@@ -66,7 +81,7 @@ impl Head<'_> {
     }
 
     fn logits(&self, x: &Tensor) -> Result<Tensor> {
-        x.matmul(&self.weight.t()?)
+        self.decoder.logits(x.matmul(&self.weight.t()?)?)
     }
 
     /// First row and number of rows of each chunk.

@@ -9,8 +9,8 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
 use super::gradients::{Gradients, add};
-use crate::model::operations::{RopeTable, ahead, attend, side_by_side};
-use crate::model::{Checkpoint, Decoder, ModelError};
+use crate::model::operations::{Scores, ahead, attend, side_by_side};
+use crate::model::{Checkpoint, Decoder, ModelError, RopeTables};
 
 /// The numbers of a step of AdamW, beside what each weight has of its own.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Trained<'a> {
 /// What blocks are told of a pass's tokens.
 pub struct Way {
     /// Of queries and keys.
-    pub rope: RopeTable,
+    pub rope: RopeTables,
     /// Who may look where: what [`Learning::ahead`] gave.
     pub ahead: Tensor,
 }
@@ -178,10 +178,10 @@ impl Learning for Candle {
         keep: bool,
     ) -> std::result::Result<Made<'a>, ModelError> {
         let (decoder, input) = taped(weights, x_btd, keep)?;
-        let mut cache = None;
+        let (mut cache, scores) = (None, Scores::of(&weights.shape));
         let look = |q: &Tensor, k: &Tensor, v: &Tensor| {
             cache = Some((k.detach(), v.detach()));
-            side_by_side(&attend(q, k, v, &way.ahead)?)
+            side_by_side(&attend(q, k, v, &way.ahead, scores)?)
         };
         let stream = decoder.block(layer, input.as_tensor(), &way.rope, look)?;
         let cache = cache.ok_or_else(|| candle_core::Error::Msg("a block looks once".to_owned()))?;

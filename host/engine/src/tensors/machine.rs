@@ -184,6 +184,7 @@ pub trait Recorder: Machine {
 impl KernelConfig {
     /// What a model of this shape wants of the kernels, or what about it they can't do.
     pub fn of(shape: &Shape, numbers: DType) -> std::result::Result<Self, String> {
+        shape.has_kernels()?;
         let uneven =
             |what: &str, n: usize| format!("its kernels want {what} in multiples of 8, and it is {n}");
         let widths =

@@ -101,14 +101,22 @@ impl<'a> Pass<'a> {
     }
 
     fn head(&self) -> Result<Head<'a>, ModelError> {
-        let weight = Decoder::frozen(self.weights).head()?;
-        Ok(Head { weight, temperature: self.options.temperature, learning: self.learning })
+        let decoder = Decoder::frozen(self.weights);
+        Ok(Head {
+            weight: decoder.head()?,
+            decoder,
+            variant: &self.weights.shape.variant,
+            temperature: self.options.temperature,
+            learning: self.learning,
+        })
     }
 
     /// The embedding's gradient.
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
         let shape = &self.weights.shape;
+        let scale = shape.variant.embedding;
+        let dx_btd = &if scale == 1.0 { dx_btd.clone() } else { (dx_btd * scale)? };
         let none = || Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx_btd.device());
         Ok(renew(gradients, NAME, |sum| {
             self.learning.embedded(sum.map_or_else(none, Ok)?, dx_btd, self.batch)

@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Result as Computed, Tensor};
 use rayon::prelude::*;
 
 use super::decode::{Active, Extent, Steps, kind, logits};
-use crate::model::operations::{attend, side_by_side};
+use crate::model::operations::{Scores, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// Caches, and what they are read with.
@@ -71,13 +71,13 @@ impl Steps for Plain<'_> {
             Tensor::arange(0, seen, device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
         let bias = (ahead.to_dtype(DType::F32)? * -1e9)?;
 
-        let mut x = decoder.embed(&tokens)?;
+        let (mut x, scores) = (decoder.embed(&tokens)?, Scores::of(shape));
         for (layer, (keys, values)) in self.blocks.iter().enumerate() {
             x = decoder.block(layer, &x, &rope, |q, k, v| {
                 keys.scatter_set(&into, k, 2)?;
                 values.scatter_set(&into, v, 2)?;
                 let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
-                side_by_side(&attend(q, &seen(keys)?, &seen(values)?, &bias)?)
+                side_by_side(&attend(q, &seen(keys)?, &seen(values)?, &bias, scores)?)
             })?;
         }
         let logits = logits(&decoder, &x.squeeze(1)?)?;

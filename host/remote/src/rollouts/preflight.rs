@@ -146,8 +146,8 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
             format!("the server at {url} has a model that does not generate, or no word for its weights");
         return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
     }
-    if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name()) {
-        let (other, own) = (client.clean(&other), shape.family.name());
+    if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name) {
+        let (other, own) = (client.clean(&other), shape.family.name);
         let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
         return Err(told(what, "serve the model that `[model]` names"));
     }

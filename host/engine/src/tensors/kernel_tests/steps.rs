@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use super::{KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
 use crate::cpu::head::statistics;
-use crate::model::operations::attend;
+use crate::model::operations::{Scores, attend};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::machine::{Arg, KernelConfig, Launch, Machine as _};
 
@@ -80,7 +80,8 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
         }
         let q = queries.narrow(0, row, 1).unwrap().to_dtype(DType::F32).unwrap().unsqueeze(2).unwrap();
         let bias = Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
-        expected.extend(floats(&attend(&q, &whole[0], &whole[1], &bias).unwrap()));
+        let scores = Scores { over: (head as f64).sqrt(), cap: None };
+        expected.extend(floats(&attend(&q, &whole[0], &whole[1], &bias, scores).unwrap()));
         for h in 0..heads {
             let one = |t: &Tensor, h| floats(&t.narrow(1, h, 1).unwrap());
             let kv = h / (heads / kv_heads);

@@ -65,7 +65,7 @@ impl Kernels {
 
         let project = |by: Projection| -> Result<Projected> {
             let product = self.product(&normed, &by.weight)?;
-            let made = self.spread(&product, by.turn(&way.rope), None)?;
+            let made = self.spread(&product, by.turn(&way.rope.usual), None)?;
             let product = by.norm.is_some().then_some(product);
             Ok(Projected { by, product, made })
         };
@@ -90,7 +90,7 @@ impl Kernels {
             kernels: self,
             checkpoint,
             layer,
-            rope: way.rope.clone(),
+            rope: way.rope.usual.clone(),
             norms: [first, second],
             out,
             gate,

@@ -1,0 +1,483 @@
+//! The families of models, as plain data: where their norms are, what is beside their matrices, and what their
+//! `config.json` has that others' have not. To add one, add it here, to [`FAMILIES`], and a tiny checkpoint that
+//! transformers made to `tests/cases/models`.
+
+use serde_json::{Map, Value, json};
+
+use super::{Rope, Shape};
+
+/// A family of models: one `model_type` of transformers.
+#[derive(Debug)]
+pub struct Family {
+    /// What a `config.json` calls it, as its `model_type`.
+    pub name: &'static str,
+    /// The class that transformers has for it.
+    pub(super) class: &'static str,
+    /// The norms of attention, and of the feed-forward part.
+    pub norms: [Norms; 2],
+    /// The norms of queries and keys.
+    pub head_norms: HeadNorms,
+    /// Whether query, key and value have biases.
+    pub bias: bool,
+    /// Whether query, key and value are one matrix, `qkv_proj`, and gate and up another, `gate_up_proj`.
+    pub fused: bool,
+    /// What is done to the gate.
+    pub activation: Activation,
+    /// Whether norms multiply by one more than their weights.
+    pub shifted: bool,
+    /// Whether the head is the embedding where its config says nothing.
+    pub(super) tied: bool,
+    /// The base of its rotary embedding where its config says nothing.
+    pub(super) theta: f64,
+    /// What its config calls the activation.
+    pub(super) activation_key: &'static str,
+    /// Keys that its config must have, since transformers takes numbers of its own where they are not there.
+    pub(super) needed: &'static [&'static str],
+    /// Keys of its config that other families have not.
+    pub(super) own: &'static [&'static str],
+    /// Reads what only it has.
+    pub(super) read: fn(&Own<'_>, &mut Shape) -> Result<(), String>,
+    /// Writes that into a `config.json`.
+    pub(super) write: fn(&Shape, &mut Value),
+}
+
+/// Norms of half a block, by the names of their tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Norms {
+    /// Of what goes in.
+    pub before: Option<&'static str>,
+    /// Of what comes out, before it joins the stream.
+    pub after: Option<&'static str>,
+}
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadNorms {
+    /// None.
+    None,
+    /// Of each head by itself.
+    Each,
+    /// Of all heads together.
+    Whole,
+}
+
+/// What is done to the gate of the feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// The Gaussian error linear unit, by a hyperbolic tangent.
+    GeluTanh,
+}
+
+impl Activation {
+    /// transformers' name for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::GeluTanh => "gelu_pytorch_tanh",
+        }
+    }
+}
+
+/// What only some models have. The default is one that has nothing of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// What embeddings are multiplied by.
+    pub embedding: f64,
+    /// What each half of a block is multiplied by before it joins the stream.
+    pub residual: f64,
+    /// What logits are divided by.
+    pub logits: f64,
+    /// What scores are multiplied by, where it is not one over the root of a head's width.
+    pub attention: Option<f64>,
+    /// What scores are kept under, by a hyperbolic tangent.
+    pub attention_cap: Option<f64>,
+    /// What logits are kept under.
+    pub logit_cap: Option<f64>,
+    /// How many tokens a layer with a sliding window sees, itself included. Longer sequences are refused, so that a
+    /// window changes nothing.
+    pub window: Option<usize>,
+    /// Which layers have a window. None is listed where all are alike.
+    pub sliding: Vec<bool>,
+    /// The rotary embedding of layers with a window, where it is another.
+    pub local: Option<Rope>,
+    /// Layers without a rotary embedding. None is listed where all have one.
+    pub unrotated: Vec<bool>,
+}
+
+impl Default for Variant {
+    fn default() -> Self {
+        Self {
+            embedding: 1.0,
+            residual: 1.0,
+            logits: 1.0,
+            attention: None,
+            attention_cap: None,
+            logit_cap: None,
+            window: None,
+            sliding: Vec::new(),
+            local: None,
+            unrotated: Vec::new(),
+        }
+    }
+}
+
+/// Norms before both halves.
+const BEFORE: [Norms; 2] = [
+    Norms { before: Some("input_layernorm"), after: None },
+    Norms { before: Some("post_attention_layernorm"), after: None },
+];
+/// Norms after both halves.
+const AFTER: [Norms; 2] = [
+    Norms { before: None, after: Some("post_attention_layernorm") },
+    Norms { before: None, after: Some("post_feedforward_layernorm") },
+];
+/// Both.
+const AROUND: [Norms; 2] = [
+    Norms { before: Some("input_layernorm"), after: Some("post_attention_layernorm") },
+    Norms { before: Some("pre_feedforward_layernorm"), after: Some("post_feedforward_layernorm") },
+];
+
+/// Every family that is known.
+pub const FAMILIES: [&Family; 10] = [
+    Family::LLAMA,
+    Family::QWEN2,
+    Family::QWEN3,
+    &MISTRAL,
+    &SMOLLM3,
+    &GRANITE,
+    &OLMO2,
+    &PHI3,
+    &GEMMA2,
+    &GEMMA3,
+];
+
+impl Family {
+    /// Llama, and SmolLM2 with it.
+    pub const LLAMA: &'static Self = &Self {
+        name: "llama",
+        class: "LlamaForCausalLM",
+        norms: BEFORE,
+        head_norms: HeadNorms::None,
+        bias: false,
+        fused: false,
+        activation: Activation::Silu,
+        shifted: false,
+        tied: false,
+        theta: 10_000.0,
+        activation_key: "hidden_act",
+        needed: &[],
+        own: &["attention_bias", "mlp_bias"],
+        read: |_, _| Ok(()),
+        write: |_, config| config["attention_bias"] = json!(false),
+    };
+
+    /// Qwen2 and Qwen2.5: biases on query, key and value.
+    pub const QWEN2: &'static Self = &Self {
+        name: "qwen2",
+        class: "Qwen2ForCausalLM",
+        bias: true,
+        own: &["use_sliding_window", "sliding_window", "max_window_layers", "attention_bias"],
+        read: |own, _| own.no_window(),
+        write: |_, _| {},
+        ..*Self::LLAMA
+    };
+
+    /// Qwen3, dense: a norm on each query and key head.
+    pub const QWEN3: &'static Self = &Self {
+        name: "qwen3",
+        class: "Qwen3ForCausalLM",
+        head_norms: HeadNorms::Each,
+        own: &["use_sliding_window", "sliding_window", "max_window_layers", "attention_bias"],
+        read: |own, _| own.no_window(),
+        ..*Self::LLAMA
+    };
+
+    /// The family of a `model_type`, or what to say of it.
+    pub(super) fn named(name: &str) -> Result<&'static Self, String> {
+        FAMILIES.into_iter().find(|family| family.name == name).ok_or_else(|| {
+            let names = FAMILIES.map(|family| family.name);
+            let (last, others) = names.split_last().map_or(("", &names[..]), |(last, others)| (last, others));
+            format!("`model_type` is `{name}`; {} and {last} are known", others.join(", "))
+        })
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Mistral: Llama with a sliding window, in its first version.
+const MISTRAL: Family = Family {
+    name: "mistral",
+    class: "MistralForCausalLM",
+    needed: &["num_key_value_heads", "sliding_window"],
+    own: &["sliding_window"],
+    read: |own, shape| {
+        shape.variant.window = own.whole("sliding_window")?;
+        Ok(())
+    },
+    write: |shape, config| config["sliding_window"] = json!(shape.variant.window),
+    ..*Family::LLAMA
+};
+
+/// SmolLM3: every fourth layer has no rotary embedding.
+const SMOLLM3: Family = Family {
+    name: "smollm3",
+    class: "SmolLM3ForCausalLM",
+    tied: true,
+    theta: 2_000_000.0,
+    needed: &["num_key_value_heads"],
+    own: &[
+        "no_rope_layers",
+        "no_rope_layer_interval",
+        "use_sliding_window",
+        "sliding_window",
+        "max_window_layers",
+        "attention_bias",
+        "mlp_bias",
+    ],
+    read: |own, shape| {
+        own.no_window()?;
+        let every = own.whole("no_rope_layer_interval")?.unwrap_or(4);
+        let listed = own.list("no_rope_layers", |value| match value.as_u64() {
+            Some(rotated @ 0..=1) => Some(rotated == 0),
+            _ => None,
+        })?;
+        if listed.is_none() && every == 0 {
+            return Err("`no_rope_layer_interval` is 0; it is 1 or more".to_owned());
+        }
+        let unrotated =
+            listed.unwrap_or_else(|| (1..=shape.layers).map(|layer| layer % every == 0).collect());
+        if unrotated.len() < shape.layers {
+            return Err(format!("`no_rope_layers` has {} of {} layers", unrotated.len(), shape.layers));
+        }
+        shape.variant.unrotated = unrotated[..shape.layers].to_vec();
+        Ok(())
+    },
+    write: |shape, config| {
+        let rotated: Vec<u8> = shape.variant.unrotated.iter().map(|without| u8::from(!without)).collect();
+        config["no_rope_layers"] = json!(rotated);
+        config["attention_bias"] = json!(false);
+        config["mlp_bias"] = json!(false);
+        config["use_sliding_window"] = json!(false);
+        config["layer_types"] = json!(vec!["full_attention"; shape.layers]);
+    },
+    ..*Family::LLAMA
+};
+
+/// Granite 3, dense: Llama with four multipliers.
+const GRANITE: Family = Family {
+    name: "granite",
+    class: "GraniteForCausalLM",
+    own: &[
+        "embedding_multiplier",
+        "residual_multiplier",
+        "attention_multiplier",
+        "logits_scaling",
+        "attention_bias",
+        "mlp_bias",
+    ],
+    read: |own, shape| {
+        let number = |key| Ok::<_, String>(own.number(key)?.unwrap_or(1.0));
+        shape.variant.embedding = number("embedding_multiplier")?;
+        shape.variant.residual = number("residual_multiplier")?;
+        shape.variant.logits = number("logits_scaling")?;
+        shape.variant.attention = Some(number("attention_multiplier")?);
+        Ok(())
+    },
+    write: |shape, config| {
+        config["embedding_multiplier"] = json!(shape.variant.embedding);
+        config["residual_multiplier"] = json!(shape.variant.residual);
+        config["logits_scaling"] = json!(shape.variant.logits);
+        config["attention_multiplier"] = json!(shape.scale());
+        config["attention_bias"] = json!(false);
+        config["mlp_bias"] = json!(false);
+    },
+    ..*Family::LLAMA
+};
+
+/// OLMo 2: norms after each half, and of all queries and all keys.
+const OLMO2: Family = Family {
+    name: "olmo2",
+    class: "Olmo2ForCausalLM",
+    norms: AFTER,
+    head_norms: HeadNorms::Whole,
+    own: &["attention_bias"],
+    ..*Family::LLAMA
+};
+
+/// Phi-3 and Phi-4, dense: Llama with two of its matrices joined.
+const PHI3: Family = Family {
+    name: "phi3",
+    class: "Phi3ForCausalLM",
+    fused: true,
+    own: &["sliding_window", "original_max_position_embeddings", "partial_rotary_factor", "attention_bias"],
+    read: |own, shape| {
+        shape.variant.window = own.whole("sliding_window")?;
+        if own.number("partial_rotary_factor")?.is_some_and(|part| part != 1.0) {
+            return Err(
+                "`partial_rotary_factor` is not 1: heads that are rotated in part are not known here"
+                    .to_owned(),
+            );
+        }
+        if shape.rope.scaling != super::Scaling::None {
+            // There transformers takes `yarn` for its `longrope`.
+            return Err("its rotary embedding is scaled, which is not known here for `phi3`".to_owned());
+        }
+        Ok(())
+    },
+    write: |shape, config| config["sliding_window"] = json!(shape.variant.window),
+    ..*Family::LLAMA
+};
+
+/// Gemma 2: norms around each half, capped scores and logits, a window in every other layer.
+const GEMMA2: Family = Family {
+    name: "gemma2",
+    class: "Gemma2ForCausalLM",
+    norms: AROUND,
+    activation: Activation::GeluTanh,
+    shifted: true,
+    tied: true,
+    activation_key: "hidden_activation",
+    needed: &[
+        "num_key_value_heads",
+        "head_dim",
+        "query_pre_attn_scalar",
+        "sliding_window",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+    ],
+    own: GEMMA_KEYS,
+    read: |own, shape| gemma(own, shape, 2),
+    write: gemma_config,
+    ..*Family::LLAMA
+};
+
+/// Gemma 3, the text models: a window in five layers of six, which have a rotary embedding of their own.
+const GEMMA3: Family = Family {
+    name: "gemma3_text",
+    class: "Gemma3ForCausalLM",
+    head_norms: HeadNorms::Each,
+    theta: 1_000_000.0,
+    needed: &["num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"],
+    read: |own, shape| {
+        let every = own.whole("sliding_window_pattern")?.or(own.whole("_sliding_window_pattern")?);
+        gemma(own, shape, every.unwrap_or(6))?;
+        // What transformers 5 has in its table is read with the other one.
+        if shape.variant.local.is_none() {
+            shape.variant.local = Some(Rope::plain(own.number("rope_local_base_freq")?.unwrap_or(10_000.0)));
+        }
+        Ok(())
+    },
+    write: |shape, config| {
+        gemma_config(shape, config);
+        let local = shape.variant.local.unwrap_or(shape.rope);
+        let (_, full) = shape.rope.config();
+        config["rope_parameters"] = json!({ "full_attention": full, "sliding_attention": local.config().1 });
+        config["rope_local_base_freq"] = json!(local.theta);
+    },
+    ..GEMMA2
+};
+
+const GEMMA_KEYS: &[&str] = &[
+    "hidden_act",
+    "query_pre_attn_scalar",
+    "sliding_window",
+    "sliding_window_pattern",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "rope_local_base_freq",
+    "layer_types",
+    "attention_bias",
+];
+
+/// What Gemma 2 and 3 share. Where no list of layers is given, each but every so-many-th has a window.
+fn gemma(own: &Own<'_>, shape: &mut Shape, every: usize) -> Result<(), String> {
+    if own.text("hidden_act")?.is_some_and(|act| act != "gelu_pytorch_tanh") {
+        return Err("`hidden_act` is not gelu_pytorch_tanh, the one that is known for Gemma".to_owned());
+    }
+    let scalar = own.number("query_pre_attn_scalar")?.unwrap_or(256.0);
+    let sliding = own.list("layer_types", |kind| match kind.as_str() {
+        Some("sliding_attention") => Some(true),
+        Some("full_attention") => Some(false),
+        _ => None,
+    })?;
+    let every = every.max(1);
+    let sliding = sliding.unwrap_or_else(|| (1..=shape.layers).map(|layer| layer % every != 0).collect());
+    if sliding.len() != shape.layers {
+        return Err(format!("`layer_types` has {} of {} layers", sliding.len(), shape.layers));
+    }
+    let variant = &mut shape.variant;
+    variant.embedding = (shape.hidden as f64).sqrt();
+    variant.attention = Some(scalar.powf(-0.5));
+    variant.attention_cap = own.number("attn_logit_softcapping")?;
+    variant.logit_cap = own.number("final_logit_softcapping")?;
+    variant.window = own.whole("sliding_window")?.filter(|_| sliding.contains(&true));
+    variant.sliding = sliding;
+    Ok(())
+}
+
+fn gemma_config(shape: &Shape, config: &mut Value) {
+    let variant = &shape.variant;
+    let kind = |sliding: &bool| if *sliding { "sliding_attention" } else { "full_attention" };
+    let scalar = shape.scale().powi(-2);
+    // A whole number, up to the rounding of a root and a square.
+    let whole = scalar.round();
+    config["query_pre_attn_scalar"] =
+        if (scalar - whole).abs() < 1e-6 * scalar { json!(whole as u64) } else { json!(scalar) };
+    config["layer_types"] = json!(variant.sliding.iter().map(kind).collect::<Vec<_>>());
+    config["sliding_window"] = json!(variant.window);
+    config["attn_logit_softcapping"] = json!(variant.attention_cap);
+    config["final_logit_softcapping"] = json!(variant.logit_cap);
+    config["attention_bias"] = json!(false);
+}
+
+/// What a `config.json` says, for what only some families have.
+pub(super) struct Own<'a>(pub &'a Map<String, Value>);
+
+impl Own<'_> {
+    /// What a key says. Null is nothing.
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    fn one<T>(&self, key: &str, what: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
+        let one = |value: &Value| of(value).ok_or_else(|| format!("`{key}` is {value}; it is {what}"));
+        self.value(key).map(one).transpose()
+    }
+
+    fn number(&self, key: &str) -> Result<Option<f64>, String> {
+        self.one(key, "a number above 0", |value| value.as_f64().filter(|x| x.is_finite() && *x > 0.0))
+    }
+
+    fn whole(&self, key: &str) -> Result<Option<usize>, String> {
+        self.one(key, "a whole number above 0", |value| value.as_u64().filter(|n| *n > 0).map(|n| n as usize))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>, String> {
+        let text = |value| Value::as_str(value).ok_or_else(|| format!("`{key}` is {value}; it is a text"));
+        self.value(key).map(text).transpose()
+    }
+
+    fn list<T>(&self, key: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<Vec<T>>, String> {
+        let one =
+            |value: &Value| of(value).ok_or_else(|| format!("`{key}` has {value}, which is not known here"));
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Array(all)) => all.iter().map(one).collect::<Result<_, _>>().map(Some),
+            Some(other) => Err(format!("`{key}` is {other}; it is a list")),
+        }
+    }
+
+    /// In families that can have a sliding window, but are known here without one.
+    fn no_window(&self) -> Result<(), String> {
+        if self.value("use_sliding_window") == Some(&Value::Bool(true)) {
+            return Err("it has sliding-window attention, which is not known here".to_owned());
+        }
+        Ok(())
+    }
+}
