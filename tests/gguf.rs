@@ -26,10 +26,10 @@ fn cases(name: &str) -> PathBuf {
 }
 
 fn models() -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> =
-        std::fs::read_dir(cases("models")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let all = std::fs::read_dir(cases("models")).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
     all.sort();
-    assert_eq!(all.len(), 7);
+    assert_eq!(all.len(), 14);
     all
 }
 
@@ -235,7 +235,10 @@ fn refusal(path: &Path) -> ModelError {
 #[test]
 fn a_gguf_file_is_the_model_that_it_was_made_from() {
     let scratch = folder();
-    for source in models() {
+    // The families that are read from GGUF files.
+    let known = ["tiny-llama", "tiny-qwen"];
+    let is_known = |path: &PathBuf| known.iter().any(|name| path.to_string_lossy().contains(name));
+    for source in models().into_iter().filter(is_known) {
         let name = source.file_name().unwrap().to_string_lossy().into_owned();
         let path = scratch.path().join("model.gguf");
         Draft::of(&source).write(&path);
@@ -515,7 +518,7 @@ fn what_is_wrong_with_a_folder_is_told_in_one_sentence() {
     });
     assert!(Checkpoint::load(scratch.path(), &CPU).is_ok());
     put(&|c, _| c["model_type"] = Value::from("mamba"));
-    holds("`model_type` is `mamba`; llama, qwen2 and qwen3 are known");
+    holds("`model_type` is `mamba`; llama, qwen2, qwen3, mistral, smollm3, granite, olmo2, phi3, gemma2 and gemma3_text are known");
     put(&|c, _| drop(c.as_object_mut().unwrap().remove("model_type")));
     holds("it has no `model_type`");
     put(&|c, _| c["attention_bias"] = Value::from(true));
@@ -828,7 +831,7 @@ fn what_a_config_says_twice_is_said_once() {
     let default = serde_json::json!({"rope_type": "default", "rope_theta": 1e4});
     refused(
         serde_json::json!({"rope_parameters": default, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
-        "is of type `yarn`",
+        "`rope_parameters` and `rope_scaling` tell two different rotary embeddings",
     );
     refused(
         serde_json::json!({"rope_parameters": default, "rope_theta": 1e6}),

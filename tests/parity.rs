@@ -1,5 +1,6 @@
 //! The decoder against transformers, over tiny checkpoints with recorded values: `ALLOT_TINY_MODELS`
-//! names another folder of them. Logits, hidden states, greedy tokens, token
+//! names another folder of them. `ALLOT_EXPORTED` names a folder for what is exported here, which
+//! `tests/cases/models/families.py --check` loads with transformers. Logits, hidden states, greedy tokens, token
 //! log-probs, the clipped loss and every gradient.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -7,8 +8,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::loss::{LossInputs, LossNormalization, part};
-use allot_engine::model::{Checkpoint, Decoder, Shape, token_log_probs};
+use allot_engine::model::{
+    Checkpoint, Decoder, FAMILIES, Precision, Rope, Scaling, Shape, SpecialIds, token_log_probs,
+};
+use allot_engine::tensors::Tensors;
 use allot_engine::{LossConfig, LossKind};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -165,7 +170,7 @@ fn the_decoder_learns_what_transformers_does() {
 
 #[test]
 fn a_broken_checkpoint_is_told_in_words() {
-    let source = folders().into_iter().find(|f| !f.join("model.safetensors.index.json").is_file()).unwrap();
+    let source = folders().into_iter().find(|f| f.ends_with("tiny-llama-tied")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         std::fs::copy(source.join(file), folder.path().join(file)).unwrap();
@@ -193,4 +198,228 @@ fn a_broken_checkpoint_is_told_in_words() {
     }
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     assert!(load().starts_with("could not read `"), "{}", load());
+}
+
+/// Every scaling that is known, with every setting of it, by what transformers makes of it.
+#[test]
+fn rotary_embeddings_are_scaled_as_in_transformers() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models/rope.json");
+    let cases: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    for case in cases.as_array().unwrap() {
+        let head = case["head"].as_u64().unwrap() as usize;
+        let config = serde_json::json!({
+            "model_type": "llama", "vocab_size": 8, "hidden_size": 4 * head, "intermediate_size": 8,
+            "num_hidden_layers": 1, "num_attention_heads": 4, "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 256, "rope_parameters": case["rope"],
+        });
+        let shape = Shape::parse(&config.to_string()).unwrap();
+        let all = case["frequencies"].as_array().unwrap();
+        let ours = shape.rope.frequencies(head);
+        assert_eq!(ours.len(), all.len());
+        for (ours, theirs) in ours.iter().zip(all) {
+            let (ours, theirs) = (f64::from(*ours), theirs.as_f64().unwrap());
+            assert!((ours / theirs - 1.0).abs() < 2e-6, "{}: {ours} {theirs}", case["rope"]);
+        }
+        let factor = case["factor"].as_f64().unwrap();
+        assert!((f64::from(shape.rope.factor()) - factor).abs() < 1e-6, "{}", case["rope"]);
+    }
+}
+
+/// What is exported is read again as it was, and by transformers: see the head of this file.
+#[test]
+fn what_is_exported_is_what_was_loaded() {
+    let scratch = tempfile::tempdir().unwrap();
+    let to = std::env::var_os("ALLOT_EXPORTED").map_or(scratch.path().to_owned(), PathBuf::from);
+    let mut families = Vec::new();
+    for folder in folders() {
+        let checkpoint = Checkpoint::load(&folder, &Device::Cpu).unwrap();
+        let to = to.join(folder.file_name().unwrap());
+        checkpoint.export(&to, Precision::F32, &SpecialIds::default()).unwrap();
+        let again = Checkpoint::load(&to, &Device::Cpu).unwrap();
+        assert_eq!(again.shape, checkpoint.shape, "{}", folder.display());
+        for (name, weight) in &checkpoint.weights {
+            assert_eq!(difference(&again.weights[name], weight), 0.0, "{}: {name}", folder.display());
+        }
+        families.push(checkpoint.shape.family);
+    }
+    for family in FAMILIES {
+        assert!(families.contains(&family), "{} has no checkpoint here", family.name);
+    }
+}
+
+/// A config that says what nothing here knows is refused: it names the key and what it says.
+#[test]
+fn what_a_config_says_is_known_or_refused() {
+    let of = |name: &str, changes: &[(&str, serde_json::Value)]| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models").join(name);
+        let text = std::fs::read_to_string(folder.join("config_v4.json")).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for (key, value) in changes {
+            if *value == "gone" {
+                config.as_object_mut().unwrap().remove(*key);
+            } else {
+                config[*key] = value.clone();
+            }
+        }
+        Shape::parse(&config.to_string())
+    };
+    use serde_json::json;
+    let refused: &[(&str, &str, serde_json::Value, &str)] = &[
+        (
+            "tiny-llama-tied",
+            "rope_interleaved",
+            json!(true),
+            "`rope_interleaved` is true, and nothing is known",
+        ),
+        ("tiny-llama-tied", "partial_rotary_factor", json!(0.5), "`partial_rotary_factor` is 0.5"),
+        ("tiny-llama-tied", "sliding_window", json!(64), "`sliding_window` is 64"),
+        ("tiny-llama-tied", "attention_bias", json!(true), "it has biases"),
+        ("tiny-llama-tied", "hidden_act", json!("gelu"), "`hidden_act` is `gelu`; only silu is known"),
+        (
+            "tiny-llama-tied",
+            "layer_types",
+            json!(["sliding_attention"]),
+            "only full_attention is known for `llama`",
+        ),
+        (
+            "tiny-llama-tied",
+            "quantization_config",
+            json!({"quant_method": "awq"}),
+            "its weights are quantized (`awq`)",
+        ),
+        ("tiny-llama-tied", "model_type", json!("gemma3"), "`model_type` is `gemma3`; llama, qwen2,"),
+        (
+            "tiny-llama-tied",
+            "rope_scaling",
+            json!({"type": "longrope"}),
+            "is of type `longrope`; default, linear,",
+        ),
+        (
+            "tiny-llama-tied",
+            "rope_scaling",
+            json!({"type": "linear", "factor": 2.0, "x": 1}),
+            "unknown field `x`",
+        ),
+        (
+            "tiny-llama-tied",
+            "rope_scaling",
+            json!({"type": "linear", "factor": 0.0}),
+            "`factor` of its rotary",
+        ),
+        (
+            "tiny-llama-tied",
+            "rope_scaling",
+            json!({"type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}),
+            "heads that are rotated in part",
+        ),
+        (
+            "tiny-llama-tied",
+            "rope_parameters",
+            json!({"full_attention": {}, "sliding_attention": {}}),
+            "two tables, which is not known for `llama`",
+        ),
+        ("tiny-qwen2-tied", "use_sliding_window", json!(true), "sliding-window attention"),
+        (
+            "tiny-mistral",
+            "sliding_window",
+            json!("gone"),
+            "it has no `sliding_window`, which a `mistral` needs",
+        ),
+        ("tiny-mistral", "sliding_window", json!(0), "`sliding_window` is 0; it is a whole number above 0"),
+        ("tiny-smollm3-yarn", "no_rope_layers", json!([1]), "`no_rope_layers` has 1 of 2 layers"),
+        ("tiny-smollm3-yarn", "no_rope_layers", json!([1, 2]), "`no_rope_layers` has 2, which is not known"),
+        ("tiny-smollm3-yarn", "use_sliding_window", json!(true), "sliding-window attention"),
+        (
+            "tiny-granite-linear",
+            "residual_multiplier",
+            json!("much"),
+            "`residual_multiplier` is \"much\"; it is a number",
+        ),
+        ("tiny-granite-linear", "num_local_experts", json!(8), "`num_local_experts` is 8"),
+        ("tiny-olmo2-dynamic", "clip_qkv", json!(8.0), "`clip_qkv` is 8.0"),
+        ("tiny-phi3", "partial_rotary_factor", json!(0.75), "heads that are rotated in part"),
+        ("tiny-phi3", "rope_scaling", json!({"type": "yarn", "factor": 2.0}), "not known here for `phi3`"),
+        ("tiny-gemma2", "head_dim", json!("gone"), "it has no `head_dim`, which a `gemma2` needs"),
+        (
+            "tiny-gemma2",
+            "hidden_activation",
+            json!("gelu"),
+            "`hidden_activation` is `gelu`; only gelu_pytorch_tanh",
+        ),
+        ("tiny-gemma2", "layer_types", json!(["full_attention"]), "`layer_types` has 1 of 2 layers"),
+        (
+            "tiny-gemma3",
+            "layer_types",
+            json!(["full_attention", "chunked_attention"]),
+            "has \"chunked_attention\"",
+        ),
+        ("tiny-gemma3", "use_bidirectional_attention", json!(true), "`use_bidirectional_attention` is true"),
+    ];
+    for (name, key, value, why) in refused {
+        let told = of(name, &[(key, value.clone())]).unwrap_err();
+        assert!(told.contains(why), "{name}, {key}: {told}");
+    }
+    // And what changes nothing is not in the way.
+    for (key, value) in
+        [("unheard_of", json!(null)), ("use_mrope", json!(false)), ("_any", json!(3)), ("top_p", json!(1))]
+    {
+        assert!(of("tiny-llama-tied", &[(key, value)]).is_ok(), "{key}");
+    }
+    let spread = of(
+        "tiny-smollm3-yarn",
+        &[("no_rope_layers", json!(null)), ("no_rope_layer_interval", json!("gone"))],
+    );
+    assert_eq!(spread.unwrap().variant.unrotated, [false, false], "each fourth layer");
+    assert!(matches!(of("tiny-smollm3-yarn", &[]).unwrap().rope.scaling, Scaling::Yarn(_)));
+    assert_eq!(
+        of("tiny-gemma3", &[("rope_local_base_freq", json!("gone"))]).unwrap().variant.local,
+        Some(Rope::plain(1e4))
+    );
+}
+
+/// Past a sliding window, or where frequencies depend on how long a sequence is, a model would be another one.
+#[test]
+fn longer_sequences_than_can_be_computed_are_refused() {
+    for folder in folders() {
+        let checkpoint = Checkpoint::load(&folder, &Device::Cpu).unwrap();
+        let shape = &checkpoint.shape;
+        let (most, what) = shape.most();
+        let limited = shape.variant.window.is_some() || matches!(shape.rope.scaling, Scaling::Dynamic(_));
+        assert_eq!(what == "sliding window", shape.variant.window.is_some());
+        for (longest, refused) in [(most, false), (most + 1, limited)] {
+            let setup = Setup { threads: 1, longest, lora: None, reference: false, seed: 1 };
+            let on_cpu = Cpu::new(&checkpoint, setup).err();
+            let in_tensors = Tensors::new(&checkpoint, setup, &Device::Cpu, Precision::F32).err();
+            for error in [on_cpu, in_tensors] {
+                let told = error.map(|e| e.to_string());
+                let text =
+                    format!("sequences have up to {longest} tokens, and the model's {what} has {most}");
+                assert_eq!(told, refused.then_some(text), "{}", folder.display());
+            }
+        }
+    }
+}
+
+/// Kernels for a GPU are written for Llama and Qwen; a family that needs more is refused there.
+#[test]
+fn families_without_kernels_say_so() {
+    let refused = folders().into_iter().filter_map(|folder| {
+        let shape = Shape::read(&folder.join("config.json")).unwrap();
+        Some((shape.family.name, shape.has_kernels().err()?))
+    });
+    let refused: Vec<_> = refused.collect();
+    let names: Vec<&str> = refused.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3"]);
+    assert_eq!(refused[0].1, "there are no kernels for what `gemma2` needs");
+}
+
+/// Configs with the sizes of published models, by how many parameters those are said to have.
+#[test]
+fn sizes_of_published_models_come_out() {
+    let published: serde_json::Value =
+        serde_json::from_str(include_str!("cases/models/published.json")).unwrap();
+    for (name, model) in published.as_object().unwrap() {
+        let shape = Shape::parse(&model["config"].to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(shape.parameters() as u64, model["parameters"].as_u64().unwrap(), "{name}");
+    }
 }
