@@ -227,8 +227,7 @@ fn what_is_no_bank_is_told() {
     std::fs::create_dir(scratch.path().join("empty")).unwrap();
     let mut told = String::new();
     for args in [
-        &["rollouts.csv"][..],
-        &["rollouts.csv", "--column", "prompt=question", "--column", "reward=points"],
+        &["rollouts.csv", "--column", "prompt=question", "--column", "reward=points"][..],
         &["rollouts.csv", "--column", "answer=question"],
         &["rollouts.csv", "--column", "question"],
         &["rollouts.csv", "--column", "prompt=question", "--where", "arm=x"],
