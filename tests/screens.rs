@@ -283,7 +283,7 @@ fn an_unknown_key_is_told_with_the_nearest_name() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("[budget]", "[budgett]"), &["simulate", "run.toml"]), @"
-    error: `run.toml` line 9, `[budgett]`: unknown field `budgett`, expected one of `run`, `budget`, `policy`, `advantage`, `evaluation`, `requests`, `world`, `compare`
+    error: `run.toml` line 9, `[budgett]`: unknown field `budgett`, expected one of `run`, `budget`, `policy`, `advantage`, `evaluation`, `requests`, `world`, `bank`, `compare`
 
     hint: did you mean `budget`?
     exit code 2

@@ -164,6 +164,9 @@ impl Reading<'_> {
     }
 
     fn columns(&mut self, path: &Path, there: &[String]) -> Result<Columns> {
+        if there.is_empty() {
+            return Err(Error::new(format!("`{}` has no rows", shown::path(path))));
+        }
         let only = self.asked.only.iter().map(|(column, _)| column);
         let columns = Columns::find(path, there, &self.asked.columns, only)?;
         self.told.layouts.push(columns.layout);
@@ -280,5 +283,10 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn told(error: DataError) -> Error {
-    Error::new(error.to_string()).hints(error.hint())
+    let hint = match error {
+        // That of a data set names a key of a config.
+        DataError::UnknownFormat(_) => Some("they end in .parquet, .jsonl, .json or .csv".to_owned()),
+        _ => error.hint(),
+    };
+    Error::new(error.to_string()).hints(hint)
 }

@@ -55,7 +55,7 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("num_steps", &["run.steps", "training.steps"]),
     ("num_workers", &["model.threads"]),
     ("optim", &["optimizer"]),
-    ("path", &["model.use", "data.files", "policy.use"]),
+    ("path", &["model.use", "data.files", "policy.use", "bank.file"]),
     ("ppo_epochs", &["update.epochs"]),
     ("ppo_mini_batch_size", &["update.mini_batch"]),
     ("prompt_key", &["data.question"]),
@@ -261,8 +261,8 @@ mod tests {
             for key in *keys {
                 // A key that is known fails by its value, or not at all.
                 let typed = format!("{}={{}}", key.replace("data.", "data.0.").replace("sets", "sets.0.x"));
-                // Those of `allot pretrain`'s recipes are not here.
-                if key.starts_with("training.") || *key == "model.layers" {
+                // Those of `allot pretrain`'s recipes and of simulations are not here.
+                if key.starts_with("training.") || key.starts_with("bank.") || *key == "model.layers" {
                     continue;
                 }
                 let text = format!("{}[[data]]\nfiles = \"x.jsonl\"\n", TRAIN.smallest);

@@ -201,17 +201,13 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     let mut notes = vec![format!("read as: {}", layouts.join(", "))];
     let left = |(left, rows): (&Left, &u64)| format!("{} left out: {}", count(*rows, "row"), left.words());
     notes.extend(told.left.iter().map(left));
-    if told.by_reward > 0 {
-        notes.push(format!(
-            "whether {} were right is told by their reward (--right)",
-            count(told.by_reward, "rollout")
-        ));
-    }
-    if told.by_characters > 0 {
-        notes.push(format!(
-            "lengths of {} are told by their characters",
-            count(told.by_characters, "rollout")
-        ));
+    for (rows, what) in [
+        (told.by_reward, "whether an answer was right is told by its reward, from --right on"),
+        (told.by_characters, "lengths are told by characters"),
+    ] {
+        if rows > 0 {
+            notes.push(format!("{what}: {}", count(rows, "rollout")));
+        }
     }
     if profile.no_length > 0 {
         let n = count(profile.no_length as u64, "rollout");
@@ -226,7 +222,7 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
         notes.push(format!("unknown: the model's version at {n}; it is taken to be one, 0"));
     } else if profile.versions.start() < profile.versions.end() {
         notes.push(
-            "the model learned between these rollouts; --versions FIRST..LAST keeps those of a part of it"
+            "several versions of the model sampled them; --versions FIRST..LAST keeps those of a part"
                 .to_owned(),
         );
     }
