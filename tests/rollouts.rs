@@ -153,7 +153,7 @@ fn several_servers_share_the_rollouts_and_the_record_is_that_of_one() {
             verb: kind.verbs().0,
             at: 1,
             times: 10_000,
-            what: What::Slow(Duration::from_millis(30)),
+            what: What::Slow(Duration::from_millis(150)),
         };
         servers[1].play(vec![slow()]);
         [&servers[0], &servers[2]].iter().for_each(|server| server.play(Vec::new()));

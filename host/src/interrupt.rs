@@ -10,12 +10,14 @@ use allot_engine::Interrupt;
 pub fn listen(words: &'static str) -> Interrupt {
     let stop = Interrupt::new();
     let asked = stop.clone();
+    let (ready, listening) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
             #[cfg(unix)]
             let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+            let _ = ready.send(());
             loop {
                 #[cfg(unix)]
                 let pressed = tokio::select! {
@@ -33,6 +35,8 @@ pub fn listen(words: &'static str) -> Interrupt {
             }
         });
     });
+    // On a busy machine a run may otherwise be at work before its thread is, and a SIGTERM ends it without a checkpoint.
+    let _ = listening.recv();
     stop
 }
 

@@ -88,8 +88,8 @@ struct World {
     saved: BTreeMap<String, PathBuf>,
     sessions: HashSet<String>,
     models: BTreeMap<String, Model>,
-    /// The model, and how many steps it had made.
-    samplers: BTreeMap<String, (String, u32)>,
+    /// The models as they were saved for sampling, which an update does not change.
+    samplers: BTreeMap<String, Box<dyn Core + Send>>,
     /// What was promised, and how often it is not ready yet.
     promises: BTreeMap<String, (Result<Value, String>, usize)>,
     numbers: u64,
@@ -390,7 +390,7 @@ impl World {
     fn sample(&mut self, body: &Value) -> (u16, Value) {
         assert!(body["seq_id"].is_u64(), "{body}");
         let sampler = body["sampling_session_id"].as_str().unwrap();
-        let Some((id, steps)) = self.samplers.get(sampler).cloned() else {
+        let Some(core) = self.samplers.get(sampler) else {
             return detail(404, "Sampling session not found");
         };
         let (p, n) = (&body["sampling_params"], body["num_samples"].as_u64().unwrap());
@@ -401,8 +401,6 @@ impl World {
             max_tokens: p["max_tokens"].as_u64().unwrap() as u32,
         };
         let (prompt, stops) = (numbers(&body["prompt"]["chunks"][0]["tokens"]), numbers(&p["stop"]));
-        let core = &self.models[&id].core;
-        assert_eq!(core.steps(), steps, "sampled by a sampler of other weights");
         let seed = p["seed"].as_u64().unwrap();
         // As SkyRL and vLLM do: the first one's seed, and on from there.
         let seeds: Vec<u64> =
@@ -478,9 +476,9 @@ impl World {
             }
             "save_weights_for_sampler" => {
                 assert!(body["sampling_session_seq_id"].is_u64());
-                let steps = model.core.steps();
+                let copy = model.core.fork().unwrap().unwrap();
                 let sampler = self.name("sampling_");
-                self.samplers.insert(sampler.clone(), (id.to_owned(), steps));
+                self.samplers.insert(sampler.clone(), copy);
                 Ok(
                     json!({ "type": "save_weights_for_sampler", "sampling_session_id": sampler, "path": null }),
                 )

@@ -132,7 +132,7 @@ impl Fleet {
             let missed = match server.give(work.weights).await {
                 Ok(new) => {
                     new.then(loaded);
-                    server.turn(self.rows, work, one).await.err()
+                    server.turn(self, work, one).await.err()
                 }
                 Err(failure) => Some(Missed::Failure(failure)),
             };
@@ -155,6 +155,16 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+
+    /// Rollouts that a server is asked for at a time while so many are missing: no more than its part, so that the last
+    /// ones are not left to one while others have nothing to do. One that was away is tried with a single one.
+    fn share(&self, server: &Server, left: usize) -> usize {
+        if server.away.get().is_some() {
+            return 1;
+        }
+        let here = self.servers.iter().filter(|server| server.away.get().is_none()).count();
+        left.div_ceil(here.max(1)).clamp(1, self.rows)
     }
 
     fn others(&self, server: &Server) -> bool {
@@ -187,7 +197,7 @@ impl Server {
     /// Asks for what nobody has been asked for, some at a time, and takes it as it comes. What did not come is given back.
     async fn turn<'a, F>(
         &'a self,
-        rows: usize,
+        fleet: &Fleet,
         work: &Work<'a>,
         one: &impl Fn(&'a Sampler, usize) -> F,
     ) -> Result<(), Missed>
@@ -197,8 +207,7 @@ impl Server {
         let mut asked = Asked { work, numbers: BTreeSet::new() };
         let mut stream = FuturesUnordered::new();
         loop {
-            // One that was away is tried with a single one.
-            let rows = if self.away.get().is_some() { 1 } else { rows };
+            let rows = fleet.share(self, work.left.get());
             while stream.len() < rows
                 && let Some(i) = asked.take()
             {
