@@ -64,9 +64,10 @@ type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static
 
 #[test]
 fn a_run_on_a_server_is_the_run_on_this_machine() {
-    let cases: [Case; 6] = [
+    let cases: [Case; 7] = [
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[]),
-        ("skyrl-train", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
+        ("tinker", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
+        ("skyrl-jax", Mean::SequenceMean, "grpo", "pilot-commit", &[("seed = 1", "seed = 1\nlag = 2")]),
         ("skyrl-jax", Mean::SequenceMean, "dapo", "pilot-commit", &[("mini_batch = 0", "mini_batch = 12")]),
         ("skyrl-train", Mean::Sum, "dr-grpo", "uniform", &[("epochs = 1", "epochs = 2")]),
         ("tinker", Mean::Sum, "cispo", "pods", &[("max_norm = 0.0", "max_norm = 0.05")]),
@@ -235,14 +236,16 @@ fn nor_does_trouble_with_an_update_that_was_begun() {
     trouble_on_the_way(1);
 }
 
-/// A config with a lag.
-fn lagging(config: &str, lag: u32) -> String {
-    config.replace("seed = 1", &format!("seed = 1\nlag = {lag}"))
+/// A server and a config with a lag, on the kind of server that samples while it learns where there is one.
+fn lagging(lag: u32) -> (Server, String) {
+    let (mean, kind) = if lag == 0 { (Mean::SequenceMean, "skyrl-jax") } else { (Mean::Sum, "tinker") };
+    let server = Server::start(mean);
+    let config = there(&server, kind).replace("seed = 1", &format!("seed = 1\nlag = {lag}"));
+    (server, config)
 }
 
 fn trouble_on_the_way(lag: u32) {
-    let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
-    let config = lagging(&there(&server, "skyrl-jax"), lag);
+    let (scratch, (server, config)) = (Scratch::new(), lagging(lag));
     let quick = config.replace("request_seconds = 5", "request_seconds = 0.6");
     trained(&scratch, &config, "honest");
     let honest = record(&scratch, "honest");
@@ -321,8 +324,8 @@ fn a_run_that_is_killed_goes_on_and_is_the_same() {
 }
 
 fn killed(lag: u32) {
-    let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
-    trained(&scratch, &lagging(&there(&server, "skyrl-jax"), lag), "honest");
+    let (scratch, (server, config)) = (Scratch::new(), lagging(lag));
+    trained(&scratch, &config, "honest");
     let honest = record(&scratch, "honest");
     let mut stopped = 0;
     for i in 0..6 {
@@ -352,9 +355,9 @@ fn killed(lag: u32) {
 #[test]
 fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
     for lag in [0, 1] {
-        let (scratch, server) = (Scratch::new(), Server::start(Mean::SequenceMean));
+        let (scratch, (server, config)) = (Scratch::new(), lagging(lag));
         // Few at a time, so that a round has a middle.
-        let config = lagging(&there(&server, "skyrl-jax").replace("rows = 64", "rows = 4"), lag);
+        let config = config.replace("rows = 64", "rows = 4");
         assert!(config.contains("rows = 4\n"));
         let slow = || {
             let what = What::Slow(Duration::from_millis(20));

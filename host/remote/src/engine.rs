@@ -322,6 +322,10 @@ impl Engine for Remote {
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<(), EngineError> {
+        // The update is then made when it is asked for.
+        if !self.trainer.server.server.keeps_samplers() {
+            return Ok(());
+        }
         let mut losses = 0;
         while !interrupt.is_asked() {
             self.open().await?;

@@ -59,6 +59,12 @@ impl Server {
         }
     }
 
+    /// Whether what it samples by stays as it was saved while the model is trained further. SkyRL's JAX back end loads the
+    /// weights of a sampler into the adapter that it trains; what its other back ends do was not tried.
+    pub fn keeps_samplers(self) -> bool {
+        self == Self::Tinker
+    }
+
     /// The first thing that a run wants and the server can't do: the key, its value, why not, and what to do.
     pub fn cannot(
         self,
