@@ -2,7 +2,7 @@
 //! How long sampling and learning take by themselves is read from the run without a lag.
 //!
 //! ```sh
-//! cargo bench --locked --bench lag -- --latency 300 --epochs 40
+//! cargo bench --locked --bench lag -- --latency 300 --epochs 1500
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -35,7 +35,7 @@ fn option(name: &str, default: u64) -> u64 {
 
 /// Seconds of a run's steps after the first one, each on average: in all, of sampling, of updates.
 fn measured(scratch: &Scratch, server: &Server, lag: u32) -> [f64; 3] {
-    let (latency, epochs) = (option("--latency", 300), option("--epochs", 40));
+    let (latency, epochs) = (option("--latency", 300), option("--epochs", 1500));
     let what = What::Slow(Duration::from_millis(latency));
     server.play(vec![Trick { verb: server.kind.verbs().0, at: 1, times: usize::MAX / 2, what }]);
     let there = format!(
@@ -62,8 +62,9 @@ fn measured(scratch: &Scratch, server: &Server, lag: u32) -> [f64; 3] {
         });
         found.unwrap()
     };
-    let (first, last) = (at(1), at(STEPS + 1));
-    let mean = |from: f64, to: f64| (to - from) / f64::from(STEPS);
+    // With a lag, nothing is sampled any more while the last step waits for its update.
+    let (first, last) = (at(1), at(STEPS));
+    let mean = |from: f64, to: f64| (to - from) / f64::from(STEPS - 1);
     [
         mean(first.of_steps(), last.of_steps()),
         mean(first.sampling, last.sampling),
