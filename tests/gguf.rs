@@ -518,7 +518,9 @@ fn what_is_wrong_with_a_folder_is_told_in_one_sentence() {
     });
     assert!(Checkpoint::load(scratch.path(), &CPU).is_ok());
     put(&|c, _| c["model_type"] = Value::from("mamba"));
-    holds("`model_type` is `mamba`; llama, qwen2, qwen3, mistral, smollm3, granite, olmo2, phi3, gemma2 and gemma3_text are known");
+    holds(
+        "`model_type` is `mamba`; llama, qwen2, qwen3, mistral, smollm3, granite, olmo2, phi3, gemma2 and gemma3_text are known",
+    );
     put(&|c, _| drop(c.as_object_mut().unwrap().remove("model_type")));
     holds("it has no `model_type`");
     put(&|c, _| c["attention_bias"] = Value::from(true));
