@@ -4,6 +4,7 @@
 //! that have no backward pass: there only the head would learn, and nothing would say so.
 
 mod checkpoint;
+mod config;
 mod decoder;
 mod family;
 pub mod file;

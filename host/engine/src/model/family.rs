@@ -2,8 +2,9 @@
 //! `config.json` has that others' have not. To add one, add it here, to [`FAMILIES`], and a tiny checkpoint that
 //! transformers made to `tests/cases/models`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::config::Own;
 use super::{Rope, Shape};
 
 /// A family of models: one `model_type` of transformers.
@@ -434,50 +435,4 @@ fn gemma_config(shape: &Shape, config: &mut Value) {
     config["attn_logit_softcapping"] = json!(variant.attention_cap);
     config["final_logit_softcapping"] = json!(variant.logit_cap);
     config["attention_bias"] = json!(false);
-}
-
-/// What a `config.json` says, for what only some families have.
-pub(super) struct Own<'a>(pub &'a Map<String, Value>);
-
-impl Own<'_> {
-    /// What a key says. Null is nothing.
-    fn value(&self, key: &str) -> Option<&Value> {
-        self.0.get(key).filter(|value| !value.is_null())
-    }
-
-    fn one<T>(&self, key: &str, what: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
-        let one = |value: &Value| of(value).ok_or_else(|| format!("`{key}` is {value}; it is {what}"));
-        self.value(key).map(one).transpose()
-    }
-
-    fn number(&self, key: &str) -> Result<Option<f64>, String> {
-        self.one(key, "a number above 0", |value| value.as_f64().filter(|x| x.is_finite() && *x > 0.0))
-    }
-
-    fn whole(&self, key: &str) -> Result<Option<usize>, String> {
-        self.one(key, "a whole number above 0", |value| value.as_u64().filter(|n| *n > 0).map(|n| n as usize))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&str>, String> {
-        let text = |value| Value::as_str(value).ok_or_else(|| format!("`{key}` is {value}; it is a text"));
-        self.value(key).map(text).transpose()
-    }
-
-    fn list<T>(&self, key: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<Vec<T>>, String> {
-        let one =
-            |value: &Value| of(value).ok_or_else(|| format!("`{key}` has {value}, which is not known here"));
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::Array(all)) => all.iter().map(one).collect::<Result<_, _>>().map(Some),
-            Some(other) => Err(format!("`{key}` is {other}; it is a list")),
-        }
-    }
-
-    /// In families that can have a sliding window, but are known here without one.
-    fn no_window(&self) -> Result<(), String> {
-        if self.value("use_sliding_window") == Some(&Value::Bool(true)) {
-            return Err("it has sliding-window attention, which is not known here".to_owned());
-        }
-        Ok(())
-    }
 }

@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::family::Own;
+use super::config::{Config, Own, known};
 use super::{Family, HeadNorms, ModelError, Precision, Rope, Scaling, Variant, file};
 
 /// The largest `config.json`, in bytes.
@@ -54,118 +53,6 @@ pub struct SpecialIds {
     /// Fills up a batch.
     pub pad: Option<u32>,
 }
-
-/// `config.json`, the parts that matter.
-#[derive(Deserialize)]
-struct Config {
-    vocab_size: usize,
-    hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    rms_norm_eps: f64,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
-    attention_bias: Option<bool>,
-    mlp_bias: Option<bool>,
-    #[serde(rename = "quantization_config")]
-    quantization: Option<Value>,
-    tie_word_embeddings: Option<bool>,
-    max_position_embeddings: Option<usize>,
-}
-
-/// The keys of [`Config`].
-const READ: [&str; 18] = [
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "attention_bias",
-    "mlp_bias",
-    "quantization_config",
-    "tie_word_embeddings",
-    "max_position_embeddings",
-    "model_type",
-    "layer_types",
-];
-
-/// Keys that change nothing about what a model computes when it is trained or sampled from here: who made the file,
-/// tokens, initial weights, dropout (which is nowhere applied), how transformers generates, what other tools keep
-/// there. Those that begin with `_` are transformers' own.
-const WITHOUT_EFFECT: [&str; 62] = [
-    "architectures",
-    "attention_dropout",
-    "auto_map",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "cache_implementation",
-    "chunk_size_feed_forward",
-    "custom_pipelines",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "embd_pdrop",
-    "encoder_no_repeat_ngram_size",
-    "eos_token_id",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "hidden_dropout",
-    "id2label",
-    "initializer_range",
-    "is_llama_config",
-    "keys_to_ignore_at_inference",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "name_or_path",
-    "neftune_noise_alpha",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "pad_token_id",
-    "prefix",
-    "pretraining_tp",
-    "problem_type",
-    "repetition_penalty",
-    "resid_pdrop",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "unk_token_id",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_cache",
-];
 
 impl Shape {
     /// The name of the head's tensor.
@@ -435,51 +322,4 @@ impl Shape {
     pub fn parameters(&self) -> usize {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
-}
-
-/// Errs with what a config says that nothing here reads: left out of account it would make another model of it.
-fn known(family: &Family, all: &Map<String, Value>) -> Result<(), String> {
-    if let Some(key) = family.needed.iter().find(|key| !all.contains_key(**key)) {
-        return Err(format!("it has no `{key}`, which a `{}` needs", family.name));
-    }
-    let own = |key: &str| family.own.contains(&key);
-    for (key, value) in all {
-        let key = key.as_str();
-        let nothing = match value {
-            Value::Null | Value::Bool(false) => true,
-            Value::Array(all) => all.is_empty(),
-            Value::Object(all) => all.is_empty(),
-            _ => false,
-        };
-        if key == family.activation_key {
-            let name = family.activation.name();
-            if !nothing && value.as_str() != Some(name) {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                return Err(format!("`{key}` is `{text}`; only {name} is known"));
-            }
-        } else if key == "layer_types" && !own(key) {
-            let other = value.as_array().and_then(|all| all.iter().find(|kind| *kind != "full_attention"));
-            if let Some(other) = other {
-                return Err(format!(
-                    "`{key}` has {other}; only full_attention is known for `{}`",
-                    family.name
-                ));
-            }
-        } else if !nothing
-            && !key.starts_with('_')
-            && !own(key)
-            && !READ.contains(&key)
-            && !WITHOUT_EFFECT.contains(&key)
-        {
-            let mut text = value.to_string();
-            if text.len() > 80 {
-                text = "…".to_owned();
-            }
-            return Err(format!(
-                "`{key}` is {text}, and nothing is known here of such a key in a `{}`",
-                family.name
-            ));
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,211 @@
+//! `config.json` as it is written in files: what all families have, and how a key is refused that nothing here reads.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Family;
+
+/// `config.json`, the parts that matter.
+#[derive(Deserialize)]
+pub(super) struct Config {
+    pub vocab_size: usize,
+    pub hidden_size: usize,
+    pub intermediate_size: usize,
+    pub num_hidden_layers: usize,
+    pub num_attention_heads: usize,
+    pub num_key_value_heads: Option<usize>,
+    pub head_dim: Option<usize>,
+    pub rms_norm_eps: f64,
+    pub rope_theta: Option<f64>,
+    pub rope_scaling: Option<Value>,
+    pub rope_parameters: Option<Value>,
+    pub attention_bias: Option<bool>,
+    pub mlp_bias: Option<bool>,
+    #[serde(rename = "quantization_config")]
+    pub quantization: Option<Value>,
+    pub tie_word_embeddings: Option<bool>,
+    pub max_position_embeddings: Option<usize>,
+}
+
+/// The keys of [`Config`].
+const READ: [&str; 18] = [
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "attention_bias",
+    "mlp_bias",
+    "quantization_config",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+    "model_type",
+    "layer_types",
+];
+
+/// Keys that change nothing about what a model computes when it is trained or sampled from here: who made the file,
+/// tokens, initial weights, dropout (which is nowhere applied), how transformers generates, what other tools keep
+/// there. Those that begin with `_` are transformers' own.
+const WITHOUT_EFFECT: [&str; 62] = [
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "custom_pipelines",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "eos_token_id",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "is_llama_config",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "name_or_path",
+    "neftune_noise_alpha",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "typical_p",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_cache",
+];
+
+/// Errs with what a config says that nothing here reads: left out of account it would make another model of it.
+pub(super) fn known(family: &Family, all: &Map<String, Value>) -> Result<(), String> {
+    if let Some(key) = family.needed.iter().find(|key| !all.contains_key(**key)) {
+        return Err(format!("it has no `{key}`, which a `{}` needs", family.name));
+    }
+    let own = |key: &str| family.own.contains(&key);
+    for (key, value) in all {
+        let key = key.as_str();
+        let nothing = match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(all) => all.is_empty(),
+            Value::Object(all) => all.is_empty(),
+            _ => false,
+        };
+        if key == family.activation_key {
+            let name = family.activation.name();
+            if !nothing && value.as_str() != Some(name) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                return Err(format!("`{key}` is `{text}`; only {name} is known"));
+            }
+        } else if key == "layer_types" && !own(key) {
+            let other = value.as_array().and_then(|all| all.iter().find(|kind| *kind != "full_attention"));
+            if let Some(other) = other {
+                return Err(format!(
+                    "`{key}` has {other}; only full_attention is known for `{}`",
+                    family.name
+                ));
+            }
+        } else if !nothing
+            && !key.starts_with('_')
+            && !own(key)
+            && !READ.contains(&key)
+            && !WITHOUT_EFFECT.contains(&key)
+        {
+            let mut text = value.to_string();
+            if text.len() > 80 {
+                text = "…".to_owned();
+            }
+            return Err(format!(
+                "`{key}` is {text}, and nothing is known here of such a key in a `{}`",
+                family.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a `config.json` says, for what only some families have.
+pub(super) struct Own<'a>(pub &'a Map<String, Value>);
+
+impl Own<'_> {
+    /// What a key says. Null is nothing.
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    fn one<T>(&self, key: &str, what: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
+        let one = |value: &Value| of(value).ok_or_else(|| format!("`{key}` is {value}; it is {what}"));
+        self.value(key).map(one).transpose()
+    }
+
+    pub fn number(&self, key: &str) -> Result<Option<f64>, String> {
+        self.one(key, "a number above 0", |value| value.as_f64().filter(|x| x.is_finite() && *x > 0.0))
+    }
+
+    pub fn whole(&self, key: &str) -> Result<Option<usize>, String> {
+        self.one(key, "a whole number above 0", |value| value.as_u64().filter(|n| *n > 0).map(|n| n as usize))
+    }
+
+    pub fn text(&self, key: &str) -> Result<Option<&str>, String> {
+        let text = |value| Value::as_str(value).ok_or_else(|| format!("`{key}` is {value}; it is a text"));
+        self.value(key).map(text).transpose()
+    }
+
+    pub fn list<T>(&self, key: &str, of: impl Fn(&Value) -> Option<T>) -> Result<Option<Vec<T>>, String> {
+        let one =
+            |value: &Value| of(value).ok_or_else(|| format!("`{key}` has {value}, which is not known here"));
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Array(all)) => all.iter().map(one).collect::<Result<_, _>>().map(Some),
+            Some(other) => Err(format!("`{key}` is {other}; it is a list")),
+        }
+    }
+
+    /// In families that can have a sliding window, but are known here without one.
+    pub fn no_window(&self) -> Result<(), String> {
+        if self.value("use_sliding_window") == Some(&Value::Bool(true)) {
+            return Err("it has sliding-window attention, which is not known here".to_owned());
+        }
+        Ok(())
+    }
+}
