@@ -527,8 +527,8 @@ fn what_is_wrong_with_a_folder_is_told_in_one_sentence() {
     holds("it has biases");
     put(&|c, _| c["quantization_config"] = serde_json::json!({"quant_method": "gptq"}));
     holds("its weights are quantized (`gptq`)");
-    put(&|c, _| c["rope_scaling"] = serde_json::json!({"type": "yarn", "factor": 4.0}));
-    holds("its rotary embedding is of type `yarn`");
+    put(&|c, _| c["rope_scaling"] = serde_json::json!({"type": "longrope", "factor": 4.0}));
+    holds("its rotary embedding is of type `longrope`");
 
     put(&|_, _| ());
     let whole = std::fs::read(path("model.safetensors")).unwrap();
