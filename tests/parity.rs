@@ -16,6 +16,7 @@ use allot_engine::model::{
 use allot_engine::tensors::Tensors;
 use allot_engine::{LossConfig, LossKind};
 use candle_core::{DType, Device, IndexOp as _, Tensor};
+use serde_json::json;
 
 type Reference = HashMap<String, Tensor>;
 
@@ -207,7 +208,7 @@ fn rotary_embeddings_are_scaled_as_in_transformers() {
     let cases: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     for case in cases.as_array().unwrap() {
         let head = case["head"].as_u64().unwrap() as usize;
-        let config = serde_json::json!({
+        let config = json!({
             "model_type": "llama", "vocab_size": 8, "hidden_size": 4 * head, "intermediate_size": 8,
             "num_hidden_layers": 1, "num_attention_heads": 4, "rms_norm_eps": 1e-6,
             "max_position_embeddings": 256, "rope_parameters": case["rope"],
@@ -263,7 +264,6 @@ fn what_a_config_says_is_known_or_refused() {
         }
         Shape::parse(&config.to_string())
     };
-    use serde_json::json;
     let refused: &[(&str, &str, serde_json::Value, &str)] = &[
         (
             "tiny-llama-tied",

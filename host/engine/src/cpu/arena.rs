@@ -125,15 +125,17 @@ impl Arena {
             };
             let down = add(name("mlp.down_proj.weight"), &[d, f]);
             let after2 = feed_forward.after.map(|n| add(name(&norm(n)), &[d]));
-            let parts: &[(&'static str, usize)] = match fused {
-                true => &[("self_attn.qkv_proj", q + 2 * kv)],
-                false => &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)],
+            let parts: &[(&'static str, usize)] = if fused {
+                &[("self_attn.qkv_proj", q + 2 * kv)]
+            } else {
+                &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)]
             };
             let qkv = Linear { bias: qkv_bias, ..Linear::new(qkv, d, parts) };
             let out = Linear::new(out, q, &[("self_attn.o_proj", d)]);
-            let parts: &[(&'static str, usize)] = match fused {
-                true => &[("mlp.gate_up_proj", 2 * f)],
-                false => &[("mlp.gate_proj", f), ("mlp.up_proj", f)],
+            let parts: &[(&'static str, usize)] = if fused {
+                &[("mlp.gate_up_proj", 2 * f)]
+            } else {
+                &[("mlp.gate_proj", f), ("mlp.up_proj", f)]
             };
             let gate_up = Linear::new(gate_up, d, parts);
             let down = Linear::new(down, f, &[("mlp.down_proj", d)]);

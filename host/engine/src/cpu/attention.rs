@@ -64,7 +64,9 @@ impl Heads {
     #[inline(always)]
     pub fn cap(self, scores: &mut [f32]) -> f32 {
         let Some(cap) = self.cap else { return self.scale };
-        scores.iter_mut().for_each(|s| *s = capped(*s * self.scale, cap));
+        for score in scores {
+            *score = capped(*score * self.scale, cap);
+        }
         1.0
     }
 }

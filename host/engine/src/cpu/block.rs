@@ -77,7 +77,7 @@ impl RopeTable {
     }
 }
 
-impl<'a> Weights<'a> {
+impl Weights<'_> {
     /// The heads of the model.
     pub fn heads(&self) -> Heads {
         Heads::of(&self.arena.shape)

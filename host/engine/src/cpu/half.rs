@@ -21,7 +21,9 @@ impl<'a> Weights<'a> {
         x.copy_from_slice(&self.base[first + token as usize * shape.hidden..][..shape.hidden]);
         if shape.variant.embedding != 1.0 {
             let scale = shape.variant.embedding as f32;
-            x.iter_mut().for_each(|x| *x *= scale);
+            for x in x {
+                *x *= scale;
+            }
         }
     }
 

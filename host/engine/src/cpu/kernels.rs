@@ -225,7 +225,7 @@ pub fn swiglu_back(gate_up: &[f32], width: usize, da: &[f32], dgate_up: &mut [f3
 
 /// `√(8/π)` and what a cube is weighed with in [`geglu`]: `gelu(x) = x · sigmoid(ROOT · (x + CUBE · x³))`, which is
 /// the one by a hyperbolic tangent (Hendrycks and Gimpel 2016).
-const ROOT: f32 = 1.595_769_1;
+const ROOT: f32 = 1.595_769;
 const CUBE: f32 = 0.044_715;
 
 /// `a = gelu(gate) · up` for rows of gate and up side by side, `[N, 2 F]` to `[N, F]` (Shazeer 2020, GEGLU).

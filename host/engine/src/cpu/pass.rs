@@ -125,7 +125,9 @@ impl Pass {
         if let Some(dembedding) = gradients.of(&arena.embedding) {
             let scale = arena.shape.variant.embedding as f32;
             if scale != 1.0 {
-                dx.iter_mut().for_each(|d| *d *= scale);
+                for d in &mut *dx {
+                    *d *= scale;
+                }
             }
             for (dx, token) in dx.chunks_exact(d).zip(&packed.tokens) {
                 let place = &mut dembedding[*token as usize * d..][..d];

@@ -151,10 +151,8 @@ pub(super) fn known(family: &Family, all: &Map<String, Value>) -> Result<(), Str
             && !READ.contains(&key)
             && !WITHOUT_EFFECT.contains(&key)
         {
-            let mut text = value.to_string();
-            if text.len() > 80 {
-                text = "…".to_owned();
-            }
+            let long = value.to_string().len() > 80;
+            let text = if long { "long".to_owned() } else { value.to_string() };
             return Err(format!(
                 "`{key}` is {text}, and nothing is known here of such a key in a `{}`",
                 family.name

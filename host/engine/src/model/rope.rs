@@ -213,9 +213,6 @@ impl Scaling {
                 ));
             }
         }
-        fn of<T: for<'de> Deserialize<'de>>(key: &str, table: Map<String, Value>) -> Result<T, String> {
-            serde_json::from_value(Value::Object(table)).map_err(|e| format!("`{key}`: {e}"))
-        }
         match kind {
             "default" => match table.keys().next() {
                 None => Ok(Self::None),
@@ -258,6 +255,11 @@ impl Scaling {
         }
         table
     }
+}
+
+/// A scaling's numbers, from its table.
+fn of<T: for<'de> Deserialize<'de>>(key: &str, table: Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(table)).map_err(|e| format!("`{key}`: {e}"))
 }
 
 impl Yarn {
