@@ -7,7 +7,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[allow(dead_code, reason = "tests use more of it")]
 #[path = "../tests/loopback/mod.rs"]
 mod loopback;
 #[path = "../tests/scratch/mod.rs"]

@@ -143,7 +143,9 @@ fn several_servers_share_the_rollouts_and_the_record_is_that_of_one() {
         let (scratch, servers) = (Scratch::new(), [(); 3].map(|()| Server::start(kind)));
         let all: Vec<&Server> = servers.iter().collect();
         trained(&scratch, &there(&servers[0]), "one");
-        all.iter().for_each(|server| server.play(Vec::new()));
+        for server in &all {
+            server.play(Vec::new());
+        }
         trained(&scratch, &shared(&all, 30), "shared");
         assert_eq!(record(&scratch, "one"), record(&scratch, "shared"), "{kind:?}");
         let asked: Vec<usize> = all.iter().map(|server| server.asked(kind.verbs().0)).collect();
@@ -156,7 +158,9 @@ fn several_servers_share_the_rollouts_and_the_record_is_that_of_one() {
             what: What::Slow(Duration::from_millis(150)),
         };
         servers[1].play(vec![slow()]);
-        [&servers[0], &servers[2]].iter().for_each(|server| server.play(Vec::new()));
+        for server in [&servers[0], &servers[2]] {
+            server.play(Vec::new());
+        }
         trained(&scratch, &shared(&all, 30).replace("rows = 64", "rows = 2"), "slow");
         let asked: Vec<usize> = all.iter().map(|server| server.asked(kind.verbs().0)).collect();
         assert!(asked[1] < asked[0] && asked[1] < asked[2], "{kind:?}: {asked:?}");
@@ -193,11 +197,15 @@ fn what_a_server_was_asked_that_dies_the_others_do() {
         }
         // Where all are away for longer than is waited, the run stops.
         let gone = || vec![some(20, 100_000, What::HangUp)];
-        all.iter().for_each(|server| server.play(gone()));
+        for server in &all {
+            server.play(gone());
+        }
         scratch.write("run.toml", shared(&all, 1));
         let said = told(&scratch, &servers[0], &["run.toml", "--out", "away"]);
         assert!(said.contains("has not done `") && said.ends_with("exit code 2"), "{said}");
-        all.iter().for_each(|server| server.play(Vec::new()));
+        for server in &all {
+            server.play(Vec::new());
+        }
         let said = scratch.allot(&["train", "--resume", "away"]);
         assert!(said.ends_with("exit code 0"), "{said}");
         assert_eq!(record(&scratch, "one"), record(&scratch, "away"), "{kind:?}");

@@ -20,7 +20,7 @@ impl Csv {
         let file: Arc<str> = path.to_string_lossy().into();
         let text = String::from_utf8(bytes).map_err(|e| {
             let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            let line = before.split(|byte| *byte == b'\n').count();
             Error::new(format!("`{file}` line {line} is not UTF-8 text"))
                 .hint("write the file again as UTF-8")
         })?;

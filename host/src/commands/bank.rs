@@ -69,7 +69,9 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     } else {
         show(&profile, screen);
     }
-    notes(&profile, &told).into_iter().for_each(|words| screen.tell(words));
+    for words in notes(&profile, &told) {
+        screen.tell(words);
+    }
     screen.tell(format_args!("the bank is in {}", command.out.display()));
     Ok(Exit::Good)
 }
