@@ -50,6 +50,34 @@ fn a_policy_is_told_as_json() {
 }
 
 #[test]
+fn a_config_that_ships_is_run_by_its_name_and_printed_to_be_changed() {
+    let scratch = Scratch::new();
+    let said = scratch.allot(&["configs"]);
+    assert!(
+        said.lines().any(|line| line.starts_with("quickstart ") && line.contains("152,128 parameters")),
+        "{said}"
+    );
+    let printed = scratch.allot(&["configs", "simulate"]);
+    scratch.write("mine.toml", printed.replace("exit code 0", ""));
+    let short = ["-o", "budget.rollouts=500"];
+    scratch.allot(&[&["simulate", "simulate", "--out", "a"][..], &short].concat());
+    scratch.allot(&[&["simulate", "mine.toml", "--out", "b"][..], &short].concat());
+    assert_eq!(scratch.read("a/record.jsonl"), scratch.read("b/record.jsonl"));
+    // A file of that name comes first.
+    scratch.write("simulate", "no config");
+    assert!(scratch.allot(&["simulate", "simulate"]).contains("`simulate` line 1"));
+}
+
+#[test]
+fn a_config_that_is_not_there_is_told_with_what_ships() {
+    let said = Scratch::new().allot(&["train", "quikstart"]);
+    assert!(said.contains("there is no file `quikstart`, and no config ships under that name"), "{said}");
+    assert!(said.contains("hint: did you mean `quickstart`?"), "{said}");
+    let said = Scratch::new().allot(&["configs", "nothing-like-it"]);
+    assert!(said.contains("hint: `allot configs` lists those that ship"), "{said}");
+}
+
+#[test]
 fn a_simulation_ends_with_a_table() {
     insta::assert_snapshot!(with(CONFIG, &["simulate", "run.toml"]));
 }

@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod compare;
 mod completions;
+mod configs;
 mod fetch;
 mod new;
 mod pack;
@@ -38,6 +39,8 @@ pub struct Cli {
 enum Command {
     /// List the shipped policies, with their settings
     Policies(policies::Policies),
+    /// List the shipped configs, or print one
+    Configs(configs::Configs),
     /// Test a policy or a grader: rules, purity, limits, cost
     Check(check::Check),
     /// Train a language model under a policy
@@ -84,6 +87,7 @@ pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Exit> {
 fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
     match command {
         Command::Policies(command) => policies::run(&command, screen),
+        Command::Configs(command) => configs::run(&command, screen),
         Command::Check(command) => check::run(&command, screen),
         Command::Train(command) => train::run(&command, screen),
         Command::Compare(command) => compare::run(&command, screen),

@@ -30,9 +30,11 @@ impl Over {
     pub fn show(&self, run: &Path, json: bool, screen: &mut Screen<'_>) {
         screen.tell(format_args!("the run in {} is over", run.display()));
         if json {
-            screen.say(self.totals.json(&self.end, &self.policy.name, &self.policy.sha256, self.seed));
+            let accuracies = self.totals.accuracies_json(&self.end);
+            let (name, sha256) = (&self.policy.name, &self.policy.sha256);
+            screen.say(self.totals.json(&self.end, name, sha256, self.seed, accuracies));
         } else {
-            self.totals.show(&self.end, screen);
+            self.totals.show(&self.end, self.totals.accuracies(&self.end), screen);
         }
     }
 }

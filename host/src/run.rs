@@ -272,7 +272,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 
     /// Lets go of rollouts that no update will be made on.
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         let used = self.run.state.in_use();
         self.samples.retain(|id, _| used.contains(id));
     }

@@ -65,13 +65,8 @@ impl Totals {
         self.stale += step.stale;
     }
 
-    /// The table at the end of a run whose model was evaluated.
-    pub fn show(&self, end: &End, screen: &mut Screen<'_>) {
-        self.show_with(end, self.accuracies(end), screen);
-    }
-
     /// The table at the end of a run, with what the run's world has to add.
-    pub fn show_with(&self, end: &End, more: Vec<Row>, screen: &mut Screen<'_>) {
+    pub fn show(&self, end: &End, more: Vec<Row>, screen: &mut Screen<'_>) {
         screen.say(format_args!("{}", end.reason));
         let rows: Vec<Row> = self.rows(end).into_iter().chain(more).collect();
         let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
@@ -112,18 +107,13 @@ impl Totals {
         ]
     }
 
-    /// The same as JSON, of a run whose model was evaluated.
-    pub fn json(&self, end: &End, policy: &str, sha256: &str, seed: u64) -> serde_json::Value {
-        self.json_with(end, policy, sha256, seed, self.accuracies_json(end))
-    }
-
     /// The accuracy as JSON, at the start and at the end.
     pub fn accuracies_json(&self, end: &End) -> serde_json::Value {
         serde_json::json!({ "accuracy_start": self.start, "accuracy": end.accuracy.unwrap_or(self.last) })
     }
 
     /// The table as JSON, with what the run's world has to add: an object.
-    pub fn json_with(
+    pub fn json(
         &self,
         end: &End,
         policy: &str,

@@ -131,9 +131,8 @@ pub fn done(
     if !world.run.of.run.gives(Need::Replay) {
         // It would take what was trained on for fresh.
         let gone = world.run.state.buffer.let_go_trained();
-        for id in &gone {
-            world.samples.remove(id);
-        }
+        // An update that waits is made on some of them still.
+        world.forget();
         recorder.finished(&gone)?;
     }
     let swap = Swap {

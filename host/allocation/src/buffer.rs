@@ -76,7 +76,7 @@ pub struct RolloutBuffer {
     /// rollouts: the next position, so that none is drawn twice at the same weights.
     drawn: BTreeMap<PromptId, u32>,
     /// Updates that were decided on and are not in the weights that rollouts are sampled with: the age of a fresh one.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     behind: u32,
     /// The epochs in which prompts were on offer whose first rollouts are yet to come.
     #[serde(default)]
@@ -331,16 +331,9 @@ impl RolloutBuffer {
     }
 
     /// Ends a step: lets go what no plan held and what grew too old; what was trained on stays only where it is held
-    /// by its position. The batch is legal. `updated` tells whether the model changed, by which rollouts age.
+    /// by its position. The batch is legal. `updated` tells whether the model changes, by which rollouts age; until the
+    /// update is [`made`](Self::made) rollouts are sampled at the weights before it.
     pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
-        let settled = self.settle_ahead(batch, updated, max_age);
-        self.made(updated);
-        settled
-    }
-
-    /// The same for a step whose update is yet to be made: until it is [`made`](Self::made) rollouts are sampled at the
-    /// weights before it.
-    pub fn settle_ahead(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
         let mut settled = Settled::default();
         let mut picked: HashMap<PromptId, Vec<bool>> = HashMap::new();
         for pick in &batch.picks {
@@ -448,11 +441,6 @@ impl RolloutBuffer {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
 impl Held {
     fn retain(&mut self, keep: &[bool]) {
         fn only<T>(list: &mut Vec<T>, keep: &[bool]) {
@@ -521,6 +509,7 @@ mod tests {
     fn what_is_not_held_is_let_go_and_what_is_trained_on_is_gone() {
         let mut buffer = buffer(&[(5, 1.0), (5, 0.0), (5, 1.0), (6, 0.0), (7, 1.0)]);
         let settled = buffer.settle(&batch(vec![pick(5, Some(vec![2, 0]))], &[5, 7]), true, 9);
+        buffer.made(true);
         assert_eq!(numbers(&settled.trained), [2, 0]);
         assert_eq!(numbers(&settled.released), [3]);
         assert_eq!(settled.held, 2);
@@ -537,6 +526,7 @@ mod tests {
         let hold = vec![Hold { prompt: PromptId(5), rollouts: Some(vec![2]) }];
         let settled =
             buffer.settle(&Batch { picks: vec![pick(5, Some(vec![0]))], hold, update: None }, true, 9);
+        buffer.made(true);
         assert_eq!((numbers(&settled.trained), numbers(&settled.released)), (vec![0], vec![1, 3]));
         assert_eq!(buffer.rollout(PromptId(5), 0), Some(RolloutId(2)));
     }
@@ -548,6 +538,7 @@ mod tests {
             |prompt, positions: &[u32]| Hold { prompt: PromptId(prompt), rollouts: Some(positions.to_vec()) };
         let step = |buffer: &mut RolloutBuffer, picks, hold| {
             let settled = buffer.settle(&Batch { picks, hold, update: None }, true, 2);
+            buffer.made(true);
             buffer.open_step();
             settled
         };
@@ -612,6 +603,7 @@ mod tests {
         assert!(!buffer.holds(PromptId(5)));
         assert_eq!(buffer.next_position(PromptId(5)), 2);
         buffer.settle(&Batch::default(), true, 9);
+        buffer.made(true);
         assert_eq!(buffer.next_position(PromptId(5)), 0);
     }
 

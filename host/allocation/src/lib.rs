@@ -48,3 +48,8 @@ pub use pool::{Order, Pool};
 pub use portions::{Portions, total};
 pub use run::{Need, Run, SamplerRange, SamplerSettings, Terms, Value};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};
+
+/// Whether a number is zero: serde leaves it out of what is written.
+pub fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
+}

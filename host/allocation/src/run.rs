@@ -24,7 +24,7 @@ pub struct Run {
     /// The oldest age at which a rollout is still kept, in model updates.
     pub max_age: u32,
     /// Steps that may wait for their updates while the next one is sampled. 0 where sampling and learning take turns.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub lag: u32,
     /// How it samples and learns, where the policy's contract tells of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,11 +62,6 @@ impl Run {
     pub fn most_passes(&self) -> u32 {
         self.terms.as_ref().map_or(1, |terms| terms.update.passes)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 /// Settings of the sampler, as a request may choose them.

@@ -120,7 +120,7 @@ pub struct Group {
     /// The prompt.
     pub prompt: PromptId,
     /// The epoch in which it was on offer.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub epoch: u32,
     /// Rewards. Finite.
     pub rewards: Vec<f32>,
@@ -170,9 +170,4 @@ impl Group {
     pub fn flat(&self) -> bool {
         self.rewards.iter().all(|r| *r == self.rewards[0])
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }

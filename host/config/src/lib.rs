@@ -20,6 +20,7 @@ mod hints;
 mod node;
 pub mod ranges;
 pub mod requests;
+mod shipped;
 pub mod simulate;
 pub mod train;
 mod tree;
@@ -40,6 +41,7 @@ use allot_error::{Error, Result};
 use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
+pub use shipped::Shipped;
 pub use tree::Tree;
 
 /// The run's constants.
@@ -65,7 +67,7 @@ pub struct RunConfig {
     pub max_age: u32,
     /// Steps that may wait for their updates while the next one is sampled: at 1, rollouts of a step are sampled at the
     /// weights before the update of the step before, while that is made.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub lag: u32,
     /// The order of the prompts.
     #[serde(default = "shuffled")]
@@ -134,11 +136,6 @@ fn ten() -> u32 {
     10
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
 fn shuffled() -> Order {
     Order::Shuffled
 }
@@ -202,8 +199,11 @@ pub fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Reads a config file, with what was typed on top of it, each as KEY=VALUE.
+/// Reads a config file, or one that ships by its name, with what was typed on top of it, each as KEY=VALUE.
 pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
+    if let Some(config) = Shipped::meant(path)? {
+        return Tree::parse(config.text, config.name, overrides);
+    }
     Tree::parse(&read(path)?, &path.display().to_string(), overrides)
 }
 

@@ -446,7 +446,7 @@ impl Loop {
         costs: Costs<'_>,
     ) -> (Settled, StepEnd, bool) {
         let flat: HashSet<RolloutId> = self.state.buffer.flat().collect();
-        let mut settled = self.state.buffer.settle_ahead(&update.batch, updated, self.of.run.max_age);
+        let mut settled = self.state.buffer.settle(&update.batch, updated, self.of.run.max_age);
         let unaffordable = self.unaffordable(&settled, costs);
         self.state.buffer.give_up(&mut settled, unaffordable);
         self.state.pool.remember(self.state.steps, &settled.visits);

@@ -136,7 +136,7 @@ pub struct Call {
     /// Rollouts that the budget allowed of them.
     pub granted: u64,
     /// In a run with a lag, of a plan that trains: [`StepEnd::unaffordable`], known before that line.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unaffordable: u64,
 }
 
@@ -150,7 +150,7 @@ pub struct Rollouts {
     /// The rollouts, in the order they were granted.
     pub sampled: Vec<Sampled>,
     /// Rollouts that the budget allowed of the plan's next portion, which comes in a line of its own.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub more: u64,
 }
 
@@ -172,13 +172,8 @@ pub struct Sampled {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Vec<f32>>,
     /// How many more could not be scored.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unscorable: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
-    *n == N::default()
 }
 
 /// The end of a step.
@@ -193,7 +188,7 @@ pub struct StepEnd {
     /// Rollouts trained on.
     pub trained: u64,
     /// Of those, rollouts that an earlier update was made on, too.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub again: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
@@ -207,7 +202,7 @@ pub struct StepEnd {
     pub held: u64,
     /// Rollouts trained on that a plan held, and that left the buffer because the budget of operations has no room for
     /// another update on them: the last of those, in the batch's order.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unaffordable: u64,
     /// Mean age of the rollouts trained on, in model updates.
     pub mean_age: f64,

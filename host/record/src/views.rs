@@ -117,7 +117,7 @@ impl Views {
 
     /// Ends the step at hand.
     fn settle(&mut self, batch: &Batch, updated: bool, unaffordable: u64) {
-        let mut settled = self.buffer.settle_ahead(batch, updated, self.run.max_age);
+        let mut settled = self.buffer.settle(batch, updated, self.run.max_age);
         self.buffer.give_up(&mut settled, unaffordable);
         self.history.remember(self.next.0, &settled.visits);
         self.buffer.open_step();

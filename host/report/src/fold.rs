@@ -315,7 +315,7 @@ impl Fold {
         let fates = &mut open.fates;
         let (mut ages, mut rewards) = (Vec::new(), 0.0);
         let mut taught = BTreeSet::new();
-        let mut settled = self.buffer.settle_ahead(batch, updated, self.history.head.run.max_age);
+        let mut settled = self.buffer.settle(batch, updated, self.history.head.run.max_age);
         self.buffer.give_up(&mut settled, unaffordable);
         self.buffer.open_step();
         for id in &settled.trained {

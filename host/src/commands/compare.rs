@@ -20,7 +20,7 @@ use crate::tuning::{self, Rest};
 /// Compare policies over seeds, under one budget
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The config: a run's, with a section for the comparison
+    /// The config, a file or the name of one that ships: a run's, with a section for the comparison
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times

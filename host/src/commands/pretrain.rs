@@ -13,7 +13,7 @@ use crate::screen::Screen;
 /// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
 pub struct Pretrain {
-    /// The recipe
+    /// The recipe: a file, or the name of one that ships
     recipe: PathBuf,
     /// The model's folder, a new one
     #[arg(long)]

@@ -29,7 +29,7 @@ use allot_outputs::log::Log;
 /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// The run's config
+    /// The run's config: a file, or the name of one that ships
     config: PathBuf,
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
@@ -142,9 +142,9 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
             if command.json {
                 let (name, sha256) = (&description.name, policy.sha256());
                 let more = engine.json(&totals, &end);
-                screen.say(totals.json_with(&end, name, sha256, config.run.seed, more));
+                screen.say(totals.json(&end, name, sha256, config.run.seed, more));
             } else {
-                totals.show_with(&end, engine.rows(&totals, &end), screen);
+                totals.show(&end, engine.rows(&totals, &end), screen);
             }
             engine.after(&totals).into_iter().for_each(|words| screen.tell(words));
             if let Some(folder) = &folder {

@@ -27,7 +27,7 @@ use crate::{components, interrupt, policy_loader, resume, run_dir, shadow, swap}
 /// Train a language model under a policy
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The run's config
+    /// The run's config: a file, or the name of one that ships
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
@@ -260,9 +260,15 @@ fn go(
             if command.json {
                 let description = prepared.policy.description();
                 let sha256 = prepared.policy.sha256();
-                screen.say(totals.json(&end, &description.name, sha256, config.run.seed));
+                screen.say(totals.json(
+                    &end,
+                    &description.name,
+                    sha256,
+                    config.run.seed,
+                    totals.accuracies_json(&end),
+                ));
             } else {
-                totals.show(&end, screen);
+                totals.show(&end, totals.accuracies(&end), screen);
             }
             Ok(Exit::Good)
         }

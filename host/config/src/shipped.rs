@@ -1,0 +1,102 @@
+//! The configs that ship: whatever lies in `configs`, inside the program. Who has no checkout names one: `quickstart`.
+
+use std::path::Path;
+
+use allot_error::{Error, Result, nearest};
+use allot_files::looks_like_a_path;
+use include_dir::{Dir, DirEntry, File, include_dir};
+
+static CONFIGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");
+
+/// A config that ships.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// What it is called: its file's name, without the ending.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+impl Shipped {
+    /// All of them, by name.
+    pub fn all() -> Vec<Self> {
+        let mut all: Vec<Self> = files(&CONFIGS).into_iter().filter_map(Self::of_file).collect();
+        all.sort_unstable_by_key(|config| config.name);
+        all
+    }
+
+    fn of_file(file: &'static File<'static>) -> Option<Self> {
+        Some(Self { name: file.path().file_stem()?.to_str()?, text: file.contents_utf8()? })
+    }
+
+    /// The one with this name.
+    ///
+    /// # Errors
+    ///
+    /// No config ships under it.
+    pub fn named(name: &str) -> Result<Self> {
+        let all = Self::all();
+        all.iter().find(|config| config.name == name).copied().ok_or_else(|| {
+            let known = all.iter().map(|config| config.name);
+            let what = format!("there is no file `{name}`, and no config ships under that name");
+            match nearest(name, known) {
+                Some(near) => Error::new(what).hint(format!("did you mean `{near}`?")),
+                None => Error::new(what).hint("`allot configs` lists those that ship"),
+            }
+        })
+    }
+
+    /// The one that a command line names, if it names none of its files.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Shipped::named`].
+    pub(super) fn meant(path: &Path) -> Result<Option<Self>> {
+        match path.to_str() {
+            Some(name) if !looks_like_a_path(name) && !path.exists() => Self::named(name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What it shows: the first sentence of its first comment.
+    pub fn summary(self) -> String {
+        let comment = self.text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
+        let words: Vec<&str> = comment.take_while(|line| !line.is_empty()).collect();
+        let whole = words.join(" ");
+        whole.split_inclusive(". ").next().unwrap_or_default().trim_end_matches([' ', '.', ':']).to_owned()
+    }
+}
+
+/// The files of a folder, and of those within it.
+fn files(folder: &'static Dir<'static>) -> Vec<&'static File<'static>> {
+    let of = |entry: &'static DirEntry<'static>| match entry {
+        DirEntry::Dir(folder) => files(folder),
+        DirEntry::File(file) => vec![file],
+    };
+    folder.entries().iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::HashSet;
+
+    use super::Shipped;
+
+    #[test]
+    fn every_config_has_a_name_of_its_own_and_says_what_it_shows() {
+        let all = Shipped::all();
+        assert!(all.len() > 20 && all.iter().any(|config| config.name == "w1-half-unsolvable"), "{all:?}");
+        assert_eq!(all.iter().map(|config| config.name).collect::<HashSet<_>>().len(), all.len());
+        for config in all {
+            assert!(config.summary().len() > 30, "{}: {}", config.name, config.summary());
+        }
+    }
+
+    #[test]
+    fn a_name_that_nothing_has_is_told_with_the_nearest() {
+        let error = Shipped::named("quickstrat").unwrap_err().report();
+        assert!(error.contains("`quickstrat`") && error.contains("did you mean `quickstart`?"), "{error}");
+    }
+}

@@ -1,0 +1,28 @@
+//! `allot configs`: the configs that ship, for who has no checkout of them.
+
+use allot_config::Shipped;
+use allot_error::{Exit, Result};
+use clap::Args;
+
+use crate::screen::Screen;
+
+/// List the shipped configs, or print one
+#[derive(Debug, Args)]
+pub struct Configs {
+    /// Print this one, to be changed: allot configs quickstart > mine.toml
+    config: Option<String>,
+}
+
+/// Lists them, or prints one.
+pub fn run(command: &Configs, screen: &mut Screen<'_>) -> Result<Exit> {
+    if let Some(name) = &command.config {
+        screen.say(Shipped::named(name)?.text.trim_end());
+        return Ok(Exit::Good);
+    }
+    let all = Shipped::all();
+    let width = all.iter().map(|config| config.name.len()).max().unwrap_or(0);
+    for config in all {
+        screen.say(format_args!("{:<width$}  {}", config.name, config.summary()));
+    }
+    Ok(Exit::Good)
+}

@@ -1,0 +1,147 @@
+//! Runs that are ended at any moment and taken up again come to the same: the same record, weights and table.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use allot_error::{Error, Result};
+
+use super::{Chance, Class, Outcome, Place, runs};
+use crate::files::{copy, made, write};
+
+/// Where the runs are that are killed: a config each, of half a second to some seconds.
+const WORKLOADS: &str = "tests/cases/campaign";
+
+/// How often one run is ended at most; after that it may go on.
+const MOST: usize = 6;
+
+/// What ends it: half of them without a word.
+const SIGNALS: [&[&str]; 6] = [&["KILL"], &["KILL"], &["KILL"], &["TERM"], &["TERM", "TERM"], &["INT"]];
+
+#[derive(Default)]
+pub struct Kills(Vec<Workload>);
+
+struct Workload {
+    name: String,
+    /// `train` or `compare`.
+    verb: &'static str,
+    /// How long it takes as a whole.
+    takes: Duration,
+}
+
+impl Class for Kills {
+    fn name(&self) -> &'static str {
+        "kills"
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        let folder = at.root.join(WORKLOADS);
+        for file in files(&folder, Path::new(""))? {
+            let path = folder.join(&file);
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
+            let name = file.with_extension("").to_string_lossy().into_owned();
+            let verb = if text.contains("\n[compare]") { "compare" } else { "train" };
+            let takes = whole(at, &name, verb, &text)?;
+            self.0.push(Workload { name, verb, takes });
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let Workload { name, verb, takes } = chance.of_these(&self.0);
+        let reference = at.reference.join(name);
+        copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
+        let (times, mut told) = (1 + chance.below(MOST), String::new());
+        for kill in 0.. {
+            let begun =
+                at.folder.join("out").join(if *verb == "train" { "resolved.toml" } else { "compare.toml" });
+            let words: &[&str] =
+                if begun.exists() { &[verb, "--resume", "out"] } else { &[verb, "run.toml", "--out", "out"] };
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let child = runs::started(at.program, &at.folder, &words)?;
+            if kill < times {
+                // Now and then before it has begun at all, mostly within the run.
+                let after = takes.mul_f64(chance.share() * 0.9);
+                let signals = *chance.of_these(&SIGNALS);
+                let _ = writeln!(told, "{words:?}: {signals:?} after {after:?}");
+                let pid = child.id();
+                let until = Instant::now() + after;
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                for signal in signals {
+                    // It may be over.
+                    let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).output();
+                }
+            }
+            let ended = runs::ended(child)?;
+            write(&at.folder.join("killed.txt"), &told)?;
+            let killed = kill < times && ended.code.is_none() && !ended.hung;
+            if let Some(fault) = ended.fault().filter(|_| !killed) {
+                return Ok(Outcome::Broken(format!("{name}, after\n{told}{fault}")));
+            }
+            if ended.code == Some(2) {
+                return Ok(Outcome::Broken(format!(
+                    "{name}, after\n{told}it refused to go on: {}",
+                    ended.said
+                )));
+            }
+            if ended.code == Some(0) {
+                return Ok(match differs(&reference.join("out"), &at.folder.join("out"))? {
+                    Some(file) => Outcome::Broken(format!("{name}, after\n{told}`{file}` is another")),
+                    None => Outcome::Kept(name.clone()),
+                });
+            }
+            if kill > times + 2 {
+                return Ok(Outcome::Broken(format!(
+                    "{name}, after\n{told}it does not come to its end: {}",
+                    ended.said
+                )));
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+}
+
+/// A whole run of this config, from which the others must not differ. How long it takes.
+fn whole(at: &Place<'_>, name: &str, verb: &str, text: &str) -> Result<Duration> {
+    let folder = at.reference.join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    made(&folder)?;
+    write(&folder.join("run.toml"), text)?;
+    let since = Instant::now();
+    let ended = runs::run(at.program, &folder, &[verb, "run.toml", "--out", "out"])?;
+    if ended.code != Some(0) {
+        return Err(Error::new(format!("{name}: the run that all are held against fails: {}", ended.said)));
+    }
+    Ok(since.elapsed())
+}
+
+/// The first file that is not the same, of those that have no times in them: records, weights, tables.
+fn differs(whole: &Path, other: &Path) -> Result<Option<String>> {
+    for file in files(whole, Path::new(""))? {
+        let name = file.to_string_lossy();
+        let counts = name.ends_with("record.jsonl")
+            || name.ends_with(".safetensors")
+            || name.ends_with("resolved.toml");
+        if counts && std::fs::read(whole.join(&file)).ok() != std::fs::read(other.join(&file)).ok() {
+            return Ok(Some(name.into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// All files below a folder, by their paths in it.
+fn files(folder: &Path, within: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let here = folder.join(within);
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(&here).map_err(|e| Error::file("read", &here, &e))?.flatten() {
+        let path = within.join(entry.file_name());
+        if entry.path().is_dir() {
+            all.extend(files(folder, &path)?);
+        } else {
+            all.push(path);
+        }
+    }
+    all.sort();
+    Ok(all)
+}

@@ -1,0 +1,94 @@
+//! The program, started for a case: ended by a signal, or watched until it ends by itself.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use allot_error::{Error, Result};
+
+/// No case may take longer.
+pub const LONGEST: Duration = Duration::from_mins(1);
+
+/// How a process ended, and what it said.
+pub struct Ended {
+    /// Its exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// Standard error.
+    pub said: String,
+    /// Ended by us, because it took too long.
+    pub hung: bool,
+}
+
+/// Starts the program in a folder.
+pub fn started(program: &Path, folder: &Path, words: &[String]) -> Result<Child> {
+    let mut command = Command::new(program);
+    command.args(words).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().map_err(|e| Error::new(format!("`{}` cannot be started: {e}", program.display())))
+}
+
+/// Waits until it ends, or has taken too long.
+pub fn ended(mut child: Child) -> Result<Ended> {
+    // Whoever fills a pipe waits for somebody to read it.
+    let mut stream = child.stderr.take();
+    let said = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.as_mut().map(|stream| stream.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let (since, mut hung) = (Instant::now(), false);
+    let status: ExitStatus = loop {
+        match child.try_wait().map_err(|e| Error::new(format!("a process cannot be waited for: {e}")))? {
+            Some(status) => break status,
+            None if !hung && since.elapsed() > LONGEST => {
+                hung = true;
+                let _ = child.kill();
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    Ok(Ended { code: status.code(), said: said.join().unwrap_or_default(), hung })
+}
+
+/// Runs it to its end.
+pub fn run(program: &Path, folder: &Path, words: &[&str]) -> Result<Ended> {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    ended(started(program, folder, &words)?)
+}
+
+impl Ended {
+    /// What is wrong with it, whatever it was started for: a panic, a signal, no end.
+    pub fn fault(&self) -> Option<String> {
+        let last = self.said.lines().last().unwrap_or_default();
+        if self.hung {
+            return Some(format!("it did not end in {} s; the last it said: {last}", LONGEST.as_secs()));
+        }
+        if self.said.contains("panicked at") || self.said.contains("RUST_BACKTRACE") {
+            return Some(format!("it panicked: {}", self.said));
+        }
+        match self.code {
+            None => Some(format!("a signal ended it; the last it said: {last}")),
+            Some(0..=2) => None,
+            Some(code) => Some(format!("it ended with code {code}: {last}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::run;
+
+    #[test]
+    fn a_panic_a_signal_and_an_unknown_code_are_faults_and_an_error_is_none() {
+        let fault =
+            |script: &str| run(Path::new("/bin/sh"), Path::new("/"), &["-c", script]).unwrap().fault();
+        assert!(fault("echo \"thread 'main' panicked at x.rs\" >&2; exit 2").unwrap().contains("panicked"));
+        assert!(fault("kill -SEGV $$").unwrap().contains("a signal ended it"));
+        assert!(fault("exit 101").unwrap().contains("code 101"));
+        assert_eq!(fault("echo 'error: no' >&2; exit 2"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask`: chores of this repository that a person or the CI starts. What the program does is not here.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who started it")]
+
+mod budget;
+mod campaign;
+mod dist;
+mod files;
+mod licences;
+mod process;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use allot_error::{Error, Result};
+
+const USAGE: &str = "\
+cargo xtask dist [FOLDER]       make a release: wheel, archive, licences, checksums [default: dist]
+cargo xtask dist FOLDER --as-built
+                                the same of what `cargo build --release --workspace` built, for this machine alone
+cargo xtask try [FOLDER] [--debian SUITE]...
+                                try it in clean environments, up to a finished quickstart
+cargo xtask budget COSTS [--adopt]
+                                hold what a build cost against the budget, or make it the budget; COSTS is what builds
+                                append to ALLOT_BUILD_COSTS with RUSTC_WRAPPER=.ci/rustc
+cargo xtask campaign FOLDER [--cases N] [--seed N] [--seconds N] [--program ALLOT] [CLASS]...
+                                kill runs, mangle files, and hold what comes of it against what is promised";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["dist"] => dist::make(&root(), Path::new("dist"), false),
+        ["dist", folder] => dist::make(&root(), Path::new(folder), false),
+        ["dist", folder, "--as-built"] => dist::make(&root(), Path::new(folder), true),
+        ["try", rest @ ..] => tried(rest),
+        ["budget", costs] => budget::check(&root(), Path::new(costs)),
+        ["campaign", folder, rest @ ..] => campaign(folder, rest),
+        ["budget", costs, "--adopt"] => budget::adopt(&root(), Path::new(costs)),
+        _ => Err(Error::new(format!("`cargo xtask {}` is no chore", words.join(" "))).hint(USAGE)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", error.report());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tried(words: &[&str]) -> Result<()> {
+    let (mut folder, mut suites, mut words) = ("dist", Vec::new(), words.iter());
+    while let Some(word) = words.next() {
+        match *word {
+            "--debian" => {
+                let suite = words.next().ok_or_else(|| Error::new("`--debian` names a release of Debian"))?;
+                suites.push((*suite).to_owned());
+            }
+            word => folder = word,
+        }
+    }
+    trial::run_all(Path::new(folder), &suites)
+}
+
+fn campaign(folder: &str, words: &[&str]) -> Result<()> {
+    let root = root();
+    let mut program = process::target(&root).join("release/allot");
+    let folder = std::path::absolute(folder).map_err(|e| Error::file("find", Path::new(folder), &e))?;
+    let mut asked = campaign::Asked { classes: Vec::new(), cases: 100, seed: 1, folder, seconds: None };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let number = words.next().and_then(|word| word.parse::<u64>().ok());
+            number.ok_or_else(|| Error::new(format!("`{word}` takes a number")))
+        };
+        match *word {
+            "--cases" => asked.cases = number()?,
+            "--seed" => asked.seed = number()?,
+            "--seconds" => asked.seconds = Some(number()?),
+            "--program" => program = words.next().map(PathBuf::from).unwrap_or_default(),
+            class => asked.classes.push(class.to_owned()),
+        }
+    }
+    campaign::run(&root, &program, &asked)
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").components().collect()
+}
