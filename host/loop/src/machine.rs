@@ -472,6 +472,8 @@ impl Loop {
             ..StepEnd::default()
         };
         self.state.steps += 1;
+        // What was short in a view may be there again; and no checkpoint keeps it.
+        self.state.ledger.leave(None);
         let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, end.spent));
         (settled, end, due)
     }
@@ -566,8 +568,6 @@ impl Loop {
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
-        // What was short in a view may be there again.
-        self.state.ledger.leave(None);
         // What updates take that are still to be made is only known at most.
         let known = self.state.pending.is_empty();
         if known && self.left([].iter(), costs).is_some_and(|left| left.is_nothing()) {
