@@ -15,8 +15,8 @@ use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
-    Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, OptimizerConfig,
-    Sample, Sampling, UpdateConfig,
+    Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
+    OptimizerConfig, Sample, Sampling, UpdateConfig,
 };
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -695,6 +695,61 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
     assert_eq!(told["clip_ratio/region_mean"], 0.0, "{told:?}");
 }
 
+/// These sequences as rollouts whose log-probabilities are made up.
+fn made_up(whole: &[(Vec<u32>, usize)]) -> Vec<Sample<Answer>> {
+    let one = |(i, (tokens, prompt)): (usize, &(Vec<u32>, usize))| {
+        let tokens = tokens[*prompt..].to_vec();
+        let log_probs = vec![-5.5 - 0.1 * i as f32; tokens.len()];
+        Sample {
+            prompt: PromptId(i as u32),
+            position: 0,
+            version: 0,
+            tokens: tokens.len() as u32,
+            truncated: false,
+            log_prob: log_probs.iter().map(|l| f64::from(*l)).sum(),
+            signals: Vec::new(),
+            sampling: None,
+            answer: Answer { tokens, log_probs },
+        }
+    };
+    whole.iter().enumerate().map(one).collect()
+}
+
+/// What was sampled at earlier weights has moved since. It is weighted by that, clipped by it, or neither.
+#[test]
+fn stale_rollouts_are_weighted_or_clipped_by_how_far_they_moved() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let case = Case::read(&folders()[0]);
+    let whole = ragged(&prompts());
+    let sampled = made_up(&whole);
+    let batch: Vec<Example<'_, Answer>> = sampled
+        .iter()
+        .enumerate()
+        .map(|(i, sample)| Example { sample, advantage: if i % 2 == 0 { 1.0 } else { -1.0 } })
+        .collect();
+    let stale = |old_log_probs| {
+        let update =
+            UpdateConfig { loss: LossConfig::of(LossKind::Grpo), old_log_probs, ..UpdateConfig::default() };
+        let core = (cores()[0].make)(&case.checkpoint, setup(1));
+        let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
+        let mut engine = Native::new(core, native(update), prompts, Vec::new());
+        let mut update = || runtime.block_on(engine.update(&batch, None, &Interrupt::new())).unwrap();
+        update();
+        let told = update();
+        let number = |name: &str| told.metrics.iter().find(|(n, _)| *n == name).map_or(f64::NAN, |(_, x)| *x);
+        let weight = number("sampling/importance_sampling_ratio/mean");
+        (weight, number("clip_ratio/region_mean"), engine.computed().flops.training)
+    };
+    let [decoupled, sampling, recomputed] = [Old::Decoupled, Old::Sampling, Old::Recomputed].map(stale);
+    assert!(decoupled.0 != 1.0 && decoupled.1 == 0.0, "weighted: {decoupled:?}");
+    assert!(sampling.0 == 1.0 && sampling.1 > 0.0, "clipped: {sampling:?}");
+    assert_eq!((recomputed.0, recomputed.1), (1.0, 0.0), "as if it were fresh");
+    assert!(
+        sampling.2 < decoupled.2 && decoupled.2 < recomputed.2,
+        "no pass, one for the stale, one for all"
+    );
+}
+
 /// A whole update of the engine, with stale rollouts, a reference and micro-batches, says and leaves the
 /// same behind on both cores.
 #[test]
@@ -703,25 +758,7 @@ fn an_update_is_the_same_on_both_cores() {
     for folder in folders() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
-        let sampled: Vec<Sample<Answer>> = whole
-            .iter()
-            .enumerate()
-            .map(|(i, (tokens, prompt))| {
-                let tokens = tokens[*prompt..].to_vec();
-                let log_probs = vec![-5.5 - 0.1 * i as f32; tokens.len()];
-                Sample {
-                    prompt: PromptId(i as u32),
-                    position: 0,
-                    version: 0,
-                    tokens: tokens.len() as u32,
-                    truncated: false,
-                    log_prob: log_probs.iter().map(|l| f64::from(*l)).sum(),
-                    signals: Vec::new(),
-                    sampling: None,
-                    answer: Answer { tokens, log_probs },
-                }
-            })
-            .collect();
+        let sampled = made_up(&whole);
         let batch: Vec<Example<'_, Answer>> = sampled
             .iter()
             .enumerate()

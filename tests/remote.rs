@@ -64,7 +64,7 @@ type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static
 
 #[test]
 fn a_run_on_a_server_is_the_run_on_this_machine() {
-    let cases: [Case; 7] = [
+    let cases: [Case; 8] = [
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[]),
         ("tinker", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 2")]),
@@ -76,7 +76,14 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
             Mean::SequenceMean,
             "grpo",
             "pilot-commit",
-            &[("\"sampling\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")],
+            &[("\"decoupled\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")],
+        ),
+        (
+            "skyrl-jax",
+            Mean::SequenceMean,
+            "dapo",
+            "pilot-commit",
+            &[("\"decoupled\"", "\"sampling\""), ("seed = 1", "seed = 1\nlag = 1")],
         ),
     ];
     for (kind, mean, loss, policy, edits) in cases {
@@ -139,17 +146,17 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
 
 #[test]
 fn a_newer_server_is_spoken_to_in_protobuf_and_the_run_is_the_same() {
-    for old in ["sampling", "recomputed"] {
+    for old in ["decoupled", "sampling", "recomputed"] {
         let scratch = Scratch::new();
         let (older, newer) = (Server::start(Mean::SequenceMean), Server::start(Mean::SequenceMean).newer());
         for (server, run) in [(&older, "older"), (&newer, "newer")] {
             let config = there(server, "skyrl-jax").replace("\"uniform\"", "\"pilot-commit\"");
-            trained(&scratch, &config.replace("\"sampling\"", &format!("\"{old}\"")), run);
+            trained(&scratch, &config.replace("\"decoupled\"", &format!("\"{old}\"")), run);
         }
         assert_eq!(record(&scratch, "older"), record(&scratch, "newer"), "{old}");
         // What the older one was asked in two ways the newer one was asked in one, and once in vain.
         let (looked, learned) = (older.asked("forward"), older.asked("forward_backward"));
-        assert!(learned > 0 && (looked > 0 || old == "sampling"), "{looked} and {learned}");
+        assert!(learned > 0 && (looked > 0) == (old == "recomputed"), "{looked} and {learned}");
         let vain = newer.asked("forward") + newer.asked("forward_backward") - looked - learned;
         assert_eq!((vain, newer.asked("forward") < 2), (1, true), "{old}");
     }

@@ -66,15 +66,19 @@ type Edits = &'static [(&'static str, &'static str)];
 
 #[test]
 fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
-    let cases: [(Kind, Edits); 6] = [
+    let cases: [(Kind, Edits); 7] = [
         (Kind::Sglang, &[]),
         (Kind::Vllm, &[]),
         (Kind::Sglang, &[("\"uniform\"", "\"pilot-commit\""), ("mini_batch = 0", "mini_batch = 12")]),
         (Kind::Vllm, &[("\"uniform\"", "\"pods\""), ("\"grpo\", dual_clip = 0.0", "\"dapo\"")]),
-        (Kind::Sglang, &[("\"sampling\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")]),
+        (Kind::Sglang, &[("\"decoupled\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")]),
+        (Kind::Vllm, &[("seed = 1", "seed = 1\nlag = 1"), ("\"decoupled\"", "\"sampling\"")]),
         (
             Kind::Vllm,
-            &[("\"sampling\"", "\"recomputed\""), ("rows = 64", "rows = 3\nlora = { rank = 4, alpha = 32 }")],
+            &[
+                ("\"decoupled\"", "\"recomputed\""),
+                ("rows = 64", "rows = 3\nlora = { rank = 4, alpha = 32 }"),
+            ],
         ),
     ];
     for (kind, edits) in cases {

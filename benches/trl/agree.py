@@ -106,7 +106,7 @@ def trained(folder: Path, out: Path, policy: str, seed: int) -> None:
     dataset = Dataset.from_list([{"prompt": row["question"], "gold": row["answer"]} for row in rows])
     allocator = Allocator(
         policy, lengths(dataset, tokenizer), steps=100_000, groups=8, rollouts=4, pool=32, max_age=MAX_AGE, longest=8,
-        seed=seed, settings=POLICIES[policy], budget={"rollouts": BUDGET, "rounds": 10},
+        seed=seed, settings=POLICIES[policy], parameters=152_128, budget={"rollouts": BUDGET, "rounds": 10},
         record=str(out / "record"), engine="trl",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import random
@@ -480,8 +481,30 @@ class Runs(Raises):
             plan = alone.decide(VIEW)
             self.assertEqual(plan["action"]["sample"][0]["prompt"], min(range(16), key=lambda i: levels[i]))
 
+    def test_a_policy_is_told_what_tokens_take(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            twice = {"mini_batch": 8, "passes": 2}
+            for name, more, costs in [
+                ("none", {}, None),
+                ("once", {"parameters": 1_000}, (2_000.0, 9_000.0)),
+                ("twice", {"parameters": 1_000, "update": twice}, (2_000.0, 18_000.0)),
+            ]:
+                for order in (allocator := small("prospect", record=f"{scratch}/{name}", **more)):
+                    if isinstance(order, allot.Sample):
+                        allocator.sampled(flip(allocator, order))
+                    else:
+                        allocator.trained()
+                program("replay", f"{scratch}/{name}")
+                with open(f"{scratch}/{name}/record.jsonl") as record:
+                    head = json.loads(record.readline())
+                head = head.get("head", head)
+                keys = ("generating", "learning")
+                told = head["run"]["terms"].get("costs")
+                self.assertEqual(told and tuple(told[key] for key in keys), costs)
+
     def test_numbers_that_make_no_run(self):
         for more, what in [
+            ({"parameters": 0}, "`parameters` is 0; it is at least 1"),
             ({"steps": 0}, "`steps` is 0; it is at least 1"),
             ({"budget": {"rollouts": 0}}, "`budget.rollouts` is 0; it is at least 1"),
             ({"advantage": {"epsilon": -1.0}}, "`advantage.epsilon` is -1; it is finite and not negative"),

@@ -104,6 +104,18 @@ impl TokenCosts {
         }
     }
 
+    /// Of a model of which no more is known than how many parameters compute a token, and so many passes over what is
+    /// learned from: 2 operations for each parameter and token forward, 4 backward (Kaplan et al. 2020, 2.1). Learning
+    /// from an answer reads its prompt, too.
+    pub fn of_parameters(parameters: u64, passes: u32, lengths: &[u32], longest: u32) -> Self {
+        let forward = |tokens: f64| 2.0 * parameters as f64 * tokens;
+        Self::over(lengths, longest, |prompt, tokens| {
+            let (read, answered) = (f64::from(lengths[prompt.0 as usize]), f64::from(tokens));
+            let learning = 3.0 * f64::from(passes) * forward(read + answered);
+            Cost { reading: forward(read), answering: forward(answered), learning }
+        })
+    }
+
     /// Whether nothing is computed, or nobody knows.
     pub fn are_none(&self) -> bool {
         *self == Self::default()

@@ -278,10 +278,11 @@ impl Engine for Native {
     fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
         let (shape, adapted) = (self.core.shape(), self.core.adapted());
         let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
+        let anew = self.config.update.old_log_probs.may_be_computed(self.foreign.is_some());
         Cost {
             reading: shape.prefill_flops(prompt),
             answering: shape.decode_flops(prompt, answer),
-            learning: learning_flops(shape, adapted, &self.config.update, (prompt, answer), true),
+            learning: learning_flops(shape, adapted, &self.config.update, (prompt, answer), anew),
         }
     }
 }

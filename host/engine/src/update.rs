@@ -37,13 +37,34 @@ pub struct UpdateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Old {
-    /// The log-probabilities that sampling gave. For rollouts of earlier weights, or of another engine,
-    /// the trainer's own of now are computed, ratios measured from them, and the difference counts as an
-    /// importance weight, which is cut. The default: it is exact, and saves a pass over the fresh ones.
+    /// For rollouts of the weights of now, the log-probabilities that sampling gave. For those of earlier weights, or
+    /// of another engine, the trainer's own of now are computed, ratios measured from them, and the difference counts
+    /// as an importance weight, which is cut. The default: it is exact, and saves a pass over the fresh ones
+    /// (Hilton et al. 2022; AReaL, Fu et al. 2025).
+    Decoupled,
+    /// The log-probabilities that sampling gave, for all rollouts: what was sampled at earlier weights is clipped by how
+    /// far it has moved since, and has no importance weight. As PPO has it, and TRL.
     Sampling,
     /// Log-probabilities under the weights of now, for all rollouts, and no importance weights: as
     /// the papers' trainer does.
     Recomputed,
+}
+
+impl Old {
+    /// Whether the log-probabilities of a rollout under the weights of now are computed before an update: where ratios
+    /// are measured from them, or for those of another engine to be held against them.
+    pub fn is_computed(self, stale: bool, foreign: bool) -> bool {
+        match self {
+            Self::Decoupled => stale || foreign,
+            Self::Sampling => foreign && !stale,
+            Self::Recomputed => true,
+        }
+    }
+
+    /// The same, of a rollout whose age is not known: whether that may be.
+    pub fn may_be_computed(self, foreign: bool) -> bool {
+        [false, true].into_iter().any(|stale| self.is_computed(stale, foreign))
+    }
 }
 
 impl Default for UpdateConfig {
@@ -53,7 +74,7 @@ impl Default for UpdateConfig {
             mini_batch: 0,
             epochs: 1,
             by_policy: true,
-            old_log_probs: Old::Sampling,
+            old_log_probs: Old::Decoupled,
             correction: 2.0,
             micro_batch_tokens: 4096,
             recompute: false,
@@ -124,7 +145,7 @@ pub fn update(
                 answers: batch.len(),
                 tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
                 longest: context.longest,
-                correction: if config.old_log_probs == Old::Sampling { config.correction } else { 1.0 },
+                correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
             };
             (over, batch.iter().filter(counts).copied().collect())
         })
@@ -164,12 +185,15 @@ pub fn update(
                 core.learn(&sequences, options, &|j, statistics| {
                     let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
                     let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
-                    let sampled =
-                        if config.old_log_probs == Old::Sampling { lesson.sampled } else { &old[n] };
+                    let (old, sampled) = match config.old_log_probs {
+                        Old::Decoupled => (old[n].as_slice(), lesson.sampled),
+                        Old::Sampling => (lesson.sampled, lesson.sampled),
+                        Old::Recomputed => (old[n].as_slice(), old[n].as_slice()),
+                    };
                     let told = LossInputs {
                         advantage: f64::from(lesson.advantage),
                         new: &new,
-                        old: &old[n],
+                        old,
                         sampled,
                         reference: &reference[n],
                     };
@@ -242,9 +266,8 @@ pub fn learning_flops(
     f64::from(config.epochs) * learned + scored * pass
 }
 
-/// Whether a rollout's old log-probabilities are computed, and not those of its sampling.
 fn anew(lesson: &TrainingSample<'_>, context: UpdateContext<'_>) -> bool {
-    lesson.stale || context.foreign.is_some() || context.update.old_log_probs == Old::Recomputed
+    context.update.old_log_probs.is_computed(lesson.stale, context.foreign.is_some())
 }
 
 /// How far the sampler's log-probabilities lie from the trainer's own, on average, for rollouts of the weights of
@@ -258,7 +281,7 @@ fn apart(lessons: &[TrainingSample<'_>], old: &[Vec<f32>]) -> Option<f64> {
     (tokens > 0).then(|| sum / tokens as f64)
 }
 
-/// The log-probabilities that each lesson's ratios are measured from.
+/// Each lesson's log-probabilities under the weights of now, where they are computed first, and of its sampling else.
 fn old(
     core: &mut dyn Core,
     lessons: &[TrainingSample<'_>],

@@ -119,6 +119,7 @@ class Allocator:
         signals: Sequence[str] = (),
         update: Mapping[str, int] | None = None,
         columns: Mapping[str, Sequence[Any]] | Callable[[str], Sequence[Any]] | None = None,
+        parameters: int | None = None,
         record: str | PathLike[str] | None = None,
         engine: str = "python",
         training: Any = None,
@@ -131,7 +132,9 @@ class Allocator:
         trainer updates, {"mini_batch": rollouts in an optimizer step, "passes": passes over a batch}, if it lets a
         policy change that: it then does as `Train.update` says. `columns` are those of the data set that a policy may
         ask for: by name, for each prompt a number, a word or a list of numbers; or a function that gives a column by
-        its name.
+        its name. `parameters` are those of the model that compute a token (of experts the active ones), for policies
+        that weigh what sampling costs against learning: 2 operations for each and a token read or generated, 6 for one
+        learned from in each pass, its prompt's included.
         """
         self.policy = (
             policy if isinstance(policy, _allot.Policy) else _allot.Policy(policy, dict(settings or {}))
@@ -164,6 +167,7 @@ class Allocator:
                 "signals": list(signals),
                 "update": None if update is None else dict(update),
                 "columns": self._wanted(columns or {}),
+                "parameters": None if parameters is None else int(parameters),
                 "engine": engine,
                 "training": training,
                 "folder": None if record is None else fspath(record),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, Terms, Value};
+use allot_allocation::{Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, Terms, TokenCosts, Value};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -34,6 +34,9 @@ pub struct Setup {
     pub advantage: Scale,
     /// Signals that the trainer measures.
     pub signals: Vec<String>,
+    /// Parameters that compute a token, where a policy is told what tokens take.
+    #[serde(default)]
+    pub parameters: Option<u64>,
     /// What samples and learns, for the record.
     pub engine: String,
     /// What was trained on what, for the record.
@@ -74,6 +77,7 @@ impl Setup {
             ("budget.tokens", budget.tokens.unwrap_or(1)),
             ("budget.step_rollouts", budget.step_rollouts.map_or(1, u64::from)),
             ("budget.rounds", u64::from(budget.rounds)),
+            ("parameters", self.parameters.unwrap_or(1)),
             ("update.mini_batch", self.update.map_or(1, |update| u64::from(update.mini_batch))),
             ("update.passes", self.update.map_or(1, |update| u64::from(update.passes))),
         ];
@@ -102,7 +106,10 @@ impl Setup {
         let (mut needs, update) = (vec![Need::AnyPrompt, Need::Stopping], self.update);
         needs.extend(update.map(|_| Need::Updating));
         let terms = Terms { max_tokens: self.longest, needs, columns, ..Terms::default() };
-        Ok(Terms { update: update.unwrap_or(terms.update), ..terms })
+        let update = update.unwrap_or(terms.update);
+        let costs =
+            self.parameters.map(|n| TokenCosts::of_parameters(n, update.passes, &self.lengths, self.longest));
+        Ok(Terms { update, costs: costs.unwrap_or_default(), ..terms })
     }
 
     /// The run as the policy sees it.

@@ -349,16 +349,12 @@ impl Engine for Remote {
 
     fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
         let (prompt, answer) = (self.trainer.prompt(prompt).len(), tokens as usize);
+        let (shape, update) = (&self.trainer.shape, &self.trainer.config.update);
+        let anew = update.old_log_probs.may_be_computed(false);
         Cost {
-            reading: self.trainer.shape.prefill_flops(prompt),
-            answering: self.trainer.shape.decode_flops(prompt, answer),
-            learning: learning_flops(
-                &self.trainer.shape,
-                true,
-                &self.trainer.config.update,
-                (prompt, answer),
-                true,
-            ),
+            reading: shape.prefill_flops(prompt),
+            answering: shape.decode_flops(prompt, answer),
+            learning: learning_flops(shape, true, update, (prompt, answer), anew),
         }
     }
 }

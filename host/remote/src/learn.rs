@@ -26,6 +26,8 @@ pub(crate) struct TrainingSample {
     pub(crate) old: Vec<f32>,
     /// Whether those are computed anew.
     pub(crate) anew: bool,
+    /// Whether the weights changed since it was sampled.
+    pub(crate) stale: bool,
     pub(crate) advantage: f32,
 }
 
@@ -60,7 +62,7 @@ pub(crate) struct Batch {
 /// nothing else, one is, for the step to be made.
 pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
     let size = if update.mini_batch == 0 { lessons.len() } else { update.mini_batch };
-    let correction = if update.old_log_probs == Old::Sampling { update.correction } else { 1.0 };
+    let correction = if update.old_log_probs == Old::Decoupled { update.correction } else { 1.0 };
     lessons
         .chunks(size.max(1))
         .map(|batch| {
@@ -92,12 +94,10 @@ impl Batch {
     /// A lesson as a datum.
     pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &TrainingSample) -> Value {
         let scale = self.scale(update.loss.kind, can, lesson) * f64::from(lesson.advantage);
-        let from = |lesson: &TrainingSample, t: usize| {
-            if update.old_log_probs == Old::Sampling { lesson.sampled[t] } else { lesson.old[t] }
-        };
+        let sampled = if update.old_log_probs == Old::Decoupled { &lesson.sampled } else { &lesson.old };
         let advantages: Vec<f32> = (0..lesson.old.len())
             .map(|t| {
-                let weight = (f64::from(lesson.old[t]) - f64::from(from(lesson, t))).exp();
+                let weight = (f64::from(lesson.old[t]) - f64::from(sampled[t])).exp();
                 (scale * weight.min(self.over.correction)) as f32
             })
             .collect();
@@ -109,7 +109,7 @@ impl Batch {
 
     /// What the server's log-probabilities make of our own loss.
     pub(crate) fn part(&self, update: &UpdateConfig, lesson: &TrainingSample, new: &[f32]) -> Part {
-        let sampled = if update.old_log_probs == Old::Sampling { &lesson.sampled } else { &lesson.old };
+        let sampled = if update.old_log_probs == Old::Decoupled { &lesson.sampled } else { &lesson.old };
         let advantage = f64::from(lesson.advantage);
         part(
             &update.loss,

@@ -30,7 +30,7 @@ impl Metrics {
         self.low += part.clipped_low as f64;
         self.high += part.clipped_high as f64;
         self.weights += part.weights;
-        if self.steps == 0 && !lesson.anew {
+        if self.steps == 0 && !lesson.anew && !lesson.stale {
             self.apart += new.iter().zip(&lesson.sampled).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>();
             self.compared += new.len() as f64;
         }

@@ -3,7 +3,7 @@
 
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
-use allot_engine::{Answer, Example, NativeConfig, Old, Report, Sampling, UpdateConfig, learning_flops};
+use allot_engine::{Answer, Example, NativeConfig, Report, Sampling, UpdateConfig, learning_flops};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
@@ -146,15 +146,17 @@ impl Trainer {
 
     /// Rollouts as lessons, their old log-probabilities those of sampling.
     pub(crate) fn lessons(&self, batch: &[Example<'_, Answer>], version: u32) -> Vec<TrainingSample> {
-        let recomputed = self.config.update.old_log_probs == Old::Recomputed;
+        let old = self.config.update.old_log_probs;
         let one = |example: &Example<'_, Answer>| {
             let (sample, prompt) = (example.sample, self.prompt(example.sample.prompt));
+            let stale = sample.version != version;
             TrainingSample {
                 tokens: [prompt, &sample.answer.tokens].concat(),
                 prompt: prompt.len(),
                 sampled: sample.answer.log_probs.clone(),
                 old: sample.answer.log_probs.clone(),
-                anew: recomputed || sample.version != version,
+                anew: old.is_computed(stale, false),
+                stale,
                 advantage: example.advantage,
             }
         };

@@ -5,6 +5,7 @@
 
 mod kills;
 mod mangled;
+mod plans;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ trait Class {
 enum Outcome {
     /// As promised. The word says which kind of case it was, for the table.
     Kept(String),
+    /// It was several in one, all as promised: how many of each kind.
+    Many(BTreeMap<String, u64>),
     /// Not so: what was seen.
     Broken(String),
 }
@@ -70,6 +73,7 @@ struct Place<'a> {
 pub fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
     let started = Instant::now();
     let mut classes: Vec<Box<dyn Class>> = vec![Box::new(kills::Kills::default())];
+    classes.push(Box::new(plans::Plans));
     classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     if let Some(unknown) =
         asked.classes.iter().find(|name| classes.iter().all(|class| class.name() != **name))
@@ -88,15 +92,17 @@ pub fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
             Place { program, root, reference: folder.join("reference"), folder: folder.join("case") };
         made(&place.reference)?;
         class.prepare(&place)?;
-        for number in tally.done(name, asked.seed)..asked.cases {
-            if until.is_some_and(|until| started.elapsed().as_secs_f64() > until) {
+        loop {
+            let number = tally.done(name, asked.seed);
+            if number >= asked.cases || until.is_some_and(|until| started.elapsed().as_secs_f64() > until) {
                 break;
             }
             place.folder = folder.join("case");
             let _ = std::fs::remove_dir_all(&place.folder);
             made(&place.folder)?;
             match class.case(&place, &mut Chance::of(asked.seed, name, number))? {
-                Outcome::Kept(kind) => tally.add(name, asked.seed, &kind)?,
+                Outcome::Kept(kind) => tally.add(name, asked.seed, &[(kind, 1)].into())?,
+                Outcome::Many(kinds) => tally.add(name, asked.seed, &kinds)?,
                 Outcome::Broken(what) => {
                     let kept = folder.join(format!("broken-{}-{number}", asked.seed));
                     let _ = std::fs::remove_dir_all(&kept);
@@ -182,8 +188,11 @@ impl Tally {
         self.counts.get(&(class.to_owned(), seed)).map_or(0, |kinds| kinds.values().sum())
     }
 
-    fn add(&mut self, class: &str, seed: u64, kind: &str) -> Result<()> {
-        *self.counts.entry((class.to_owned(), seed)).or_default().entry(kind.to_owned()).or_default() += 1;
+    fn add(&mut self, class: &str, seed: u64, kinds: &BTreeMap<String, u64>) -> Result<()> {
+        let counts = self.counts.entry((class.to_owned(), seed)).or_default();
+        for (kind, n) in kinds {
+            *counts.entry(kind.clone()).or_default() += n;
+        }
         let mut text = String::new();
         for ((class, seed), kinds) in &self.counts {
             for (kind, n) in kinds {
