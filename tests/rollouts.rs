@@ -72,7 +72,7 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
         (Kind::Sglang, &[("\"uniform\"", "\"pilot-commit\""), ("mini_batch = 0", "mini_batch = 12")]),
         (Kind::Vllm, &[("\"uniform\"", "\"pods\""), ("\"grpo\", dual_clip = 0.0", "\"dapo\"")]),
         (Kind::Sglang, &[("\"decoupled\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")]),
-        (Kind::Vllm, &[("seed = 1", "seed = 1\nlag = 1"), ("\"decoupled\"", "\"sampling\"")]),
+        (Kind::Vllm, &[("mini_batch = 0", "mini_batch = 12"), ("\"decoupled\"", "\"sampling\"")]),
         (
             Kind::Vllm,
             &[

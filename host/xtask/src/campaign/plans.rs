@@ -111,7 +111,6 @@ fn whole_run(chance: &mut Chance) -> std::result::Result<BTreeMap<String, u64>, 
                 let settled = run.updated(!learned.is_empty(), Vec::new(), &costs);
                 books.settle(&run.of.run, &settled, &learned)?;
             }
-            Next::Begin(..) => {}
             Next::Finish(learned, _) => {
                 let took: f64 = learned.iter().map(|learned| books.learning(learned.id)).sum();
                 books.flops += took;
@@ -119,7 +118,7 @@ fn whole_run(chance: &mut Chance) -> std::result::Result<BTreeMap<String, u64>, 
                 run.finished(Vec::new(), Compute { flops, ..Compute::default() }, &costs);
             }
             Next::Evaluate => run.evaluated(Scores::default()),
-            Next::Step(_) => {}
+            Next::Begin(..) | Next::Step(_) => {}
             Next::Over(end) => {
                 promise(end.normal, || "a run of plans ended otherwise than normally".to_owned())?;
                 promise(run.state.pending.is_empty(), || "an update was decided on and not made".to_owned())?;
@@ -309,13 +308,15 @@ fn dice(view: &View, run: &Run, chance: &mut Chance) -> Plan {
     there.extend(
         (run.gives(Need::AnyPrompt) || wild).then(|| PromptId(chance.below(run.prompts as usize + 2) as u32)),
     );
-    let prompt = |chance: &mut Chance| match wild && chance.below(6) == 0 {
-        true => Some(PromptId(*chance.of_these(&COUNTS))),
-        false => (!there.is_empty()).then(|| *chance.of_these(&there)),
+    let prompt = |chance: &mut Chance| {
+        if wild && chance.below(6) == 0 {
+            Some(PromptId(*chance.of_these(&COUNTS)))
+        } else {
+            (!there.is_empty()).then(|| *chance.of_these(&there))
+        }
     };
-    let count = |chance: &mut Chance| match wild && chance.below(4) == 0 {
-        true => *chance.of_these(&COUNTS),
-        false => 1 + chance.below(6) as u32,
+    let count = |chance: &mut Chance| {
+        if wild && chance.below(4) == 0 { *chance.of_these(&COUNTS) } else { 1 + chance.below(6) as u32 }
     };
     let some = |chance: &mut Chance| -> Vec<PromptId> {
         if chance.below(4) > 0 {
