@@ -494,7 +494,7 @@ class Runs(Raises):
                         allocator.sampled(flip(allocator, order))
                     else:
                         allocator.trained()
-                program("replay", f"{scratch}/{name}")
+                program("replay", f"{scratch}/{name}", "prospect")
                 with open(f"{scratch}/{name}/record.jsonl") as record:
                     head = json.loads(record.readline())
                 head = head.get("head", head)
