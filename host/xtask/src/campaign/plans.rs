@@ -229,7 +229,9 @@ impl Books {
         over("rollouts", self.rollouts, limits.run_rollouts)?;
         over("tokens", self.tokens, limits.run_tokens)?;
         over("rollouts in a step", self.step_rollouts, limits.step_rollouts.map(u64::from))?;
-        over("rounds in a step", u64::from(spent.rounds), Some(u64::from(limits.rounds)))?;
+        // The ledger counts rounds in which nothing was granted, too.
+        let rounds = self.rounds.max(spent.rounds);
+        over("rounds in a step", u64::from(rounds), Some(u64::from(limits.rounds)))?;
         promise(flops.is_none_or(|most| self.flops <= most), || {
             format!("{} operations of {flops:?}", self.flops)
         })?;
