@@ -750,6 +750,78 @@ fn stale_rollouts_are_weighted_or_clipped_by_how_far_they_moved() {
     );
 }
 
+/// Every loss, with answers masked that met their length limit. Where it is a mean over answers they count among these, as
+/// if they had no advantage; where it is a mean over tokens it is that of the others, as if they were not there. A
+/// divergence from a reference is not measured of them either.
+#[test]
+fn truncated_answers_that_are_masked_teach_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let case = Case::read(&folders()[0]);
+    let whole = ragged(&prompts());
+    let mut sampled = made_up(&whole);
+    for sample in sampled.iter_mut().skip(1).step_by(3) {
+        sample.truncated = true;
+    }
+    let advantage = |i: usize| if i % 2 == 0 { 1.0 } else { -0.7 };
+    let all: Vec<Example<'_, Answer>> =
+        sampled.iter().enumerate().map(|(i, sample)| Example { sample, advantage: advantage(i) }).collect();
+    let those = |truncated: bool| -> Vec<Example<'_, Answer>> {
+        all.iter()
+            .filter(|e| e.sample.truncated == truncated)
+            .map(|e| Example { sample: e.sample, advantage: e.advantage })
+            .collect()
+    };
+    let without = those(false);
+    let unmoved: Vec<_> = all
+        .iter()
+        .map(|e| Example { advantage: if e.sample.truncated { 0.0 } else { e.advantage }, ..*e })
+        .collect();
+    let (shares, masked) = (without.len() as f64 / all.len() as f64, (all.len() - without.len()) as f64);
+    assert!(masked > 1.0 && shares > 0.5);
+    let run = |kind: LossKind, kl: f64, mask_truncated: bool, batch: &[Example<'_, Answer>]| {
+        let loss = LossConfig { kl, ..LossConfig::of(kind) };
+        let update = UpdateConfig { loss, mask_truncated, micro_batch_tokens: 24, ..UpdateConfig::default() };
+        let core = Box::new(Cpu::new(&case.checkpoint, Setup { reference: true, ..setup(1) }).unwrap());
+        let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
+        let mut engine = Native::new(core, native(update), prompts, Vec::new());
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            // In the second one they are stale, and have left the reference.
+            told = runtime.block_on(engine.update(batch, None, &Interrupt::new())).unwrap().metrics;
+        }
+        let weights = engine.core().weights().unwrap().into_owned();
+        (weights, told.into_iter().collect::<HashMap<&str, f64>>(), engine.computed())
+    };
+    for kind in
+        [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Gspo, LossKind::Cispo, LossKind::Rloo]
+    {
+        let by_tokens = matches!(kind, LossKind::Dapo | LossKind::Cispo);
+        let (weights, told, computed) = run(kind, 0.0, true, &all);
+        assert_eq!(told["masked"], masked, "{kind:?}");
+        let (same, same_told, same_computed) =
+            run(kind, 0.0, false, if by_tokens { &without } else { &unmoved });
+        assert!(weights == same && told["loss"] == same_told["loss"], "{kind:?}");
+        assert_eq!(computed, same_computed, "{kind:?}: they are not computed");
+        assert!(!same_told.contains_key("masked"));
+        assert!(weights != run(kind, 0.0, false, &all).0, "{kind:?}: they would teach something");
+        if !by_tokens {
+            assert!(weights != run(kind, 0.0, true, &without).0, "{kind:?}: they count among the answers");
+        }
+
+        let (first, second) = (run(kind, 0.3, true, &all), run(kind, 0.3, false, &without));
+        assert_eq!(first.2, second.2, "{kind:?}");
+        if by_tokens {
+            assert!(first.0 == second.0, "{kind:?}: without them");
+        } else {
+            assert!(first.0 != second.0 && first.0 != run(kind, 0.3, false, &unmoved).0, "{kind:?}");
+        }
+    }
+    // Where all are masked the optimizer makes its step, and nothing is learned.
+    let (_, told, computed) = run(LossKind::Dapo, 0.3, true, &those(true));
+    assert_eq!((told["loss"], told["grad_norm"], told["optimizer_steps"]), (0.0, 0.0, 1.0));
+    assert_eq!((computed.trained_tokens, computed.optimizer_steps, computed.flops.training), (0, 2, 0.0));
+}
+
 /// A whole update of the engine, with stale rollouts, a reference and micro-batches, says and leaves the
 /// same behind on both cores.
 #[test]
@@ -758,7 +830,8 @@ fn an_update_is_the_same_on_both_cores() {
     for folder in folders() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
-        let sampled = made_up(&whole);
+        let mut sampled = made_up(&whole);
+        sampled[2].truncated = true;
         let batch: Vec<Example<'_, Answer>> = sampled
             .iter()
             .enumerate()
@@ -775,6 +848,7 @@ fn an_update_is_the_same_on_both_cores() {
                 rows: 8,
                 update: UpdateConfig {
                     loss: LossConfig { kl: 0.1, ..LossConfig::of(LossKind::Dapo) },
+                    mask_truncated: true,
                     mini_batch: 5,
                     micro_batch_tokens: 24,
                     recompute: true,

@@ -64,13 +64,27 @@ type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static
 
 #[test]
 fn a_run_on_a_server_is_the_run_on_this_machine() {
-    let cases: [Case; 8] = [
+    let cases: [Case; 10] = [
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[]),
         ("tinker", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 2")]),
         ("skyrl-jax", Mean::SequenceMean, "dapo", "pilot-commit", &[("mini_batch = 0", "mini_batch = 12")]),
         ("skyrl-train", Mean::Sum, "dr-grpo", "uniform", &[("epochs = 1", "epochs = 2")]),
         ("tinker", Mean::Sum, "cispo", "pods", &[("max_norm = 0.0", "max_norm = 0.05")]),
+        (
+            "skyrl-jax",
+            Mean::SequenceMean,
+            "dapo",
+            "uniform",
+            &[("epochs = 1", "epochs = 1\nmask_truncated = true"), ("max_tokens = 8", "max_tokens = 3")],
+        ),
+        (
+            "tinker",
+            Mean::Sum,
+            "grpo",
+            "uniform",
+            &[("epochs = 1", "epochs = 1\nmask_truncated = true"), ("max_tokens = 8", "max_tokens = 3")],
+        ),
         (
             "skyrl-jax",
             Mean::SequenceMean,
@@ -126,6 +140,10 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
                 let close = (x - y).abs() <= 1e-6 + 2e-4 * x.abs();
                 assert!(close, "{kind} {loss} {policy}, step {}: {name} is {x} here and {y} there", a.step);
             }
+            let masked = |step: &StepEnd| step.metrics.iter().find(|(n, _)| n == "masked").map(|(_, n)| *n);
+            assert_eq!(masked(a), masked(b), "{kind} {loss}, step {}", a.step);
+            let masks = edits.iter().any(|(_, to)| to.contains("mask_truncated"));
+            assert_eq!(masked(a).is_some_and(|masked| masked > 0.0), masks, "{:?}", masked(a));
             moved |= number(a, "grad_norm") > 1e-3;
             // Where there was something fresh to learn from, the trainer knows the sampler's weights.
             let apart = b.metrics.iter().find(|(n, _)| n == "sampling/sampling_logp_difference/mean");

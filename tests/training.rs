@@ -344,7 +344,8 @@ fn the_page_tells_each_number_of_a_step() {
     assert!(page.contains(&table), "docs/reference/outputs.md should have this table:\n{table}");
 
     // And each that is written is in it.
-    let scratch = with(&format!("{CONFIG}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));
+    let update = "mask_truncated = true\nloss = { kind = \"grpo\", kl = 0.05 }";
+    let scratch = with(&format!("{CONFIG}\n[update]\n{update}\n"));
     trained(&scratch, &["run.toml", "--policy", "dapo", "--out", "out"]);
     let mut written = BTreeSet::new();
     for line in lines(&scratch.path().join("out"), "metrics.jsonl") {
@@ -915,6 +916,7 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
     configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
     configs.push(with_update("old_log_probs = \"decoupled\"\nmicro_batch_tokens = 64"));
     configs.push(with_update("old_log_probs = \"sampling\"\nmini_batch = 16"));
+    configs.push(with_update("mask_truncated = true").replace("max_tokens = 8", "max_tokens = 3"));
     configs.push(lora.clone());
     configs.push(format!("{lora}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));
     configs

@@ -30,6 +30,8 @@ pub(crate) struct Lesson {
     pub(crate) temperature: f32,
     /// Whether the weights changed since.
     pub(crate) stale: bool,
+    /// Whether it met its length limit.
+    pub(crate) truncated: bool,
     /// Its advantage.
     pub(crate) advantage: f32,
 }
@@ -58,6 +60,7 @@ impl Lesson {
             sampled: &self.sampled,
             temperature: self.temperature,
             stale: self.stale,
+            truncated: self.truncated,
             advantage: self.advantage,
         }
     }

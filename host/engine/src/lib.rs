@@ -42,4 +42,4 @@ pub use loss::{LossConfig, LossKind};
 pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;
-pub use update::{Old, UpdateConfig, learning_flops};
+pub use update::{MASKED, Old, UpdateConfig, learning_flops};

@@ -111,9 +111,9 @@ pub struct LossInputs<'a> {
 /// What a batch's losses are measured over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossNormalization {
-    /// Its answers.
+    /// Its answers, masked ones too.
     pub answers: usize,
-    /// Their tokens.
+    /// The tokens of those that are not masked.
     pub tokens: usize,
     /// The length limit of an answer.
     pub longest: usize,
@@ -127,7 +127,7 @@ impl LossNormalization {
         match kind {
             LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (self.answers * tokens.max(1)) as f64,
             LossKind::DrGrpo => 1.0 / (self.answers * self.longest) as f64,
-            LossKind::Dapo | LossKind::Cispo => 1.0 / self.tokens as f64,
+            LossKind::Dapo | LossKind::Cispo => 1.0 / self.tokens.max(1) as f64,
         }
     }
 }

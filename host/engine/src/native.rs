@@ -187,6 +187,7 @@ impl Native {
                 sampled: sample.answer.log_probs.clone(),
                 temperature: self.config.sampling.with(sample.sampling).divisor(),
                 stale: sample.version != self.version,
+                truncated: sample.truncated,
                 advantage,
             }
         };

@@ -31,6 +31,10 @@ pub struct UpdateConfig {
     /// Make activations again in the backward pass: a third more work, and memory for one block in
     /// place of all.
     pub recompute: bool,
+    /// Whether answers that met their length limit teach nothing (DAPO's overlong filtering, Yu et al. 2025). As TRL's
+    /// `mask_truncated_completions`: they have their part in baselines, and in means over answers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mask_truncated: bool,
 }
 
 /// What ratios between new and old probabilities are measured from.
@@ -78,11 +82,17 @@ impl Default for UpdateConfig {
             correction: 2.0,
             micro_batch_tokens: 4096,
             recompute: false,
+            mask_truncated: false,
         }
     }
 }
 
 impl UpdateConfig {
+    /// Whether an answer has no part in the loss, and its tokens none in means over tokens.
+    pub fn masks(&self, truncated: bool) -> bool {
+        self.mask_truncated && truncated
+    }
+
     /// This, cut into optimizer steps as a batch says, where it does.
     pub fn cut(self, geometry: Option<Geometry>) -> Self {
         match geometry {
@@ -105,6 +115,8 @@ pub struct TrainingSample<'a> {
     pub temperature: f32,
     /// Whether the weights changed since.
     pub stale: bool,
+    /// Whether it met its length limit.
+    pub truncated: bool,
     /// Its advantage.
     pub advantage: f32,
 }
@@ -127,6 +139,9 @@ pub struct UpdateContext<'a> {
     pub interrupt: &'a Interrupt,
 }
 
+/// What the number of a batch's masked answers is called, where they are masked.
+pub const MASKED: &str = "masked";
+
 /// Makes one update. Also gives what it computed.
 pub fn update(
     core: &mut dyn Core,
@@ -136,20 +151,22 @@ pub fn update(
     let config = context.update;
     // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
     // it counts in the means, and is not computed.
-    let counts = |l: &&TrainingSample<'_>| l.advantage != 0.0 || config.loss.kl > 0.0;
+    let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
+    let counts = |l: &&TrainingSample<'_>| !masked(l) && (l.advantage != 0.0 || config.loss.kl > 0.0);
     let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
     let batches: Vec<(LossNormalization, Vec<TrainingSample<'_>>)> = lessons
         .chunks(size.max(1))
         .map(|batch| {
             let over = LossNormalization {
                 answers: batch.len(),
-                tokens: batch.iter().map(|l| l.sequence.answer()).sum(),
+                tokens: batch.iter().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
                 longest: context.longest,
                 correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
             };
             (over, batch.iter().filter(counts).copied().collect())
         })
         .collect();
+    let truncated = lessons.iter().filter(|l| masked(l)).count();
     let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
     let old = old(core, &lessons, context)?;
     let apart = context.foreign.and_then(|_| apart(&lessons, &old));
@@ -224,6 +241,7 @@ pub fn update(
     }
     let mut report = sums.report(config.loss.kl > 0.0);
     report.metrics.extend(apart.map(|apart| ("sampling/sampling_logp_difference/mean", apart)));
+    report.metrics.extend(config.mask_truncated.then_some((MASKED, truncated as f64)));
     Ok((report, computed(core, &lessons, context, sums.steps as u64)))
 }
 

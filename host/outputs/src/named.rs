@@ -112,6 +112,12 @@ pub const ALL: &[Named] = &[
     ),
     named(&["optimizer_steps"], "Of this update", Trl::None),
     named(
+        &["masked"],
+        "Rollouts of this update that teach nothing because they reached the length limit; only with \
+         `update.mask_truncated`",
+        Trl::None,
+    ),
+    named(
         &["alloc/sampled", "alloc/unscorable"],
         "Rollouts of this step; how many of them could not be judged",
         Trl::None,

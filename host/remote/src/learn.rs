@@ -28,6 +28,8 @@ pub(crate) struct TrainingSample {
     pub(crate) anew: bool,
     /// Whether the weights changed since it was sampled.
     pub(crate) stale: bool,
+    /// Whether it has no part in the loss. Its advantage is 0 then.
+    pub(crate) masked: bool,
     pub(crate) advantage: f32,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longe
     lessons
         .chunks(size.max(1))
         .map(|batch| {
-            let tokens = batch.iter().map(|l| l.sampled.len()).sum();
+            let tokens = batch.iter().filter(|l| !l.masked).map(|l| l.sampled.len()).sum();
             let mut counting: Vec<TrainingSample> =
                 batch.iter().filter(|l| l.advantage != 0.0).cloned().collect();
             if counting.is_empty() {

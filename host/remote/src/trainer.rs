@@ -3,7 +3,7 @@
 
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
-use allot_engine::{Answer, Example, NativeConfig, Report, Sampling, UpdateConfig, learning_flops};
+use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, Sampling, UpdateConfig, learning_flops};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
@@ -84,6 +84,7 @@ impl Trainer {
                 lessons[i].old = old;
             }
         }
+        let masked = update.mask_truncated.then(|| lessons.iter().filter(|l| l.masked).count());
         let progress = f64::from(state.version) / f64::from(self.config.updates.max(1));
         let batches = batches(lessons, update, self.config.sampling.max_tokens as usize);
         let (name, numbers) = learn::loss(update);
@@ -125,7 +126,9 @@ impl Trainer {
             State { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
         let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
         let computed = self.counted(update, &lessons, metrics.steps);
-        Ok((metrics.report(), computed, saved))
+        let mut report = metrics.report();
+        report.metrics.extend(masked.map(|masked| (MASKED, masked as f64)));
+        Ok((report, computed, saved))
     }
 
     /// What an update over these lessons computed, adapters' own products left out as everywhere.
@@ -150,6 +153,7 @@ impl Trainer {
         let one = |example: &Example<'_, Answer>| {
             let (sample, prompt) = (example.sample, self.prompt(example.sample.prompt));
             let stale = sample.version != version;
+            let masked = self.config.update.masks(sample.truncated);
             TrainingSample {
                 tokens: [prompt, &sample.answer.tokens].concat(),
                 prompt: prompt.len(),
@@ -157,7 +161,8 @@ impl Trainer {
                 old: sample.answer.log_probs.clone(),
                 anew: old.is_computed(stale, false),
                 stale,
-                advantage: example.advantage,
+                masked,
+                advantage: if masked { 0.0 } else { example.advantage },
             }
         };
         batch.iter().map(one).collect()
