@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
-use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
+use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
@@ -122,7 +122,7 @@ impl Case {
     }
 
     /// The reference's clipped loss, as its gradient by each log-probability.
-    fn loss(&self) -> impl Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync {
+    fn loss(&self) -> impl Fn(usize, &[TokenStatistics]) -> TokenGradients + Sync {
         let (old, advantages) =
             (numbers(&self.reference["old_logp"]), numbers(&self.reference["advantages"]));
         let mask = numbers(&self.reference["response_mask"]);
@@ -398,6 +398,11 @@ fn coefficient(i: usize, t: usize) -> f32 {
     ((i * 7 + t * 3) % 5) as f32 - 2.0
 }
 
+/// What the entropy of a token counts; nothing in some answers.
+fn bonus(i: usize, t: usize) -> f32 {
+    if i % 3 == 0 { 0.0 } else { -0.2 * (1 + t % 3) as f32 }
+}
+
 #[test]
 fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
     for folder in folders() {
@@ -409,7 +414,10 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
             let mut core = (kind.make)(&case.checkpoint, setup(3));
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
                 let loss = |i: usize, statistics: &[TokenStatistics]| {
-                    (0..statistics.len()).map(|t| coefficient(from + i, t)).collect()
+                    let each =
+                        |of: fn(usize, usize) -> f32| (0..statistics.len()).map(move |t| of(from + i, t));
+                    let entropies = if (from + i) % 3 == 0 { Vec::new() } else { each(bonus).collect() };
+                    TokenGradients { log_probs: each(coefficient).collect(), entropies }
                 };
                 core.learn(part, options, &loss).unwrap();
             }
@@ -426,6 +434,12 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
             let c: Vec<f32> = (0..sequence.answer()).map(|t| coefficient(i, t)).collect();
             let c = Tensor::from_vec(c, (1, sequence.answer()), &Device::Cpu).unwrap();
             loss = (loss + (answer * c).unwrap().sum_all().unwrap()).unwrap();
+            let all = logits.narrow(1, sequence.prompt - 1, sequence.answer()).unwrap();
+            let all = candle_nn::ops::log_softmax(&all, 2).unwrap();
+            let entropies = (all.exp().unwrap() * &all).unwrap().sum(2).unwrap().neg().unwrap();
+            let b: Vec<f32> = (0..sequence.answer()).map(|t| bonus(i, t)).collect();
+            let b = Tensor::from_vec(b, (1, sequence.answer()), &Device::Cpu).unwrap();
+            loss = (loss + (entropies * b).unwrap().sum_all().unwrap()).unwrap();
         }
         let gradients = loss.backward().unwrap();
         for (kind, recompute) in cores().iter().flat_map(|k| [(k, false), (k, true)]) {
@@ -446,6 +460,40 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
     }
 }
 
+/// A step along the gradient moves an entropy bonus as far as the gradient says, at another temperature than 1, too.
+#[test]
+fn the_gradient_of_entropies_is_their_slope() {
+    for folder in folders() {
+        let case = Case::read(&folder);
+        let whole = ragged(&prompts());
+        let sequences: Vec<Sequence<'_>> =
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
+        let options = PassOptions { temperature: 0.7, ..PLAIN };
+        let mut core = Cpu::new(&case.checkpoint, setup(1)).unwrap();
+        let bonuses = |i: usize, statistics: &[TokenStatistics]| TokenGradients {
+            log_probs: vec![0.0; statistics.len()],
+            entropies: (0..statistics.len()).map(|t| bonus(i, t)).collect(),
+        };
+        core.learn(&sequences, options, &bonuses).unwrap();
+        let gradient = core.gathered().unwrap();
+        let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+        let base = core.weights().unwrap().into_owned();
+        let value = |by: f64| -> f64 {
+            let moved = base.iter().zip(&gradient).map(|(w, g)| w + (by * f64::from(*g) / norm) as f32);
+            let mut moved = Cpu::of(core.arena().clone(), moved.collect(), setup(1)).unwrap();
+            let all = moved.score(&sequences, options, false).unwrap();
+            let one = |(i, answer): (usize, &Vec<TokenStatistics>)| -> f64 {
+                answer.iter().enumerate().map(|(t, s)| f64::from(bonus(i, t)) * f64::from(s.entropy)).sum()
+            };
+            all.iter().enumerate().map(one).sum()
+        };
+        let step = 1e-3;
+        let slope = (value(step) - value(-step)) / (2.0 * step);
+        println!("{:<28} norm {norm:.5}, slope {slope:.5}", name(&folder));
+        assert!(norm > 0.1 && (slope - norm).abs() < 5e-3 * norm, "{}: {slope} {norm}", name(&folder));
+    }
+}
+
 /// What one core saved the other takes up: weights, moments, the next step.
 #[test]
 fn a_run_goes_on_on_the_other_core() {
@@ -453,7 +501,7 @@ fn a_run_goes_on_on_the_other_core() {
     for folder in folders() {
         let case = Case::read(&folder);
         let sequences = [Sequence { tokens: &case.ids, prompt: 4 }];
-        let up = |_: usize, statistics: &[TokenStatistics]| vec![-0.1; statistics.len()];
+        let up = |_: usize, statistics: &[TokenStatistics]| vec![-0.1; statistics.len()].into();
         let step = |core: &mut Box<dyn Core>| {
             core.learn(&sequences, PLAIN, &up).unwrap();
             assert!(core.step(&sgd, sgd.learning_rate).unwrap() > 0.0);
@@ -503,10 +551,10 @@ fn a_step_needs_gradients_that_are_finite() {
         let mut core = (kind.make)(&case.checkpoint, setup(1));
         let begun = core.weights().unwrap().into_owned();
         assert!(core.step(&config, 0.1).unwrap() == 0.0 && core.steps() == 0, "{}", kind.name);
-        core.learn(&sequences, PLAIN, &|_, statistics| vec![f32::NAN; statistics.len()]).unwrap();
+        core.learn(&sequences, PLAIN, &|_, statistics| vec![f32::NAN; statistics.len()].into()).unwrap();
         assert!(!core.step(&config, 0.1).unwrap().is_finite() && core.steps() == 0, "{}", kind.name);
         assert!(core.weights().unwrap() == begun, "{}", kind.name);
-        core.learn(&[], PLAIN, &|_, _| Vec::new()).unwrap();
+        core.learn(&[], PLAIN, &|_, _| TokenGradients::default()).unwrap();
         assert!(core.step(&config, 0.1).unwrap() == 0.0 && core.steps() == 1, "{}", kind.name);
         let decayed = core.weights().unwrap().iter().zip(&begun).all(|(w, b)| (w - b * 0.95).abs() < 1e-6);
         assert!(decayed, "{}", kind.name);
@@ -542,7 +590,7 @@ fn adapters_learn_and_merge() {
 
         // A few steps that make both matrices other than zero.
         let up = OptimizerConfig { weight_decay: 0.0, max_norm: 0.0, ..OptimizerConfig::default() };
-        let all_up = |_: usize, statistics: &[TokenStatistics]| vec![-1.0; statistics.len()];
+        let all_up = |_: usize, statistics: &[TokenStatistics]| vec![-1.0; statistics.len()].into();
         for _ in 0..3 {
             core.learn(&sequences, PLAIN, &all_up).unwrap();
             core.step(&up, 1e-2).unwrap();
@@ -847,7 +895,7 @@ fn an_update_is_the_same_on_both_cores() {
                 stops: vec![5],
                 rows: 8,
                 update: UpdateConfig {
-                    loss: LossConfig { kl: 0.1, ..LossConfig::of(LossKind::Dapo) },
+                    loss: LossConfig { kl: 0.1, entropy: 0.02, ..LossConfig::of(LossKind::Dapo) },
                     mask_truncated: true,
                     mini_batch: 5,
                     micro_batch_tokens: 24,

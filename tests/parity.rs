@@ -131,10 +131,17 @@ fn the_decoder_learns_what_transformers_does() {
         let (mut value, mut slopes) = (0.0, vec![0.0; new.len()]);
         for i in (0..new.len()).filter(|i| mask[*i] > 0.0) {
             let (new, old) = (&new[i..=i], &old[i..=i]);
-            let told = LossInputs { advantage: advantages[i].into(), new, old, sampled: old, reference: &[] };
+            let told = LossInputs {
+                advantage: advantages[i].into(),
+                new,
+                old,
+                sampled: old,
+                reference: &[],
+                entropies: &[],
+            };
             let one = part(&config, told, over);
             value += one.value;
-            slopes[i] = one.gradient[0];
+            slopes[i] = one.gradient.log_probs[0];
         }
         assert!(
             (value - number("/loss")).abs() < 1e-5,

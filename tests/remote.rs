@@ -654,6 +654,7 @@ fn what_a_user_gets_wrong_is_told_before_anything_is_made() {
         one("temperature = 1.0", "temperature = 0.7"),
         one("\"grpo\"", "\"gspo\""),
         one("\"grpo\", dual_clip = 0.0", "\"grpo\", kl = 0.1"),
+        one("\"grpo\", dual_clip = 0.0", "\"grpo\", entropy = 0.01"),
         one("\"grpo\", dual_clip = 0.0", "\"dapo\""),
         one("max_norm = 0.0", "max_norm = 1.0"),
     ];

@@ -912,6 +912,7 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
         .map(|kind| with_update(&format!("loss = {{ kind = \"{kind}\" }}")))
         .to_vec();
     configs.push(with_update("loss = { kind = \"grpo\", kl = 0.05 }"));
+    configs.push(with_update("loss = { kind = \"dapo\", entropy = 0.01 }"));
     configs.push(with_update("mini_batch = 24\nepochs = 2"));
     configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
     configs.push(with_update("old_log_probs = \"decoupled\"\nmicro_batch_tokens = 64"));

@@ -177,7 +177,7 @@ impl Bench {
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
         let start = Instant::now();
         self.model.learn(&batch, options, &|_, statistics: &[TokenStatistics]| {
-            vec![-1.0 / all; statistics.len()]
+            vec![-1.0 / all; statistics.len()].into()
         })?;
         self.model.step(&optimizer, 1e-6)?;
         // A GPU may still be writing weights.

@@ -22,6 +22,8 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("data_seed", &["run.seed"]),
     ("dataset", &["data.files"]),
     ("dataset_name", &["data.files"]),
+    ("entropy_coef", &["update.loss.entropy"]),
+    ("entropy_coeff", &["update.loss.entropy"]),
     ("epsilon_high", &["update.loss.clip_high"]),
     ("epsilon_low", &["update.loss.clip_low"]),
     ("eps", &["optimizer.epsilon", "advantage.epsilon"]),

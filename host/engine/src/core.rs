@@ -9,9 +9,9 @@ use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
 use crate::{Interrupt, OptimizerConfig, Sampling};
 
-/// From a sequence's number and what the model thinks of its answer to the gradient of the loss by each
-/// log-probability. It may be called from several threads, and in any order.
-pub type Loss<'a> = dyn Fn(usize, &[TokenStatistics]) -> Vec<f32> + Sync + 'a;
+/// From a sequence's number and what the model thinks of its answer to the gradient of the loss by that. It may be called
+/// from several threads, and in any order.
+pub type Loss<'a> = dyn Fn(usize, &[TokenStatistics]) -> TokenGradients + Sync + 'a;
 
 /// A model that samples, scores and learns.
 pub trait Core {
@@ -194,4 +194,38 @@ pub struct TokenStatistics {
     pub log_prob: f32,
     /// The entropy of the distribution that it was drawn from, in nats.
     pub entropy: f32,
+}
+
+/// Gradients by what the model says of an answer's tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenGradients {
+    /// By each log-probability.
+    pub log_probs: Vec<f32>,
+    /// By each entropy; empty where a loss does not look at them.
+    pub entropies: Vec<f32>,
+}
+
+impl From<Vec<f32>> for TokenGradients {
+    fn from(log_probs: Vec<f32>) -> Self {
+        Self { log_probs, entropies: Vec::new() }
+    }
+}
+
+impl FromIterator<f32> for TokenGradients {
+    fn from_iter<I: IntoIterator<Item = f32>>(log_probs: I) -> Self {
+        log_probs.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl TokenGradients {
+    /// Appends those of another answer.
+    pub fn extend(&mut self, other: Self) {
+        let (before, entropies) = (self.log_probs.len(), &mut self.entropies);
+        self.log_probs.extend(other.log_probs);
+        if !(entropies.is_empty() && other.entropies.is_empty()) {
+            entropies.resize(before, 0.0);
+            entropies.extend(other.entropies);
+            entropies.resize(self.log_probs.len(), 0.0);
+        }
+    }
 }

@@ -1,9 +1,11 @@
-//! Policy losses over one answer: the value, and its gradient by each token's log-probability, by hand.
+//! Policy losses over one answer: the value, and its gradient by each token's log-probability and entropy, by hand.
 //!
 //! In f64 and without tensors, so that every engine trains with the same ones. Advantages are the
 //! host's; what is here knows nothing of how they came about.
 
 use serde::{Deserialize, Serialize};
+
+use crate::core::TokenGradients;
 
 /// Which loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,15 @@ pub struct LossConfig {
     /// `d = reference - new` (Schulman's k3).
     #[serde(default)]
     pub kl: f64,
+    /// Weight of the entropy bonus: of the entropy of the distributions that tokens come from.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub entropy: f64,
+}
+
+/// Whether a weight is that of nothing.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_none(weight: &f64) -> bool {
+    *weight == 0.0
 }
 
 /// The bounds in force.
@@ -58,7 +69,12 @@ pub struct Bounds {
 impl LossConfig {
     /// A loss with its own numbers.
     pub fn of(kind: LossKind) -> Self {
-        Self { kind, clip_low: None, clip_high: None, dual_clip: None, kl: 0.0 }
+        Self { kind, clip_low: None, clip_high: None, dual_clip: None, kl: 0.0, entropy: 0.0 }
+    }
+
+    /// Whether an answer without an advantage teaches something, too.
+    pub fn teaches_without_advantage(&self) -> bool {
+        self.kl > 0.0 || self.entropy != 0.0
     }
 
     /// The bounds in force: those given, else 0.2 on both sides; DAPO's 0.28 above and verl's dual
@@ -86,6 +102,7 @@ impl LossConfig {
             ("clip_high", b.high, "it is 0 or more", b.high >= 0.0),
             ("dual_clip", dual, "it is more than 1, or 0 for none", dual == 0.0 || dual > 1.0),
             ("kl", self.kl, "it is 0 or more", self.kl >= 0.0),
+            ("entropy", self.entropy, "it is a finite number", true),
         ]
         .into_iter()
         .find(|(_, value, _, good)| !(*good && value.is_finite()))
@@ -106,6 +123,8 @@ pub struct LossInputs<'a> {
     pub sampled: &'a [f32],
     /// Under the reference; empty without one.
     pub reference: &'a [f32],
+    /// Entropies of the distributions that its tokens come from, under the weights of now; empty without a bonus.
+    pub entropies: &'a [f32],
 }
 
 /// What a batch's losses are measured over.
@@ -137,8 +156,8 @@ impl LossNormalization {
 pub struct Part {
     /// Its value.
     pub value: f64,
-    /// Its gradient by each new log-probability.
-    pub gradient: Vec<f32>,
+    /// Its gradient by each new log-probability, and by each entropy.
+    pub gradient: TokenGradients,
     /// Tokens whose ratio lay below the bounds and did not count.
     pub clipped_low: u64,
     /// And above.
@@ -154,7 +173,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
     let n = told.new.len();
     let (bounds, a) = (config.bounds(), told.advantage);
     let difference = |x: &[f32], y: &[f32], t: usize| f64::from(x[t]) - f64::from(y[t]);
-    let mut part = Part { gradient: vec![0.0; n], ..Part::default() };
+    let mut part = Part { gradient: vec![0.0; n].into(), ..Part::default() };
     let each = over.each(config.kind, n);
     let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
     match config.kind {
@@ -165,7 +184,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
             let term = term(bounds, a, (total(told.new, told.old) / root).exp());
             let scale = weight.min(over.correction) / over.answers as f64;
             part.value = scale * term.value;
-            part.gradient.fill((scale * term.slope / root) as f32);
+            part.gradient.log_probs.fill((scale * term.slope / root) as f32);
             part.clipped_low = if term.side < 0 { n as u64 } else { 0 };
             part.clipped_high = if term.side > 0 { n as u64 } else { 0 };
             part.weights = weight * n as f64;
@@ -184,7 +203,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
                 };
                 let scale = each * weight.min(over.correction);
                 part.value += scale * term.value;
-                part.gradient[t] = (scale * term.slope) as f32;
+                part.gradient.log_probs[t] = (scale * term.slope) as f32;
                 part.clipped_low += u64::from(term.side < 0);
                 part.clipped_high += u64::from(term.side > 0);
                 part.weights += weight;
@@ -197,8 +216,14 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
             let kl = d.exp() - d - 1.0;
             part.kl += kl;
             part.value += each * config.kl * kl;
-            part.gradient[t] += (each * config.kl * (1.0 - d.exp())) as f32;
+            part.gradient.log_probs[t] += (each * config.kl * (1.0 - d.exp())) as f32;
         }
+    }
+    if config.entropy != 0.0 && !told.entropies.is_empty() {
+        // As verl's: normalised as the loss is, and without importance weights.
+        let bonus = each * config.entropy;
+        part.value -= bonus * told.entropies.iter().map(|h| f64::from(*h)).sum::<f64>();
+        part.gradient.entropies = vec![-bonus as f32; n];
     }
     part
 }
@@ -241,7 +266,7 @@ mod tests {
         [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Gspo, LossKind::Cispo, LossKind::Rloo];
 
     fn told(new: &[f32], advantage: f64) -> LossInputs<'_> {
-        LossInputs { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE }
+        LossInputs { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE, entropies: &[] }
     }
 
     #[test]
@@ -250,7 +275,7 @@ mod tests {
             for advantage in [1.3, -0.8] {
                 let config =
                     LossConfig { kl: 0.1, clip_low: Some(0.5), clip_high: Some(0.9), ..LossConfig::of(kind) };
-                let gradient = part(&config, told(&NEW, advantage), OVER).gradient;
+                let gradient = part(&config, told(&NEW, advantage), OVER).gradient.log_probs;
                 for t in 0..4 {
                     let value = |by: f32| {
                         let mut new = NEW;
@@ -276,9 +301,41 @@ mod tests {
     }
 
     #[test]
+    fn the_entropy_bonus_is_normalised_as_the_loss_is() {
+        const ENTROPIES: [f32; 4] = [0.5, 1.5, 0.25, 2.0];
+        fn inputs(entropies: &[f32]) -> LossInputs<'_> {
+            LossInputs { entropies, ..told(&NEW, 1.3) }
+        }
+        for kind in KINDS {
+            let config = LossConfig { entropy: 0.1, ..LossConfig::of(kind) };
+            let (with, without) = (
+                part(&config, inputs(&ENTROPIES), OVER),
+                part(&LossConfig::of(kind), inputs(&ENTROPIES), OVER),
+            );
+            let each = match kind {
+                LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / 12.0,
+                LossKind::DrGrpo => 1.0 / 21.0,
+                LossKind::Dapo | LossKind::Cispo => 1.0 / 11.0,
+            };
+            assert!((with.value - (without.value - 0.1 * each * 4.25)).abs() < 1e-12, "{kind:?}");
+            assert_eq!(with.gradient.log_probs, without.gradient.log_probs, "{kind:?}");
+            assert!(without.gradient.entropies.is_empty());
+            for t in 0..4 {
+                let value = |by: f32| {
+                    let mut entropies = ENTROPIES;
+                    entropies[t] += by;
+                    part(&config, inputs(&entropies), OVER).value
+                };
+                let slope = (value(0.125) - value(-0.125)) / 0.25;
+                assert!((slope - f64::from(with.gradient.entropies[t])).abs() < 1e-8, "{kind:?}: {slope}");
+            }
+        }
+    }
+
+    #[test]
     fn on_policy_every_loss_is_the_policy_gradient() {
         for kind in KINDS {
-            let same = LossInputs { advantage: 2.0, new: &NEW, old: &NEW, sampled: &NEW, reference: &[] };
+            let same = LossInputs { old: &NEW, sampled: &NEW, reference: &[], ..told(&NEW, 2.0) };
             let part = part(&LossConfig::of(kind), same, OVER);
             let each = match kind {
                 LossKind::Grpo | LossKind::Gspo => 1.0 / 12.0,
@@ -286,7 +343,10 @@ mod tests {
                 LossKind::Dapo | LossKind::Cispo => 1.0 / 11.0,
                 LossKind::Rloo => 1.0 / 3.0,
             };
-            assert!(part.gradient.iter().all(|g| (f64::from(*g) + 2.0 * each).abs() < 1e-6), "{kind:?}");
+            assert!(
+                part.gradient.log_probs.iter().all(|g| (f64::from(*g) + 2.0 * each).abs() < 1e-6),
+                "{kind:?}"
+            );
             assert_eq!((part.clipped_low, part.clipped_high), (0, 0));
         }
     }
@@ -296,10 +356,10 @@ mod tests {
         let grpo = LossConfig::of(LossKind::Dapo);
         let at = |ratio: f64, a: f64| {
             let new = [ratio.ln() as f32];
-            let told = LossInputs { advantage: a, new: &new, old: &[0.0], sampled: &[0.0], reference: &[] };
+            let told = LossInputs { old: &[0.0], sampled: &[0.0], reference: &[], ..told(&new, a) };
             let part =
                 part(&grpo, told, LossNormalization { answers: 1, tokens: 1, longest: 1, correction: 2.0 });
-            (part.gradient[0] != 0.0, part.clipped_low, part.clipped_high)
+            (part.gradient.log_probs[0] != 0.0, part.clipped_low, part.clipped_high)
         };
         assert_eq!(at(1.27, 1.0), (true, 0, 0));
         assert_eq!(at(1.29, 1.0), (false, 0, 1));
@@ -315,7 +375,7 @@ mod tests {
         let part = part(&LossConfig::of(LossKind::Dapo), told, OVER);
         let weights: Vec<f64> = (0..4).map(|t| (f64::from(OLD[t]) - f64::from(SAMPLED[t])).exp()).collect();
         assert!(weights[2] > 2.0, "one of them is cut");
-        for (g, w) in part.gradient.iter().zip(&weights) {
+        for (g, w) in part.gradient.log_probs.iter().zip(&weights) {
             assert!((f64::from(*g) + w.min(2.0) / 11.0).abs() < 1e-6);
         }
         assert!((part.weights - weights.iter().sum::<f64>()).abs() < 1e-6);

@@ -4,7 +4,7 @@
 use allot_allocation::{Compute, Flops, Geometry};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{Core, PassOptions, Sequence, TokenStatistics};
+use crate::core::{Core, PassOptions, Sequence, TokenGradients};
 use crate::loss::{LossConfig, LossInputs, LossNormalization, Part, part};
 use crate::model::Shape;
 use crate::{EngineError, Interrupt, LossKind, OptimizerConfig, Report};
@@ -149,10 +149,12 @@ pub fn update(
     context: UpdateContext<'_>,
 ) -> Result<(Report, Compute), EngineError> {
     let config = context.update;
-    // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference:
-    // it counts in the means, and is not computed.
+    // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference or its entropy is
+    // wanted: it counts in the means, and is not computed.
     let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
-    let counts = |l: &&TrainingSample<'_>| !masked(l) && (l.advantage != 0.0 || config.loss.kl > 0.0);
+    let counts = |l: &&TrainingSample<'_>| {
+        !masked(l) && (l.advantage != 0.0 || config.loss.teaches_without_advantage())
+    };
     let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
     let batches: Vec<(LossNormalization, Vec<TrainingSample<'_>>)> = lessons
         .chunks(size.max(1))
@@ -189,7 +191,7 @@ pub fn update(
             let first = next;
             next += batch.len();
             // With nothing to learn from the optimizer still makes its step.
-            core.learn(&[], options(config, 1.0), &|_, _| Vec::new())?;
+            core.learn(&[], options(config, 1.0), &|_, _| TokenGradients::default())?;
             let mut value = 0.0;
             for micro in micro_batches(batch, config.micro_batch_tokens) {
                 if core.steps() == untouched && context.interrupt.is_asked() {
@@ -202,6 +204,7 @@ pub fn update(
                 core.learn(&sequences, options, &|j, statistics| {
                     let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
                     let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
+                    let entropies: Vec<f32> = statistics.iter().map(|t| t.entropy).collect();
                     let (old, sampled) = match config.old_log_probs {
                         Old::Decoupled => (old[n].as_slice(), lesson.sampled),
                         Old::Sampling => (lesson.sampled, lesson.sampled),
@@ -213,10 +216,11 @@ pub fn update(
                         old,
                         sampled,
                         reference: &reference[n],
+                        entropies: &entropies,
                     };
                     let mut part = part(&config.loss, told, *over);
                     let gradient = std::mem::take(&mut part.gradient);
-                    let entropy = statistics.iter().map(|t: &TokenStatistics| f64::from(t.entropy)).sum();
+                    let entropy = entropies.iter().map(|h| f64::from(*h)).sum();
                     if let Ok(mut parts) = parts.lock() {
                         parts[j] = (part, entropy);
                     }

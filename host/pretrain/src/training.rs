@@ -62,7 +62,7 @@ pub fn train(
             if let Ok(mut losses) = losses.lock() {
                 losses[i] = -sum * scale;
             }
-            vec![-scale as f32; statistics.len()]
+            vec![-scale as f32; statistics.len()].into()
         };
         core.learn(&sequences, options, &loss_of).map_err(|e| told(&e))?;
         let rate = config.optimizer.rate(step, progress);

@@ -115,7 +115,7 @@ impl Batch {
         let advantage = f64::from(lesson.advantage);
         part(
             &update.loss,
-            LossInputs { advantage, new, old: &lesson.old, sampled, reference: &[] },
+            LossInputs { advantage, new, old: &lesson.old, sampled, reference: &[], entropies: &[] },
             self.over,
         )
     }

@@ -90,6 +90,11 @@ impl Server {
                 "set it to 0, or train on this machine",
             ));
         }
+        if loss.entropy != 0.0 {
+            let (why, hint) =
+                ("the server's losses have no such term", "set it to 0, or train on this machine");
+            return Some(("update.loss.entropy", loss.entropy.to_string(), why, hint));
+        }
         if let Some(dual) = loss.bounds().dual {
             let why = "the server's losses have no such bound";
             return Some(("update.loss.dual_clip", dual.to_string(), why, "set it to 0, for none"));

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::block::{Gradients, Weights, sized};
 use super::gemm::{Mat, product};
 use super::kernels::{capped, exp, largest, sum, uncapped, wide};
-use crate::core::TokenStatistics;
+use crate::core::{TokenGradients, TokenStatistics};
 use crate::model::Variant;
 
 /// Logits at a time: rows times vocabulary.
@@ -40,12 +40,12 @@ impl Head<'_> {
     }
 
     /// The same for answers with so many targets each, and the backward pass: `loss` is given an answer's number
-    /// and what the model thinks of its targets, and answers with the gradient by each log-probability. Writes
-    /// the gradient of `x`, and adds to the head's.
+    /// and what the model thinks of its targets, and answers with the gradient by that. Writes the gradient of `x`, and
+    /// adds to the head's.
     pub fn learn(
         &self,
         (x, targets, answers): (&[f32], &[u32], &[usize]),
-        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32>,
+        loss: impl Fn(usize, &[TokenStatistics]) -> TokenGradients,
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
         scratch: &mut Vec<f32>,
@@ -65,53 +65,66 @@ impl Head<'_> {
                 let d = self.weights.arena.shape.hidden;
                 self.logprob_entropy(&x[start * d..end * d], &targets[start..end], scratch)
             };
-            let mut dlog_probs = Vec::with_capacity(end - start);
+            let mut slopes = TokenGradients::default();
             for answer in first..last {
-                let from = dlog_probs.len();
-                dlog_probs.extend(loss(answer, &statistics[from..from + answers[answer]]));
+                let from = slopes.log_probs.len();
+                slopes.extend(loss(answer, &statistics[from..from + answers[answer]]));
             }
             for rows in pieces(start..end, self.most()) {
                 if !whole {
                     self.logits(x, rows.clone(), scratch);
                 }
                 let own = rows.start - start..rows.end - start;
-                let of = (&targets[rows.clone()], &statistics[own.clone()], &dlog_probs[own]);
-                self.back(x, rows, of, dx, gradients, scratch);
+                let of = (&targets[rows.clone()], &statistics[own.clone()]);
+                let slopes = (&slopes.log_probs[own.clone()], slopes.entropies.get(own).unwrap_or_default());
+                self.back(x, rows, of, slopes, dx, gradients, scratch);
             }
             (first, start) = (last, end);
         }
     }
 
-    /// The backward pass of some rows, whose logits are in `scratch`: gradients take their place.
+    /// The backward pass of some rows, whose logits are in `scratch`: gradients take their place. By a logit the
+    /// log-probability of a target has the slope `[v = target] - p[v]`, and the entropy `H` has `-p[v] (log p[v] + H)`.
     fn back(
         &self,
         x: &[f32],
         rows: Range<usize>,
-        (targets, statistics, dlog_probs): (&[u32], &[TokenStatistics], &[f32]),
+        (targets, statistics): (&[u32], &[TokenStatistics]),
+        (dlog_probs, dentropies): (&[f32], &[f32]),
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
         scratch: &mut [f32],
     ) {
         let (v, d, n) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden, rows.len());
         let of = targets.iter().zip(statistics).zip(dlog_probs);
-        for (logits, ((target, statistics), dlog_prob)) in scratch.chunks_exact_mut(v).zip(of) {
+        for (i, (logits, ((target, statistics), dlog_prob))) in
+            scratch.chunks_exact_mut(v).zip(of).enumerate()
+        {
             let target = *target as usize;
             let log_sum = logits[target] - statistics.log_prob;
-            let scale = dlog_prob / self.temperature / self.weights.arena.shape.variant.logits as f32;
-            let Some(cap) = self.weights.arena.shape.variant.logit_cap else {
-                wide(
-                    #[inline(always)]
-                    || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
-                );
-                logits[target] += scale;
-                continue;
-            };
+            let scaled =
+                |slope: &f32| slope / self.temperature / self.weights.arena.shape.variant.logits as f32;
+            let (scale, bonus) = (scaled(dlog_prob), dentropies.get(i).map_or(0.0, scaled));
             // Logits come over the temperature here.
-            let cap = cap as f32 / self.temperature;
-            let own = scale * uncapped(logits[target], cap);
+            let cap = self.weights.arena.shape.variant.logit_cap.map(|cap| cap as f32 / self.temperature);
+            let own = scale * cap.map_or(1.0, |cap| uncapped(logits[target], cap));
+            let entropy = statistics.entropy;
             wide(
                 #[inline(always)]
-                || logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale * uncapped(*l, cap)),
+                || match (cap, bonus == 0.0) {
+                    (None, true) => logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
+                    (None, false) => logits.iter_mut().for_each(|l| {
+                        let log_prob = *l - log_sum;
+                        *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy));
+                    }),
+                    (Some(cap), true) => {
+                        logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale * uncapped(*l, cap))
+                    }
+                    (Some(cap), false) => logits.iter_mut().for_each(|l| {
+                        let log_prob = *l - log_sum;
+                        *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy)) * uncapped(*l, cap);
+                    }),
+                },
             );
             logits[target] += own;
         }

@@ -7,7 +7,7 @@ use super::attention::Span;
 use super::block::{Block, Gradients, Kept, RopeTable, Scratch, Weights, sized};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
-use crate::core::{Sequence, TokenStatistics};
+use crate::core::{Sequence, TokenGradients, TokenStatistics};
 
 /// How a pass computes.
 #[derive(Clone, Copy)]
@@ -52,13 +52,12 @@ impl Pass {
     }
 
     /// The same, and then the backward pass: `loss` is given each sequence's number and what the model
-    /// thinks of its answer, and answers with the gradient of the loss by each token's
-    /// log-probability.
+    /// thinks of its answer, and answers with the gradient of the loss by that.
     pub fn learn(
         &mut self,
         how: How<'_>,
         sequences: &[Sequence<'_>],
-        loss: impl Fn(usize, &[TokenStatistics]) -> Vec<f32>,
+        loss: impl Fn(usize, &[TokenStatistics]) -> TokenGradients,
         gradients: &mut Gradients<'_>,
     ) {
         let packed = Packed::of(sequences);

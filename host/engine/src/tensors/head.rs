@@ -6,7 +6,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use super::learning::Learning;
+use super::learning::{Learning, Slopes};
 use crate::core::TokenStatistics;
 use crate::model::{Decoder, Variant};
 
@@ -42,29 +42,29 @@ impl Head<'_> {
         Tensor::cat(&statistics, 0)
     }
 
-    /// The backward pass: from the gradient of each target's log-probability, `[R]`, those of `x`, in its
-    /// kind of number, and of the matrix, in float32, added to `sum`.
+    /// The backward pass: from the gradients by what was said of each target, `[R]`, those of `x`, in its kind of number,
+    /// and of the matrix, in float32, added to `sum`.
     pub fn back(
         &self,
         x: &Tensor,
         targets: &Tensor,
         statistics: &Tensor,
-        dlog_probs: &Tensor,
+        slopes: &Slopes,
         sum: Option<Tensor>,
     ) -> Result<(Tensor, Tensor)> {
         let (mut dx, mut dweight) = (Vec::new(), sum);
         for (from, n) in self.chunks(x)? {
             let chunk = |tensor: &Tensor| tensor.narrow(0, from, n);
             let x = chunk(x)?;
-            let (targets, statistics, dlog_probs) = (chunk(targets)?, chunk(statistics)?, chunk(dlog_probs)?);
+            let (targets, statistics, slopes) =
+                (chunk(targets)?, chunk(statistics)?, slopes.narrow(from, n)?);
             let logits = self.logits(&x)?;
             // The slope of what keeps them under a cap, and of what they are divided by.
             let slope = match self.variant.logit_cap {
                 Some(cap) => Some((((&logits / cap)?.sqr()?.neg()? + 1.0)? / self.variant.logits)?),
                 None => None,
             };
-            let dlogits =
-                self.learning.dlogits(logits, &targets, &statistics, &dlog_probs, self.temperature)?;
+            let dlogits = self.learning.dlogits(logits, &targets, &statistics, &slopes, self.temperature)?;
             let dlogits = match slope {
                 Some(slope) => (dlogits * slope)?,
                 None if self.variant.logits != 1.0 => (dlogits / self.variant.logits)?,

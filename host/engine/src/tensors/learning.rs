@@ -9,6 +9,7 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
 use super::gradients::{Gradients, add};
+use crate::core::TokenGradients;
 use crate::model::operations::{Scores, ahead, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError, RopeTables};
 
@@ -82,6 +83,37 @@ pub trait Back {
     ) -> std::result::Result<Tensor, ModelError>;
 }
 
+/// Gradients by what was said of some rows, `[N]` each, f32.
+#[derive(Clone, Debug)]
+pub struct Slopes {
+    /// By the log-probability of each row's target.
+    pub log_probs: Tensor,
+    /// By each row's entropy, where there is one.
+    pub entropies: Option<Tensor>,
+}
+
+impl Slopes {
+    /// Those of answers, on a device.
+    pub fn new(gradients: TokenGradients, device: &Device) -> Result<Self> {
+        let rows = |numbers: Vec<f32>| {
+            let count = numbers.len();
+            Tensor::from_vec(numbers, count, device)
+        };
+        let TokenGradients { log_probs, entropies } = gradients;
+        let entropies = if entropies.is_empty() { None } else { Some(rows(entropies)?) };
+        Ok(Self { log_probs: rows(log_probs)?, entropies })
+    }
+
+    /// Those of `n` rows from one on.
+    pub fn narrow(&self, from: usize, n: usize) -> Result<Self> {
+        let rows = |tensor: &Tensor| tensor.narrow(0, from, n);
+        Ok(Self {
+            log_probs: rows(&self.log_probs)?,
+            entropies: self.entropies.as_ref().map(rows).transpose()?,
+        })
+    }
+}
+
 /// candle's own operations, differentiated by candle.
 #[derive(Clone, Copy, Debug)]
 pub struct Candle;
@@ -131,15 +163,15 @@ pub trait Learning: Send + Sync {
     /// entropy, and the logarithm of the sum of all exponentials; `[N, 3]`, f32.
     fn logprob_entropy(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
 
-    /// From the gradient of each row's log-probability, `[N]`, f32, to those of its logits, `[N, V]`, in
-    /// their kind of number: `d log p[target] / d logit[v] = [v = target] - p[v]`, over the temperature.
-    /// `statistics` are what [`Learning::logprob_entropy`] gave.
+    /// From the gradient by what was said of each row to those of its logits, `[N, V]`, in their kind of number:
+    /// `d log p[target] / d logit[v] = [v = target] - p[v]` and `d H / d logit[v] = -p[v] (log p[v] + H)`, over the
+    /// temperature. `statistics` are what [`Learning::logprob_entropy`] gave.
     fn dlogits(
         &self,
         logits: Tensor,
         targets: &Tensor,
         statistics: &Tensor,
-        dlog_probs: &Tensor,
+        slopes: &Slopes,
         temperature: f32,
     ) -> Result<Tensor>;
 
@@ -222,13 +254,20 @@ impl Learning for Candle {
         &self,
         logits: Tensor,
         targets: &Tensor,
-        _: &Tensor,
-        dlog_probs: &Tensor,
+        statistics: &Tensor,
+        slopes: &Slopes,
         temperature: f32,
     ) -> Result<Tensor> {
-        let probabilities = logs(&logits, temperature)?.1.exp()?;
-        let dlog_probs = dlog_probs.unsqueeze(1)?.contiguous()?;
-        let dlogits = probabilities.broadcast_mul(&dlog_probs.neg()?)?;
+        let logs = logs(&logits, temperature)?.1;
+        let dlog_probs = slopes.log_probs.unsqueeze(1)?.contiguous()?;
+        let dlogits = match &slopes.entropies {
+            None => logs.exp()?.broadcast_mul(&dlog_probs.neg()?)?,
+            Some(dentropies) => {
+                let over = logs.broadcast_add(&statistics.narrow(1, 1, 1)?)?;
+                let more = over.broadcast_mul(&dentropies.unsqueeze(1)?)?.broadcast_add(&dlog_probs)?;
+                (logs.exp()? * more)?.neg()?
+            }
+        };
         dlogits.scatter_add_set(&targets.unsqueeze(1)?.contiguous()?, &dlog_probs, 1)?;
         (dlogits / f64::from(temperature))?.to_dtype(logits.dtype())
     }

@@ -8,8 +8,8 @@ use candle_core::{DType, Tensor};
 use super::batch::Batch;
 use super::gradients::{Gradients, renew};
 use super::head::{Head, told};
-use super::learning::{Learning, Way};
-use crate::core::{Loss, PassOptions, TokenStatistics};
+use super::learning::{Learning, Slopes, Way};
+use crate::core::{Loss, PassOptions, TokenGradients, TokenStatistics};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// A pass with some weights over a batch.
@@ -70,17 +70,17 @@ impl<'a> Pass<'a> {
         let head = self.head()?;
         let said = head.logprob_entropy(&x_rd, &self.batch.targets)?;
         let statistics = told(&said)?;
-        let mut dlog_probs = Vec::with_capacity(statistics.len());
+        let mut slopes = TokenGradients::default();
         let mut rest = statistics.as_slice();
         for (number, answer) in self.batch.numbers.iter().zip(answers) {
             let (own, more) = rest.split_at(*answer);
-            dlog_probs.extend(loss(*number, own));
+            slopes.extend(loss(*number, own));
             rest = more;
         }
-        let dlog_probs = Tensor::from_vec(dlog_probs, statistics.len(), x_rd.device())?;
+        let slopes = Slopes::new(slopes, x_rd.device())?;
         let name = self.weights.shape.head_name();
         let sum = gradients.remove(name);
-        let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &dlog_probs, sum)?;
+        let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &slopes, sum)?;
         gradients.insert(name.to_owned(), dhead);
 
         let Some(last) = last else { return Ok(()) };

@@ -11,7 +11,7 @@ use crate::model::{Checkpoint, Decoder, Family, Rope, Shape, Variant};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::gradients::Gradients;
 use crate::tensors::kernels::Kernels;
-use crate::tensors::learning::{Candle, Learning, Rates, Trained, Way};
+use crate::tensors::learning::{Candle, Learning, Rates, Slopes, Trained, Way};
 use crate::tensors::machine::KernelConfig;
 
 fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option<(KernelConfig, Kernels)> {
@@ -128,19 +128,23 @@ fn thoughts_and_their_slopes_are_candle_s() {
             let logits = any(stream, &[rows, vocabulary], 12.0).to_dtype(dtype(kind)).unwrap();
             let targets: Vec<u32> = (0..rows).map(|_| stream.below(vocabulary) as u32).collect();
             let targets = Tensor::from_vec(targets, rows, &Device::Cpu).unwrap();
-            let dlog_probs = any(stream, &[rows], 2.0);
+            let slopes = Slopes { log_probs: any(stream, &[rows], 2.0), entropies: None };
+            let more = Slopes { entropies: Some(any(stream, &[rows], 0.5)), ..slopes.clone() };
             let exact = logits.to_dtype(DType::F32).unwrap();
             let run = |learning: &dyn Learning, logits: &Tensor| {
                 let statistics = learning.logprob_entropy(logits, &targets, temperature).unwrap();
-                let logits = logits.copy().unwrap();
-                let slopes =
-                    learning.dlogits(logits, &targets, &statistics, &dlog_probs, temperature).unwrap();
-                assert_eq!(slopes.dims(), [rows, vocabulary]);
-                (floats(&statistics), floats(&slopes))
+                let back = |slopes: &Slopes| {
+                    let logits = logits.copy().unwrap();
+                    let back = learning.dlogits(logits, &targets, &statistics, slopes, temperature).unwrap();
+                    assert_eq!(back.dims(), [rows, vocabulary]);
+                    floats(&back)
+                };
+                (floats(&statistics), back(&slopes), back(&more))
             };
             let (ours, theirs) = (run(&kernels, &logits), run(&Candle, &exact));
             let statistics = ours.0.iter().zip(&theirs.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            let slopes = apart(&ours.1, &theirs.1);
+            assert!(ours.1 != ours.2 && theirs.1 != theirs.2);
+            let slopes = apart(&ours.1, &theirs.1).max(apart(&ours.2, &theirs.2));
             println!("{vocabulary} tokens, {kind:?}: {statistics:.1e}, slopes {slopes:.1e}");
             assert!(
                 statistics < 1e-5 && slopes < if kind.bf16 { 4e-3 } else { 2e-6 },

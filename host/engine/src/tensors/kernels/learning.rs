@@ -7,7 +7,7 @@ use super::{Kernels, threads};
 use crate::model::{Checkpoint, Decoder, ModelError};
 use crate::tensors::batch::Batch;
 use crate::tensors::gradients::{Gradients, add};
-use crate::tensors::learning::{Back, Learning, Made, Rates, Trained, Way};
+use crate::tensors::learning::{Back, Learning, Made, Rates, Slopes, Trained, Way};
 use crate::tensors::machine::{Arg, Launch};
 
 /// Numbers of which `squares` makes a part: four for each thread, eight times.
@@ -102,14 +102,15 @@ impl Learning for Kernels {
         logits: Tensor,
         targets: &Tensor,
         statistics: &Tensor,
-        dlog_probs: &Tensor,
+        slopes: &Slopes,
         temperature: f32,
     ) -> Result<Tensor> {
         let (rows, count) = logits.dims2()?;
-        let buffers = self.lend([targets, statistics, dlog_probs])?;
+        let buffers = self.lend([targets, statistics, &slopes.log_probs])?;
+        let dentropies = slopes.entropies.as_ref().map(|slopes| self.machine.lend(slopes)).transpose()?;
         self.machine.rework(&[&logits], &mut |made| {
             let mut args: Vec<Arg> = made.iter().chain(&buffers).map(Arg::from).collect();
-            args.extend([Arg::from(count), Arg::from(temperature.recip())]);
+            args.extend([dentropies.as_ref().into(), Arg::from(count), Arg::from(temperature.recip())]);
             let blocks = [rows, count.div_ceil(8 * 256).min(8), 1];
             self.machine.launch(Launch { kernel: "dlogits", blocks, threads: 256, shared: 0, args: &args })
         })?;

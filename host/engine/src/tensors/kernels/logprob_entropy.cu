@@ -62,11 +62,13 @@ extern "C" __global__ void logprob_entropy(const number* logits, const unsigned*
     statistics[blockIdx.x * 3 + 2] = sum;
 }
 
-// From the gradient of each row's log-probability to those of its logits, in their place.
+// From the gradient of each row's log-probability, and of its entropy where that is given, to those of its logits, in
+// their place.
 extern "C" __global__ void dlogits(number* logits, const unsigned* targets, const float* statistics,
-                                  const float* dlog_probs, int count, float scale) {
+                                  const float* dlog_probs, const float* dentropies, int count, float scale) {
     number* row = logits + (u64)blockIdx.x * count;
     float sum = statistics[blockIdx.x * 3 + 2], slope = dlog_probs[blockIdx.x] * scale;
+    float entropy = statistics[blockIdx.x * 3 + 1], bonus = dentropies ? dentropies[blockIdx.x] * scale : 0.0f;
     int target = targets[blockIdx.x];
     bool even = count % 8 == 0;
     for (int i = (blockIdx.y * blockDim.x + threadIdx.x) * 8; i < count; i += gridDim.y * blockDim.x * 8) {
@@ -76,8 +78,9 @@ extern "C" __global__ void dlogits(number* logits, const unsigned* targets, cons
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             if (!even && j < there) logit.at[j] = wide(row[i + j]);
-            float probability = expf(logit.at[j] * scale - sum);
+            float log_prob = logit.at[j] * scale - sum, probability = expf(log_prob);
             logit.at[j] = ((i + j == target ? 1.0f : 0.0f) - probability) * slope;
+            if (dentropies) logit.at[j] -= probability * bonus * (log_prob + entropy);
             if (!even && j < there) row[i + j] = narrow(logit.at[j]);
         }
         if (even) store(row + i, logit);
