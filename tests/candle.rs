@@ -55,8 +55,9 @@ fn known_there(mut config: Value) -> Value {
     if ["gemma2", "gemma3_text"].contains(&family.as_str()) {
         changes.push(("query_pre_attn_scalar", config["head_dim"].clone()));
     }
-    // A window that is not used, which has to be a number there.
-    if family == "qwen2" {
+    // Windows, which are in no mask there for a token alone; Gemma 3's are, by a cache that turns over. And one that is
+    // not used, but has to be a number there.
+    if ["mistral", "phi3", "gemma2", "qwen2"].contains(&family.as_str()) {
         changes.push(("sliding_window", config["max_position_embeddings"].clone()));
     }
     for (key, value) in changes {

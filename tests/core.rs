@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
-use allot_engine::model::{Checkpoint, Decoder, Precision, SpecialIds};
+use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
     Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
@@ -29,10 +29,17 @@ fn folders() -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.join("reference.safetensors").is_file())
+        .filter(|path| std::env::var_os("ALLOT_DEVICE").is_none() || on_gpus(path))
         .collect();
     all.sort();
     assert!(!all.is_empty());
     all
+}
+
+/// Whether kernels for a GPU compute a model, sequences of any length.
+fn on_gpus(folder: &Path) -> bool {
+    let shape = Shape::read(&folder.join("config.json")).unwrap();
+    shape.has_kernels().is_ok() && shape.variant.window.is_none()
 }
 
 fn setup(threads: usize) -> Setup {
@@ -492,6 +499,93 @@ fn the_gradient_of_entropies_is_their_slope() {
         println!("{:<28} norm {norm:.5}, slope {slope:.5}", name(&folder));
         assert!(norm > 0.1 && (slope - norm).abs() < 5e-3 * norm, "{}: {slope} {norm}", name(&folder));
     }
+}
+
+/// Windows of any width, over sequences that go on through several panels and runs of a cache: past them nothing is seen,
+/// forward and back, and what sampling says is what scoring says.
+#[test]
+fn windows_of_any_width_are_the_plain_twin_s() {
+    let mistral = folders().into_iter().find(|folder| folder.ends_with("tiny-mistral")).unwrap();
+    let mut checkpoint = Case::read(&mistral).checkpoint;
+    let token = |i: u32| (i * i * 7 + i * 13) % 393;
+    // A long prompt with short answers, and a short one with a long answer.
+    let (long, short): (Vec<u32>, Vec<u32>) = ((0..530).map(token).collect(), (0..5).map(token).collect());
+    let answers: [Vec<u32>; 3] = [
+        (0..40).map(|i| token(i + 3)).collect(),
+        (0..9).map(|i| token(i + 70)).collect(),
+        long[7..300].to_vec(),
+    ];
+    let whole = [
+        ([&long[..], &answers[0]].concat(), long.len()),
+        ([&long[..], &answers[1]].concat(), long.len()),
+        ([&short[..], &answers[2]].concat(), short.len()),
+    ];
+    let sequences: Vec<Sequence<'_>> =
+        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
+    let weigh = |i: usize, statistics: &[TokenStatistics]| -> Vec<f32> {
+        (0..statistics.len()).map(|t| coefficient(i, t) / 10.0).collect()
+    };
+    let setup = Setup { longest: 600, ..setup(2) };
+    let mut seen = Vec::new();
+    for window in [1, 6, 16, 65, 513, 1000] {
+        checkpoint.shape.variant.window = Some(window);
+        // Both, and the second one alone.
+        for sliding in [Vec::new(), vec![false, true]] {
+            let alone = !sliding.is_empty();
+            checkpoint.shape.variant.sliding = sliding;
+            let mut core = Cpu::new(&checkpoint, setup).unwrap();
+            let scored = core.score(&sequences, PLAIN, false).unwrap();
+            core.learn(&sequences, PLAIN, &|i: usize, s: &[TokenStatistics]| weigh(i, s).into()).unwrap();
+            let gradient = core.gathered().unwrap();
+
+            let decoder = Decoder::new(&checkpoint);
+            let (mut loss, mut worst) = (Tensor::zeros((), DType::F32, &Device::Cpu).unwrap(), 0.0_f32);
+            for (i, sequence) in sequences.iter().enumerate() {
+                let tokens = Tensor::new(vec![sequence.tokens], &Device::Cpu).unwrap();
+                let logits = decoder.forward(&tokens).unwrap().logits;
+                let log_probs = allot_engine::model::token_log_probs(&logits, &tokens).unwrap();
+                let answer = log_probs.narrow(1, sequence.prompt - 1, sequence.answer()).unwrap();
+                let pairs = scored[i].iter().zip(numbers(&answer));
+                worst = pairs.map(|(ours, theirs)| (ours.log_prob - theirs).abs()).fold(worst, f32::max);
+                let c = Tensor::from_vec(weigh(i, &scored[i]), (1, sequence.answer()), &Device::Cpu).unwrap();
+                loss = (loss + (answer * c).unwrap().sum_all().unwrap()).unwrap();
+            }
+            let theirs = loss.backward().unwrap();
+            let mut furthest = 0.0_f32;
+            for (weight, _, ours) in core.arena().tensors(&gradient) {
+                let theirs = numbers(theirs.get(&checkpoint.weights[weight]).unwrap());
+                let size = theirs.iter().fold(1e-2_f32, |m, g| m.max(g.abs()));
+                let off = ours.iter().zip(&theirs).map(|(o, e)| (o - e).abs()).fold(0.0, f32::max) / size;
+                furthest = furthest.max(off);
+            }
+            println!("window {window:<5} {alone:<6} log-probs {worst:.1e}, gradients {furthest:.1e}");
+            assert!(worst < 5e-5 && furthest < 2e-4, "window {window}: {worst:e}, {furthest:e}");
+
+            // Token by token, from both prompts.
+            let sampling = Sampling { max_tokens: 60, ..Sampling::default() };
+            let requests = [(&long, 1), (&long, 2), (&short, 3)].map(|(prompt, seed)| Request {
+                prompt,
+                seed,
+                sampling,
+            });
+            let answers = core.answers(&requests, &[], 4).unwrap();
+            for (request, answer) in requests.iter().zip(&answers) {
+                let tokens = [request.prompt, &answer.tokens].concat();
+                let sequence = Sequence { tokens: &tokens, prompt: request.prompt.len() };
+                let scored = core.score(&[sequence], PLAIN, false).unwrap().swap_remove(0);
+                assert!(
+                    scored.iter().map(|t| t.log_prob).eq(answer.log_probs.iter().copied()),
+                    "window {window}: sampling and scoring differ"
+                );
+            }
+            seen.push(scored[0][0].log_prob);
+        }
+    }
+    // Each of them is another model, until a window is wider than all there is.
+    assert_eq!(seen[10], seen[11]);
+    let mut distinct = seen[..10].to_vec();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 10);
 }
 
 /// What one core saved the other takes up: weights, moments, the next step.

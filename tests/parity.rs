@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::loss::{LossInputs, LossNormalization, part};
 use allot_engine::model::{
-    Checkpoint, Decoder, FAMILIES, Precision, Rope, Scaling, Shape, SpecialIds, token_log_probs,
+    By, Checkpoint, Decoder, FAMILIES, Precision, Rope, Scaling, Shape, SpecialIds, token_log_probs,
 };
 use allot_engine::tensors::Tensors;
 use allot_engine::{LossConfig, LossKind};
@@ -384,26 +384,29 @@ fn what_a_config_says_is_known_or_refused() {
     );
 }
 
-/// Past a sliding window, or where frequencies depend on how long a sequence is, a model would be another one.
+/// Where frequencies depend on how long a sequence is, a model would be another one past its context; and so it would be
+/// past a sliding window, where none is computed.
 #[test]
 fn longer_sequences_than_can_be_computed_are_refused() {
     for folder in folders() {
         let checkpoint = Checkpoint::load(&folder, &Device::Cpu).unwrap();
         let shape = &checkpoint.shape;
-        let (most, what) = shape.most();
-        let limited = shape.variant.window.is_some() || matches!(shape.rope.scaling, Scaling::Dynamic(_));
-        assert_eq!(what == "sliding window", shape.variant.window.is_some());
-        for (longest, refused) in [(most, false), (most + 1, limited)] {
+        let (most, what) = shape.most(By::Cpu);
+        assert_eq!((most, what), (shape.context, "context"));
+        let dynamic = matches!(shape.rope.scaling, Scaling::Dynamic(_));
+        for (longest, refused) in [(most, false), (most + 1, dynamic)] {
             let setup = Setup { threads: 1, longest, lora: None, reference: false, seed: 1 };
             let on_cpu = Cpu::new(&checkpoint, setup).err();
             let in_tensors = Tensors::new(&checkpoint, setup, &Device::Cpu, Precision::F32).err();
             for error in [on_cpu, in_tensors] {
                 let told = error.map(|e| e.to_string());
                 let text =
-                    format!("sequences have up to {longest} tokens, and the model's {what} has {most}");
+                    format!("sequences have up to {longest} tokens, and the model's context has {most}");
                 assert_eq!(told, refused.then_some(text), "{}", folder.display());
             }
         }
+        let window = shape.variant.window.map(|window| (window, "sliding window"));
+        assert_eq!(shape.most(By::Kernels), window.unwrap_or((most, what)));
     }
 }
 

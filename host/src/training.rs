@@ -9,7 +9,7 @@ use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::core::Core;
 use allot_engine::cpu::{Memory, Setup};
-use allot_engine::model::{Checkpoint, Shape};
+use allot_engine::model::{By, Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
@@ -127,7 +127,8 @@ impl<'a> Prepared<'a> {
             }
         }
         let answer = config.rollout.max_tokens as usize;
-        let (most, limit) = shape.most();
+        let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
+        let (most, limit) = shape.most(by);
         let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
             let what = format!("`rollout.max_tokens` is {answer}, and the model's {limit} has {most}");
             Error::new(what).hint(TOGETHER)

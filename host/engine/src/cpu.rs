@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Interrupt;
-use crate::model::{Checkpoint, ModelError};
+use crate::model::{By, Checkpoint, ModelError};
 
 pub(crate) use adamw::Moments;
 pub use arena::Arena;
@@ -97,7 +97,7 @@ impl Cpu {
 
     /// A model with these numbers, in the arena's layout.
     pub fn of(arena: Arena, base: Vec<f32>, setup: Setup) -> Result<Self, ModelError> {
-        arena.shape.fits(setup.longest)?;
+        arena.shape.fits(setup.longest, By::Cpu)?;
         let adapters = setup.lora.map(|config| {
             let adapters = Adapters::new(&arena, config);
             let fresh = adapters.fresh(setup.seed);

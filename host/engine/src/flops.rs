@@ -59,12 +59,21 @@ impl Shape {
         self.layers as f64 * 2.0 * weights * tokens + self.attention_flops(positions)
     }
 
-    /// Of attention alone, which has no weights: a token attends to itself and all before it, and each of
-    /// them costs a product with its key and one with its value.
+    /// Of attention alone, which has no weights: a token attends to itself and all before it, or those of its window,
+    /// and each of them costs a product with its key and one with its value.
     pub fn attention_flops(&self, positions: Range<usize>) -> f64 {
-        let (tokens, before) = (positions.len() as f64, positions.start as f64);
-        let seen = tokens * before + tokens * (tokens + 1.0) / 2.0;
-        self.layers as f64 * 4.0 * (self.heads * self.head) as f64 * seen
+        let all = |positions: Range<usize>| {
+            let (tokens, before) = (positions.len() as f64, positions.start as f64);
+            tokens * before + tokens * (tokens + 1.0) / 2.0
+        };
+        let seen = |layer| {
+            // Up to here a token sees all before it.
+            let full = self.window(layer).unwrap_or(positions.end).clamp(positions.start, positions.end);
+            all(positions.start..full)
+                + (positions.end - full) as f64 * self.window(layer).unwrap_or(0) as f64
+        };
+        let seen: f64 = (0..self.layers).map(seen).sum();
+        4.0 * (self.heads * self.head) as f64 * seen
     }
 
     /// Of the head for one token.
@@ -109,6 +118,29 @@ mod tests {
         let apart: f64 = (0..5).map(|i| shape.blocks_flops(i..i + 1)).sum();
         assert_eq!(shape.prefill_flops(5), apart + head);
         assert_eq!(shape.decode_flops(5, 1), 0.0);
+    }
+
+    #[test]
+    fn past_a_window_a_token_costs_no_more() {
+        let plain = shape();
+        let windowed = |sliding: Vec<bool>| Shape {
+            variant: Variant { window: Some(3), sliding, ..Variant::default() },
+            ..shape()
+        };
+        let (every, one) = (windowed(Vec::new()), windowed(vec![true, false]));
+        // One layer, one more token seen: a product with its key and one with its value, in 2 heads of width 2.
+        let each = 2.0 * 2.0 * 4.0;
+        for position in 0..8 {
+            let of = |shape: &Shape| shape.attention_flops(position..position + 1);
+            let seen = position as f64 + 1.0;
+            assert_eq!(of(&plain), 2.0 * seen * each);
+            assert_eq!(of(&every), 2.0 * seen.min(3.0) * each);
+            assert_eq!(of(&one), (seen + seen.min(3.0)) * each);
+        }
+        for range in [0..2, 0..7, 2..3, 2..9, 5..9, 4..4] {
+            let apart: f64 = range.clone().map(|i| one.attention_flops(i..i + 1)).sum();
+            assert_eq!(one.attention_flops(range), apart);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use decoder::{Decoder, Output, token_log_probs};
 pub use family::{Activation, FAMILIES, Family, HeadNorms, Norms, Variant};
 pub use gguf::Gguf;
 pub use rope::{Factor, Llama3, Rope, Scaling, Yarn};
-pub use shape::{Shape, SpecialIds};
+pub use shape::{By, Shape, SpecialIds};
 
 /// Why a model can't be loaded or run.
 #[derive(Debug, Error)]

@@ -43,7 +43,7 @@ use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenSta
 use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
-use crate::model::{Checkpoint, ModelError, Precision};
+use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, OptimizerConfig};
 use adamw::Moments;
 use batch::{Batch, batches};
@@ -92,14 +92,18 @@ impl Tensors {
         if setup.lora.is_some() {
             return Err(ModelError::Adapters);
         }
-        checkpoint.shape.fits(setup.longest)?;
+        #[cfg(feature = "cuda")]
+        let cuda = cuda(&checkpoint.shape, device, precision.dtype())?;
+        #[cfg(feature = "cuda")]
+        let by = if cuda.is_some() { By::Kernels } else { By::Cpu };
+        #[cfg(not(feature = "cuda"))]
+        let by = By::Cpu;
+        checkpoint.shape.fits(setup.longest, by)?;
         let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
         let kind = precision.dtype();
         let fresh = || mapped(&masters, |weight| computing(weight, kind));
         let copy = (precision != Precision::F32).then(fresh).transpose()?;
         let reference = setup.reference.then(fresh).transpose()?;
-        #[cfg(feature = "cuda")]
-        let cuda = cuda(&checkpoint.shape, device, kind)?;
         #[cfg(feature = "cuda")]
         let learning: Box<dyn Learning> = match &cuda {
             Some((cuda, kind)) => Box::new(Kernels::new(Arc::clone(cuda) as _, *kind)),

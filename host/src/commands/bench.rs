@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use allot_bench::{Outcome, Peer, Target, Weights, Work};
-use allot_engine::model::Precision;
+use allot_engine::model::{By, Precision};
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result};
 use clap::{Args, Subcommand};
@@ -82,11 +82,12 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
     let path = allot_models::find(&common.model)?;
     let shape = allot_models::shape(&path)?;
-    let works = works(&command.what, shape.most().0);
+    let by = if common.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
+    let (most, limit) = shape.most(by);
+    let works = works(&command.what, most);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = common.threads.map_or(cores, usize::from);
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
-    let (most, limit) = shape.most();
     if longest > most {
         let what = format!("{longest} tokens are more than the model's {limit} has, {most}");
         return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));

@@ -23,16 +23,16 @@ DEFAULT = dict(rope_type='default')
 YARN = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=64)
 # model_type, what its config has beyond BASE, rope_parameters, and what transformers 4 called the rest.
 SPECS = {
-    'tiny-mistral': ('mistral', dict(head_dim=16, sliding_window=128, tie_word_embeddings=False), dict(DEFAULT, rope_theta=1e6)),
+    'tiny-mistral': ('mistral', dict(head_dim=16, sliding_window=7, tie_word_embeddings=False), dict(DEFAULT, rope_theta=1e6)),
     'tiny-smollm3-yarn': ('smollm3', dict(tie_word_embeddings=True, no_rope_layers=[1, 0], no_rope_layer_interval=2),
                           dict(YARN, rope_theta=5e6)),
     'tiny-granite-linear': ('granite', dict(tie_word_embeddings=True, embedding_multiplier=12.0, logits_scaling=1.7,
                             residual_multiplier=0.22, attention_multiplier=0.2), dict(rope_type='linear', factor=2.5, rope_theta=1e4)),
     'tiny-olmo2-dynamic': ('olmo2', dict(tie_word_embeddings=False), dict(rope_type='dynamic', factor=2.0, rope_theta=5e5)),
-    'tiny-phi3': ('phi3', dict(tie_word_embeddings=False, sliding_window=None), dict(DEFAULT, rope_theta=250000.0)),
-    'tiny-gemma2': ('gemma2', dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=128, attn_logit_softcapping=4.0,
+    'tiny-phi3': ('phi3', dict(tie_word_embeddings=False, sliding_window=11), dict(DEFAULT, rope_theta=250000.0)),
+    'tiny-gemma2': ('gemma2', dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=9, attn_logit_softcapping=4.0,
                     final_logit_softcapping=6.0), dict(DEFAULT, rope_theta=1e4)),
-    'tiny-gemma3': ('gemma3_text', dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=128,
+    'tiny-gemma3': ('gemma3_text', dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=8,
                     layer_types=['sliding_attention', 'full_attention']),
                     dict(full_attention=dict(rope_type='linear', factor=8.0, rope_theta=1e6),
                          sliding_attention=dict(DEFAULT, rope_theta=1e4))),

@@ -12,7 +12,7 @@ use pulp::{Simd, WithSimd};
 
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide_op};
-use super::softmax::softmaxes;
+use super::softmax::{Seen, softmaxes};
 use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 
@@ -29,10 +29,12 @@ pub struct Heads {
     pub scale: f32,
     /// What they are kept under then, by a hyperbolic tangent.
     pub cap: Option<f32>,
+    /// Tokens that one sees, itself included, where those are not all before it.
+    pub window: Option<usize>,
 }
 
 impl Heads {
-    /// Those of a model.
+    /// Those of a model, in layers without a window.
     pub fn of(shape: &Shape) -> Self {
         let usual = 1.0 / (shape.head as f32).sqrt();
         Self {
@@ -41,7 +43,14 @@ impl Heads {
             width: shape.head,
             scale: shape.variant.attention.map_or(usual, |scale| scale as f32),
             cap: shape.variant.attention_cap.map(|cap| cap as f32),
+            window: None,
         }
+    }
+
+    /// The first token that one sees with which there are so many.
+    #[inline(always)]
+    pub fn first_seen(self, tokens: usize) -> usize {
+        self.window.map_or(0, |window| tokens.saturating_sub(window))
     }
 
     /// Numbers in a token's row.
@@ -148,7 +157,8 @@ impl Cache {
         }
     }
 
-    /// A head's products with what lies in columns: rows on the left, `tokens` sums for each, from `from` on.
+    /// A head's products with what lies in columns: rows on the left, a sum for each of `tokens`, of which the first
+    /// begins a panel.
     #[inline(always)]
     pub fn score<S: Simd>(
         self,
@@ -168,7 +178,8 @@ impl Cache {
     }
 
     /// A head's products with what lies in lines: `weights` on the left, a row so far from the next, for each of
-    /// `tokens`. In runs of [`INNER`], whose sums are added up.
+    /// `tokens`. In runs up to multiples of [`INNER`], whose sums are added up: to the same number, whether or not
+    /// there are more tokens before that weigh nothing.
     #[inline(always)]
     pub fn mix<S: Simd>(
         self,
@@ -178,20 +189,21 @@ impl Cache {
         tokens: Range<usize>,
         (y, stride, add): (&mut [f32], usize, bool),
     ) {
-        let line = self.line();
-        for first in tokens.clone().step_by(INNER) {
+        let (line, mut first) = (self.line(), tokens.start);
+        while first < tokens.end {
             let side = Side::Rows(&weights[first - tokens.start..], apart);
-            let inner = INNER.min(tokens.end - first);
+            let inner = (INNER - first % INNER).min(tokens.end - first);
             let panel = (&self.head_lines(head, lines)[first * line..], line);
             let add = add || first > tokens.start;
             let tile = Tile { side, taken, inner, panel, used: self.heads.width, stride, add };
             tile.wide(simd, y);
+            first += inner;
         }
     }
 }
 
 /// Keys and values of some tokens in a [`Cache`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Past<'a> {
     /// How they lie.
     pub cache: Cache,
@@ -199,8 +211,16 @@ pub struct Past<'a> {
     pub keys: &'a [f32],
     /// The values, as lines.
     pub values: &'a [f32],
-    /// Tokens that are there.
-    pub tokens: usize,
+    /// Those of its tokens that are seen.
+    pub seen: Range<usize>,
+}
+
+impl Past<'_> {
+    /// Where the panels begin that have what is seen.
+    #[inline(always)]
+    pub fn first_panel(&self) -> usize {
+        self.seen.start / WIDEST * WIDEST
+    }
 }
 
 /// Room for what a pass lays out.
@@ -248,26 +268,37 @@ impl WithSimd for Attend<'_> {
                 laid = span.prompt.clone();
             }
             lay(heads, rows, &span.own, own);
-            let shared = past(heads, prompt, span.prompt.len(), span.prompt.len());
-            let total = (shared.tokens + span.own.len()).next_multiple_of(LINE);
+            let before = span.prompt.len();
+            let total = (before + span.own.len()).next_multiple_of(LINE);
             scores.resize(ROWS * total, 0.0);
             for first in (0..span.own.len()).step_by(ROWS) {
                 let taken = ROWS.min(span.own.len() - first);
-                // What the block's last token sees; what an earlier one does not see weighs nothing.
-                let own = past(heads, own, span.own.len(), first + taken);
+                // What the block's first token sees first, and its last one last; what one of them does not see
+                // weighs nothing.
+                let begin = heads.first_seen(before + first + 1);
+                let segments = [
+                    past(heads, prompt, before, begin.min(before)..before),
+                    past(heads, own, span.own.len(), begin.saturating_sub(before)..first + taken),
+                ];
+                // Whole lines before that are looked at by no one.
+                let unseen = begin / LINE * LINE;
+                let seen: [Seen; ROWS] = std::array::from_fn(|i| {
+                    let to = before + first + i + 1;
+                    Seen { from: heads.first_seen(to) - unseen, to: to - unseen }
+                });
                 for head in 0..heads.query {
                     let token = span.own.start + first;
                     let side = Side::Rows(&rows[token * row + head * width..], row);
-                    score(simd, head / group, (side, taken), [shared, own], scores, total);
-                    let lens: [usize; ROWS] = std::array::from_fn(|i| shared.tokens + first + i + 1);
+                    score(simd, head / group, (side, taken), &segments, scores, total);
                     let mut logs = [0.0; ROWS];
-                    let scale = heads.cap(&mut scores[..taken * total]);
-                    softmaxes(scores, total, &lens[..taken], scale, &mut logs);
+                    let seen_scores = &mut scores[unseen..];
+                    let scale = heads.cap(&mut seen_scores[..taken * total - unseen]);
+                    softmaxes(seen_scores, total, &seen[..taken], scale, &mut logs);
                     for (i, log) in logs.iter().take(taken).enumerate() {
                         log_sums[(token + i) * heads.query + head] = *log;
                     }
                     let y = &mut mixed[(token * heads.query + head) * width..];
-                    mix(simd, head / group, (scores, total, taken), [shared, own], y, heads.query * width);
+                    mix(simd, head / group, (scores, total, taken), &segments, y, heads.query * width);
                 }
             }
         }
@@ -288,10 +319,10 @@ fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut 
     }
 }
 
-/// What was laid, as far as it is seen.
+/// What was laid of so many tokens, as far as it is seen.
 #[inline(always)]
-fn past(heads: Heads, [keys, values]: &[Vec<f32>; 2], of: usize, tokens: usize) -> Past<'_> {
-    Past { cache: Cache::new(heads, of), keys, values, tokens }
+fn past(heads: Heads, [keys, values]: &[Vec<f32>; 2], of: usize, seen: Range<usize>) -> Past<'_> {
+    Past { cache: Cache::new(heads, of), keys, values, seen }
 }
 
 /// A query's scores with keys of both segments.
@@ -300,14 +331,18 @@ fn score<S: Simd>(
     simd: S,
     head: usize,
     side: (Side<'_>, usize),
-    segments: [Past<'_>; 2],
+    segments: &[Past<'_>; 2],
     scores: &mut [f32],
     stride: usize,
 ) {
     let mut from = 0;
     for past in segments {
-        past.cache.score(simd, (head, past.keys), side, 0..past.tokens, (&mut scores[from..], stride));
-        from += past.tokens;
+        if !past.seen.is_empty() {
+            let first = past.first_panel();
+            let y = (&mut scores[from + first..], stride);
+            past.cache.score(simd, (head, past.keys), side, first..past.seen.end, y);
+        }
+        from += past.seen.end;
     }
 }
 
@@ -317,14 +352,15 @@ fn mix<S: Simd>(
     simd: S,
     head: usize,
     (weights, apart, taken): (&[f32], usize, usize),
-    segments: [Past<'_>; 2],
+    segments: &[Past<'_>; 2],
     y: &mut [f32],
     stride: usize,
 ) {
-    let mut from = 0;
+    let (mut from, mut begun) = (0, false);
     for past in segments {
-        let weights = (&weights[from..], apart, taken);
-        past.cache.mix(simd, (head, past.values), weights, 0..past.tokens, (y, stride, from > 0));
-        from += past.tokens;
+        let weights = (&weights[from + past.seen.start..], apart, taken);
+        past.cache.mix(simd, (head, past.values), weights, past.seen.clone(), (y, stride, begun));
+        begun |= !past.seen.is_empty();
+        from += past.seen.end;
     }
 }

@@ -11,7 +11,7 @@ use pulp::{Simd, WithSimd};
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide_op};
-use super::tile::{ROWS, Side, Tile};
+use super::tile::{ROWS, Side, Tile, WIDEST};
 
 /// Queries of a block: with a run of tokens their weights and gradients stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;
@@ -99,14 +99,15 @@ impl WithSimd for Back<'_> {
                         rows,
                         mixed,
                         which: which.clone(),
+                        position: span.prompt.len() + first,
                         head,
                         queries,
                         gradients,
                         weights,
                         slopes,
                     };
-                    block.segment(simd, prompt, &span.prompt, span.prompt.len(), None, drows);
-                    block.segment(simd, own, &span.own, first + count, Some(first), drows);
+                    block.segment(simd, prompt, (&span.prompt, 0), span.prompt.len(), drows);
+                    block.segment(simd, own, (&span.own, span.prompt.len()), first + count, drows);
                 }
             }
         }
@@ -147,6 +148,8 @@ struct Block<'a> {
     mixed: Mixed<'a>,
     /// Their rows.
     which: Range<usize>,
+    /// Tokens before the first of them.
+    position: usize,
     head: usize,
     queries: &'a [f32],
     gradients: &'a [f32],
@@ -155,36 +158,33 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// What they see of a segment, whose rows these are: its first `tokens`, or of those, where the block itself is
-    /// in the segment from `causal` on, each query what is not after it.
+    /// What they see of a segment, whose rows these are, with so many tokens before it: of its first `tokens` each
+    /// query what is not after it, nor before its window.
     #[inline(always)]
     fn segment<S: Simd>(
         &mut self,
         simd: S,
         laid: &Laid,
-        segment: &Range<usize>,
+        (segment, before): (&Range<usize>, usize),
         tokens: usize,
-        causal: Option<usize>,
         drows: &mut [f32],
     ) {
         let cache = Cache::new(self.heads, segment.len());
-        for first in (0..tokens).step_by(INNER) {
+        let begin = self.heads.first_seen(self.position + 1).saturating_sub(before);
+        if begin >= tokens {
+            return;
+        }
+        // A panel begins there.
+        for first in (begin / WIDEST * WIDEST..tokens).step_by(INNER) {
             let run = first..tokens.min(first + INNER);
-            self.weigh(simd, cache, laid, run.clone(), causal);
+            self.weigh(simd, cache, laid, run.clone(), before);
             self.spread(simd, cache, laid, run, segment.start, drows);
         }
     }
 
-    /// Makes weights and slopes, `[queries, tokens]`.
+    /// Makes weights and slopes, `[queries, tokens]`, for a run of a segment's tokens.
     #[inline(always)]
-    fn weigh<S: Simd>(
-        &mut self,
-        simd: S,
-        cache: Cache,
-        laid: &Laid,
-        run: Range<usize>,
-        causal: Option<usize>,
-    ) {
+    fn weigh<S: Simd>(&mut self, simd: S, cache: Cache, laid: &Laid, run: Range<usize>, before: usize) {
         let Self { heads, mixed, head, .. } = *self;
         let (width, served, scale) = (heads.width, head / heads.group(), heads.scale);
         let (count, len, wide) = (self.which.len(), run.len(), heads.query * heads.width);
@@ -205,8 +205,10 @@ impl Block<'_> {
             let place = token * wide + head * width;
             let along = dot(&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
             let log_sum = mixed.log_sums[token * heads.query + head];
-            let seen = causal.map_or(len, |from| (from + i + 1).saturating_sub(run.start).min(len));
-            let seen_ones = weights[..seen].iter_mut().zip(&mut slopes[..seen]);
+            let (to, first) = (self.position + i + 1, before + run.start);
+            let within = |token: usize| token.saturating_sub(first).min(len);
+            let seen = within(heads.first_seen(to))..within(to);
+            let seen_ones = weights[seen.clone()].iter_mut().zip(&mut slopes[seen.clone()]);
             match heads.cap {
                 None => {
                     for (weight, slope) in seen_ones {
@@ -222,8 +224,10 @@ impl Block<'_> {
                     }
                 }
             }
-            weights[seen..].fill(0.0);
-            slopes[seen..].fill(0.0);
+            for numbers in [weights, slopes] {
+                numbers[..seen.start].fill(0.0);
+                numbers[seen.end..].fill(0.0);
+            }
         }
     }
 

@@ -7,10 +7,11 @@ use pulp::{Simd, WithSimd};
 use super::attention::{Heads, Past};
 use super::gemm::INNER;
 use super::kernels::wide_op;
-use super::softmax::softmax;
+use super::softmax::{Seen, softmax};
 use super::tile::{LINE, WIDEST};
 
-/// From a token's query, `[H, E]`, to what is mixed, `[H, E]`. Its own key and value are the last of the last segment.
+/// From a token's query, `[H, E]`, to what is mixed, `[H, E]`. Its own key and value are the last of the last segment,
+/// and what it sees of both is one run of tokens.
 pub fn attend_one(
     heads: Heads,
     query: &[f32],
@@ -18,7 +19,7 @@ pub fn attend_one(
     mixed: &mut [f32],
     scores: &mut Vec<f32>,
 ) {
-    let total: usize = segments.iter().map(|past| past.tokens).sum();
+    let total: usize = segments.iter().map(|past| past.seen.end).sum();
     let stride = stride(total);
     if scores.len() < heads.query * stride {
         scores.resize(heads.query * stride, 0.0);
@@ -85,9 +86,13 @@ impl One<'_> {
     #[inline(always)]
     fn run<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         self.score(simd, head, of, stride);
-        let scores = &mut self.scores[head * stride..];
-        let scale = self.heads.cap(&mut scores[..N * stride]);
-        softmax(scores, stride, [self.total; N], scale);
+        let from = self.heads.first_seen(self.total);
+        // Whole lines before that are looked at by no one.
+        let unseen = from / LINE * LINE;
+        let scores = &mut self.scores[head * stride + unseen..];
+        let scale = self.heads.cap(&mut scores[..N * stride - unseen]);
+        let seen = Seen { from: from - unseen, to: self.total - unseen };
+        softmax(scores, stride, [seen; N], scale);
         self.mix(simd, head, of, stride);
     }
 
@@ -102,14 +107,15 @@ impl One<'_> {
         let scores = &mut self.scores[head * stride..][..N * stride];
         let mut from = 0;
         for past in self.segments {
-            for first in (0..past.tokens).step_by(WIDEST) {
+            let begin = if past.seen.is_empty() { past.seen.end } else { past.first_panel() };
+            for first in (begin..past.seen.end).step_by(WIDEST) {
                 let (mut panels, mut wide) = ([S::as_simd_f32s(&[]).0; N], 0);
                 for (vectors, kv) in panels.iter_mut().zip(of) {
                     let (panel, columns) = past.cache.panel(kv, first, past.keys);
                     (*vectors, wide) = (S::as_simd_f32s(panel).0, columns);
                 }
                 let line = wide / S::F32_LANES;
-                for column in 0..wide.min(past.tokens - first).div_ceil(S::F32_LANES) {
+                for column in 0..wide.min(past.seen.end - first).div_ceil(S::F32_LANES) {
                     let mut sums = [simd.splat_f32s(0.0); N];
                     for i in 0..width {
                         for n in 0..N {
@@ -124,7 +130,7 @@ impl One<'_> {
                     }
                 }
             }
-            from += past.tokens;
+            from += past.seen.end;
         }
     }
 
@@ -135,15 +141,16 @@ impl One<'_> {
         let scores = &self.scores[head * stride..][..N * stride];
         for column in 0..width.div_ceil(S::F32_LANES) {
             let mut mixed = [simd.splat_f32s(0.0); N];
-            let mut from = 0;
+            let (mut from, mut begun) = (0, false);
             for past in self.segments {
                 let line = past.cache.line() / S::F32_LANES;
                 let mut lines = [S::as_simd_f32s(&[]).0; N];
                 for (lines, kv) in lines.iter_mut().zip(of) {
                     *lines = S::as_simd_f32s(past.cache.head_lines(kv, past.values)).0;
                 }
-                for first in (0..past.tokens).step_by(INNER) {
-                    let count = INNER.min(past.tokens - first);
+                let mut first = past.seen.start;
+                while first < past.seen.end {
+                    let count = (INNER - first % INNER).min(past.seen.end - first);
                     let mut weights = [&scores[..0]; N];
                     for (weights, scores) in weights.iter_mut().zip(scores.chunks_exact(stride)) {
                         *weights = &scores[from + first..][..count];
@@ -156,12 +163,13 @@ impl One<'_> {
                         }
                     }
                     // Nothing is added to what is nothing yet, as in a tile: that would turn -0 into 0.
-                    let begun = from + first > 0;
                     for (mixed, sum) in mixed.iter_mut().zip(sums) {
                         *mixed = if begun { simd.add_f32s(*mixed, sum) } else { sum };
                     }
+                    begun = true;
+                    first += count;
                 }
-                from += past.tokens;
+                from += past.seen.end;
             }
             let used = S::F32_LANES.min(width - column * S::F32_LANES);
             for (n, mixed) in mixed.iter().enumerate() {

@@ -83,6 +83,11 @@ impl Weights<'_> {
         Heads::of(&self.arena.shape)
     }
 
+    /// The same as they are in a layer, which may have a window.
+    pub fn heads_in(&self, layer: usize) -> Heads {
+        Heads { window: self.arena.shape.window(layer), ..self.heads() }
+    }
+
     /// The same numbers laid out for products, in the room of some that are not needed any more.
     pub fn pack(self, old: Option<PackedWeights>) -> PackedWeights {
         PackedWeights::of(self.arena, self.base, self.adapters, old)
@@ -202,7 +207,7 @@ pub struct Block<'a> {
 impl Block<'_> {
     /// The forward pass, in place on the stream `x`, `[N, D]`.
     pub fn forward(&self, x: &mut [f32], kept: &mut Kept, scratch: &mut Scratch) {
-        let (w, heads) = (self.weights, self.weights.heads());
+        let (w, heads) = (self.weights, self.weights.heads_in(self.layer));
         let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
         let n = x.len() / shape.hidden;
         let (epsilon, apart) = (shape.epsilon as f32, is_apart(shape));
@@ -269,7 +274,7 @@ impl Block<'_> {
         gradients: &mut Gradients<'_>,
         scratch: &mut Scratch,
     ) {
-        let (w, heads, threads) = (self.weights, self.weights.heads(), self.threads);
+        let (w, heads, threads) = (self.weights, self.weights.heads_in(self.layer), self.threads);
         let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
         let (n, f, apart) = (dx.len() / shape.hidden, shape.intermediate, is_apart(shape));
 

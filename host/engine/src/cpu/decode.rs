@@ -354,7 +354,7 @@ impl Decode<'_> {
     /// A row's attention in a block: its newest token's query, over the prompt and the answer so far.
     fn mix(&self, layer: usize, row: &mut Active, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
         let w = self.weights;
-        let (heads, epsilon) = (w.heads(), w.arena.shape.epsilon as f32);
+        let (heads, epsilon) = (w.heads_in(layer), w.arena.shape.epsilon as f32);
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
         if let Some((query, key)) = &w.arena.blocks[layer].head_norms {
             let raw = qkv[..q + kv].to_vec();
@@ -377,10 +377,11 @@ impl Decode<'_> {
                 cache.put_line(before, &qkv[q + kv..], values);
             },
         );
-        let own = Past { cache, keys, values, tokens: before + 1 };
-        let (keys, values) = &row.prefix.blocks[layer];
         let tokens = row.prefix.tokens;
-        let prefix = Past { cache: Cache::new(heads, tokens), keys, values, tokens };
+        let begin = heads.first_seen(tokens + before + 1);
+        let own = Past { cache, keys, values, seen: begin.saturating_sub(tokens)..before + 1 };
+        let (keys, values) = &row.prefix.blocks[layer];
+        let prefix = Past { cache: Cache::new(heads, tokens), keys, values, seen: begin.min(tokens)..tokens };
         attend_one(heads, &qkv[..q], &[prefix, own], mixed, scores);
     }
 }

@@ -4,19 +4,38 @@
 use super::kernels::{exp, halved, larger, total};
 use super::tile::{LINE, ROWS};
 
-/// Turns the first scores of each of some rows, times `scale`, into weights that sum to 1, and gives the logarithms of
-/// the sums of their exponentials. Rows are `stride` apart, `lens` says how many scores each has. `scale` is above
-/// zero. What is behind a row's last score becomes 0, as far as the longest row's last line goes.
+/// The scores of a row that count: from one on, up to another that does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The first.
+    pub from: usize,
+    /// Behind the last.
+    pub to: usize,
+}
+
+impl Seen {
+    /// Of a line: how many don't count before the first that does, and how many do.
+    #[inline(always)]
+    fn of_line(self, line: usize) -> (u32, u32) {
+        let first = line * LINE;
+        let skipped = self.from.saturating_sub(first);
+        (skipped as u32, self.to.saturating_sub(first + skipped) as u32)
+    }
+}
+
+/// Turns the scores of each of some rows that count, times `scale`, into weights that sum to 1, and gives the
+/// logarithms of the sums of their exponentials. Rows are `stride` apart. `scale` is above zero. What does not count
+/// becomes 0, as far as the longest row's last line goes.
 #[inline(always)]
-pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, lens: [usize; N], scale: f32) -> [f32; N] {
-    let lines = lens.iter().max().map_or(0, |len| len.div_ceil(LINE));
-    let there = |n: usize, line: usize| lens[n].saturating_sub(line * LINE) as u32;
+pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N], scale: f32) -> [f32; N] {
+    let lines = seen.iter().map(|seen| seen.to).max().map_or(0, |len| len.div_ceil(LINE));
     let mut tops = [[f32::MIN; LINE]; N];
     for line in 0..lines {
         for (n, top) in tops.iter_mut().enumerate() {
-            let (numbers, there) = (&scores[n * stride + line * LINE..][..LINE], there(n, line));
+            let numbers = &scores[n * stride + line * LINE..][..LINE];
+            let (skipped, there) = seen[n].of_line(line);
             for i in 0..LINE {
-                let number = if (i as u32) < there { numbers[i] } else { f32::MIN };
+                let number = if (i as u32).wrapping_sub(skipped) < there { numbers[i] } else { f32::MIN };
                 top[i] = larger(top[i], number);
             }
         }
@@ -39,9 +58,10 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, lens: [usize; 
             *x = exp(*x);
         }
         for (n, (weights, sum)) in all.iter().zip(&mut sums).enumerate() {
-            let (numbers, there) = (&mut scores[n * stride + line * LINE..][..LINE], there(n, line));
+            let numbers = &mut scores[n * stride + line * LINE..][..LINE];
+            let (skipped, there) = seen[n].of_line(line);
             for i in 0..LINE {
-                let weight = if (i as u32) < there { weights[i] } else { 0.0 };
+                let weight = if (i as u32).wrapping_sub(skipped) < there { weights[i] } else { 0.0 };
                 numbers[i] = weight;
                 sum[i] += weight;
             }
@@ -62,10 +82,10 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, lens: [usize; 
     logs
 }
 
-/// The same for as many rows as there are lengths, at most [`ROWS`]; `logs` gets the logarithms.
+/// The same for as many rows as are told of, at most [`ROWS`]; `logs` gets the logarithms.
 #[inline(always)]
-pub fn softmaxes(scores: &mut [f32], stride: usize, lens: &[usize], scale: f32, logs: &mut [f32; ROWS]) {
-    match *lens {
+pub fn softmaxes(scores: &mut [f32], stride: usize, seen: &[Seen], scale: f32, logs: &mut [f32; ROWS]) {
+    match *seen {
         [a, b, c, d, e, f] => logs[..6].copy_from_slice(&softmax(scores, stride, [a, b, c, d, e, f], scale)),
         [a, b, c, d, e] => logs[..5].copy_from_slice(&softmax(scores, stride, [a, b, c, d, e], scale)),
         [a, b, c, d] => logs[..4].copy_from_slice(&softmax(scores, stride, [a, b, c, d], scale)),
@@ -85,25 +105,28 @@ mod tests {
         const STRIDE: usize = 48;
         // What is behind a row's last score is anything.
         let scores: Vec<f32> = (0..ROWS * STRIDE).map(|i| (i as f32 * 0.7).sin() * 9.0).collect();
-        for first in [1, 11, 16, 27, 40] {
-            let lens: [usize; ROWS] = std::array::from_fn(|n| first + n);
+        for (first, window) in
+            [1, 11, 16, 27, 40].into_iter().flat_map(|first| [1, 3, 17, 100].map(|w| (first, w)))
+        {
+            let seen: [Seen; ROWS] =
+                std::array::from_fn(|n| Seen { from: (first + n).saturating_sub(window), to: first + n });
             let (mut all, mut logs) = (scores.clone(), [0.0; ROWS]);
-            softmaxes(&mut all, STRIDE, &lens, 0.25, &mut logs);
-            let seen = (first + ROWS - 1).next_multiple_of(LINE);
-            for (n, len) in lens.into_iter().enumerate() {
-                let row = &scores[n * STRIDE..][..len];
+            softmaxes(&mut all, STRIDE, &seen, 0.25, &mut logs);
+            let lines = (first + ROWS - 1).next_multiple_of(LINE);
+            for (n, Seen { from, to }) in seen.into_iter().enumerate() {
+                let row = &scores[n * STRIDE..][from..to];
                 let plain: Vec<f64> = row.iter().map(|s| (f64::from(*s) * 0.25).exp()).collect();
                 let total: f64 = plain.iter().sum();
                 assert!((f64::from(logs[n]) - total.ln()).abs() < 1e-5, "{} {}", logs[n], total.ln());
-                let weights = &all[n * STRIDE..][..seen];
-                for (weight, plain) in weights.iter().zip(&plain) {
+                let weights = &all[n * STRIDE..][..lines];
+                for (weight, plain) in weights[from..to].iter().zip(&plain) {
                     assert!((f64::from(*weight) - plain / total).abs() < 1e-6);
                 }
-                assert!(weights[len..].iter().all(|weight| *weight == 0.0));
+                assert!(weights[..from].iter().chain(&weights[to..]).all(|weight| *weight == 0.0));
 
                 let mut alone = scores[n * STRIDE..][..STRIDE].to_vec();
-                let [log] = softmax(&mut alone, STRIDE, [len], 0.25);
-                assert_eq!((log, &alone[..len]), (logs[n], &weights[..len]), "neighbours change a row");
+                let [log] = softmax(&mut alone, STRIDE, [seen[n]], 0.25);
+                assert_eq!((log, &alone[..to]), (logs[n], &weights[..to]), "neighbours change a row");
             }
         }
     }

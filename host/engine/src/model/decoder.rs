@@ -87,11 +87,13 @@ impl<'a> Decoder<'a> {
         let (_, t) = tokens.dims2()?;
         let mut x_btd = self.embed(tokens)?;
         let rope = self.rope(&Tensor::arange(0, t as u32, tokens.device())?.unsqueeze(0)?)?;
-        let (bias, scores) = (ahead(t, tokens.device())?, Scores::of(shape));
+        let (all, scores) = (ahead(t, None, tokens.device())?, Scores::of(shape));
+        let near = ahead(t, shape.variant.window, tokens.device())?;
 
         let mut hidden = vec![x_btd.clone()];
         for layer in 0..shape.layers {
-            let look = |q: &Tensor, k: &Tensor, v: &Tensor| side_by_side(&attend(q, k, v, &bias, scores)?);
+            let bias = if shape.window(layer).is_some() { &near } else { &all };
+            let look = |q: &Tensor, k: &Tensor, v: &Tensor| side_by_side(&attend(q, k, v, bias, scores)?);
             x_btd = self.block(layer, &x_btd, &rope, look)?;
             if layer + 1 < shape.layers {
                 hidden.push(x_btd.clone());

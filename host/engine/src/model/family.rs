@@ -96,8 +96,7 @@ pub struct Variant {
     pub attention_cap: Option<f64>,
     /// What logits are kept under.
     pub logit_cap: Option<f64>,
-    /// How many tokens a layer with a sliding window sees, itself included. Longer sequences are refused, so that a
-    /// window changes nothing.
+    /// How many tokens a token sees in a layer with a sliding window, itself included.
     pub window: Option<usize>,
     /// Which layers have a window. None is listed where all are alike.
     pub sliding: Vec<bool>,

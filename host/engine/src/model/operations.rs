@@ -144,9 +144,11 @@ pub(crate) fn attend(
     weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
 }
 
-/// What is added to scores so that no token looks ahead, `[1, 1, T, T]`: 0 where it may look, else far below.
-pub(crate) fn ahead(tokens: usize, device: &Device) -> Result<Tensor> {
-    let row = |i| (0..tokens).map(move |j| if j <= i { 0.0_f32 } else { -1e9 });
+/// What is added to scores so that no token looks ahead, or back past its window, `[1, 1, T, T]`: 0 where it may look,
+/// else far below.
+pub(crate) fn ahead(tokens: usize, window: Option<usize>, device: &Device) -> Result<Tensor> {
+    let window = window.unwrap_or(tokens);
+    let row = |i| (0..tokens).map(move |j| if j <= i && i < j + window { 0.0_f32 } else { -1e9 });
     Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
 }
 

@@ -42,6 +42,15 @@ pub struct Shape {
     pub variant: Variant,
 }
 
+/// What computes a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The CPU core, or candle's operations.
+    Cpu,
+    /// Kernels for a GPU.
+    Kernels,
+}
+
 /// The tokens that a model's config names. They are no part of its shape: who writes a folder knows
 /// them from the tokenizer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,24 +178,31 @@ impl Shape {
         self.variant.local.map_or(Ok(()), |local| local.check())
     }
 
-    /// The longest sequence that it can compute here, in tokens, and what of its config says so: its context, or a
-    /// sliding window, which nothing here looks past.
-    pub fn most(&self) -> (usize, &'static str) {
-        match self.variant.window.filter(|window| *window < self.context) {
+    /// The longest sequence that it was made for, in tokens, and what of its config says so. Kernels for a GPU compute
+    /// no sliding windows: there a sequence must be within one.
+    pub fn most(&self, by: By) -> (usize, &'static str) {
+        match self.variant.window.filter(|window| by == By::Kernels && *window < self.context) {
             Some(window) => (window, "sliding window"),
             None => (self.context, "context"),
         }
     }
 
-    /// Errs where sequences of so many tokens can't be computed here. Past its context a model is only worse; past a
-    /// window, or where its rotary embedding changes with the sequence, it would be another one.
-    pub(crate) fn fits(&self, longest: usize) -> Result<(), ModelError> {
+    /// Errs where sequences of so many tokens can't be computed. Past its context a model is only worse; where its
+    /// rotary embedding changes with the sequence, or past a window that is not computed, it would be another one.
+    pub(crate) fn fits(&self, longest: usize, by: By) -> Result<(), ModelError> {
         let dynamic = matches!(self.rope.scaling, Scaling::Dynamic(_));
-        let (most, what) = self.most();
-        if longest > most && (dynamic || self.variant.window.is_some_and(|window| longest > window)) {
+        let (most, what) = self.most(by);
+        let windowed = by == By::Kernels && self.variant.window.is_some_and(|window| longest > window);
+        if longest > most && (dynamic || windowed) {
             return Err(ModelError::TooLong { longest, most, what });
         }
         Ok(())
+    }
+
+    /// How many tokens a token sees in a layer, itself included, where those are not all before it.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let has_one = self.variant.sliding.get(layer).copied().unwrap_or(self.variant.sliding.is_empty());
+        self.variant.window.filter(|_| has_one)
     }
 
     /// What scores are multiplied with.

@@ -47,6 +47,8 @@ pub struct Way {
     pub rope: RopeTables,
     /// Who may look where: what [`Learning::ahead`] gave.
     pub ahead: Tensor,
+    /// The same in layers with a sliding window, where there are some.
+    pub near: Option<Tensor>,
 }
 
 impl Way {
@@ -59,7 +61,17 @@ impl Way {
     ) -> std::result::Result<Self, ModelError> {
         let positions = Tensor::arange(0, tokens as u32, device)?.unsqueeze(0)?;
         let rope = Decoder::frozen(weights).rope(&positions)?;
-        Ok(Self { rope, ahead: learning.ahead(tokens, device)? })
+        let near = weights
+            .shape
+            .variant
+            .window
+            .map(|_| learning.ahead(tokens, weights.shape.variant.window, device));
+        Ok(Self { rope, ahead: learning.ahead(tokens, None, device)?, near: near.transpose()? })
+    }
+
+    /// Who may look where in a layer.
+    pub fn ahead(&self, weights: &Checkpoint, layer: usize) -> &Tensor {
+        self.near.as_ref().filter(|_| weights.shape.window(layer).is_some()).unwrap_or(&self.ahead)
     }
 }
 
@@ -126,8 +138,9 @@ pub trait Learning: Send + Sync {
     /// Logits at a time: rows times vocabulary.
     fn logits(&self) -> usize;
 
-    /// What [`Learning::block`] wants to be told of who may look where, among so many tokens.
-    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor>;
+    /// What [`Learning::block`] wants to be told of who may look where, among so many tokens, of which each sees so
+    /// many, itself included, or all before it.
+    fn ahead(&self, tokens: usize, window: Option<usize>, device: &Device) -> Result<Tensor>;
 
     /// A block, in which no token looks ahead, from the stream `[B, T, D]` before it. `keep` says whether the way
     /// back will be gone.
@@ -197,8 +210,8 @@ impl Learning for Candle {
         1 << 26
     }
 
-    fn ahead(&self, tokens: usize, device: &Device) -> Result<Tensor> {
-        ahead(tokens, device)
+    fn ahead(&self, tokens: usize, window: Option<usize>, device: &Device) -> Result<Tensor> {
+        ahead(tokens, window, device)
     }
 
     fn block<'a>(
@@ -213,7 +226,7 @@ impl Learning for Candle {
         let (mut cache, scores) = (None, Scores::of(&weights.shape));
         let look = |q: &Tensor, k: &Tensor, v: &Tensor| {
             cache = Some((k.detach(), v.detach()));
-            side_by_side(&attend(q, k, v, &way.ahead, scores)?)
+            side_by_side(&attend(q, k, v, way.ahead(weights, layer), scores)?)
         };
         let stream = decoder.block(layer, input.as_tensor(), &way.rope, look)?;
         let cache = cache.ok_or_else(|| candle_core::Error::Msg("a block looks once".to_owned()))?;

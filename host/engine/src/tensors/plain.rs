@@ -67,9 +67,16 @@ impl Steps for Plain<'_> {
         let places = places.reshape((count, 1, 1, 1))?;
         // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
         let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
-        let ahead =
-            Tensor::arange(0, seen, device)?.reshape((1, 1, 1, seen as usize))?.broadcast_gt(&places)?;
-        let bias = (ahead.to_dtype(DType::F32)? * -1e9)?;
+        let all = Tensor::arange(0, seen, device)?.reshape((1, 1, 1, seen as usize))?;
+        let bias = (all.broadcast_gt(&places)?.to_dtype(DType::F32)? * -1e9)?;
+        // The same for layers with a sliding window: what is so far back is not seen either.
+        let near = match shape.variant.window {
+            Some(window) => {
+                let past = (all + window as f64)?.broadcast_le(&places)?;
+                (&bias + (past.to_dtype(DType::F32)? * -1e9)?)?
+            }
+            None => bias.clone(),
+        };
 
         let (mut x, scores) = (decoder.embed(&tokens)?, Scores::of(shape));
         for (layer, (keys, values)) in self.blocks.iter().enumerate() {
@@ -77,7 +84,8 @@ impl Steps for Plain<'_> {
                 keys.scatter_set(&into, k, 2)?;
                 values.scatter_set(&into, v, 2)?;
                 let seen = |cache: &Tensor| cache.narrow(2, 0, seen as usize);
-                side_by_side(&attend(q, &seen(keys)?, &seen(values)?, &bias, scores)?)
+                let bias = if shape.window(layer).is_some() { &near } else { &bias };
+                side_by_side(&attend(q, &seen(keys)?, &seen(values)?, bias, scores)?)
             })?;
         }
         let logits = logits(&decoder, &x.squeeze(1)?)?;

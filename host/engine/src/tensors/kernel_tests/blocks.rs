@@ -68,7 +68,7 @@ fn there_and_back(
     let (tokens, device) = (x_btd.dim(1).unwrap(), &Device::Cpu);
     let positions = Tensor::arange(3, 3 + tokens as u32, device).unwrap().unsqueeze(0).unwrap();
     let rope = Decoder::frozen(checkpoint).rope(&positions).unwrap();
-    let way = Way { rope, ahead: learning.ahead(tokens, device).unwrap() };
+    let way = Way { rope, ahead: learning.ahead(tokens, None, device).unwrap(), near: None };
     let mut gradients = Gradients::new();
     let mut all = Vec::new();
     for (n, x_btd) in [x_btd.clone(), (x_btd * 0.5).unwrap()].iter().enumerate() {
