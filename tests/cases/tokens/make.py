@@ -33,6 +33,7 @@ PRE = {
     "smollm": [r"\p{N}", GPT2],
     "qwen2": [WORDS % r"\p{N}"],
     "llama-bpe": [WORDS % r"\p{N}{1,3}"],
+    "dbrx": [WORDS % r"\p{N}{1,3}"],
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
 }
 CONTROL, USER, UNUSED = 3, 4, 5

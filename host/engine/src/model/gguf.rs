@@ -3,7 +3,9 @@
 //! hands out the metadata that they are made from.
 //!
 //! Format and key names: ggml's `docs/gguf.md`; tensor names and layout: llama.cpp's
-//! `convert_hf_to_gguf.py` and `gguf-py/gguf/constants.py`.
+//! `convert_hf_to_gguf.py` and `gguf-py/gguf/constants.py`. What each architecture has is in `architecture.rs`.
+
+mod architecture;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +16,8 @@ use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Tensor, Var};
 
 use super::checkpoint::first_line;
-use super::{Checkpoint, Family, Llama3, ModelError, Rope, Scaling, Shape, Variant};
+use super::{Checkpoint, Factor, Family, Llama3, ModelError, Rope, Scaling, Shape, Variant, Yarn};
+use architecture::{Architecture, Keys};
 
 /// A GGUF file, of which the header was read.
 #[derive(Debug)]
@@ -118,81 +121,84 @@ impl Gguf {
         self.content.metadata.get(key)?.to_vec().ok()?.iter().map(number).collect()
     }
 
+    /// A list of fractions of its metadata.
+    pub fn fractions(&self, key: &str) -> Option<Vec<f32>> {
+        self.content.metadata.get(key)?.to_vec().ok()?.iter().map(|value| value.to_f32().ok()).collect()
+    }
+
+    /// Whether its metadata has such a key.
+    fn has(&self, key: &str) -> bool {
+        self.content.metadata.contains_key(key)
+    }
+
     /// The model's shape, from the metadata and from which tensors there are.
     pub fn shape(&self) -> Result<Shape, ModelError> {
-        let arch = self.text("general.architecture").unwrap_or("unknown");
-        let family = match arch {
-            "llama" => Family::LLAMA,
-            "qwen2" => Family::QWEN2,
-            "qwen3" => Family::QWEN3,
-            other => {
-                return Err(
-                    self.says(format!("its architecture is `{other}`; llama, qwen2 and qwen3 are known"))
-                );
-            }
-        };
-        let key = |name: &str| format!("{arch}.{name}");
-        let number = |name: &str| self.number(&key(name)).map(|n| n as usize);
-        let needed =
-            |name: &str| number(name).ok_or_else(|| self.says(format!("it has no number `{}`", key(name))));
+        let arch = self.architecture()?;
+        self.shape_of(arch).map_err(|reason| self.says(reason))
+    }
 
-        let (hidden, heads) = (needed("embedding_length")?, needed("attention.head_count")?);
-        let kv_heads = number("attention.head_count_kv").unwrap_or(heads);
+    fn architecture(&self) -> Result<&'static Architecture, ModelError> {
+        let arch = self.text("general.architecture").unwrap_or("unknown");
+        Architecture::named(arch).map_err(|reason| self.says(reason))
+    }
+
+    fn shape_of(&self, arch: &Architecture) -> Result<Shape, String> {
+        let family = Family::named(arch.family)?;
+        let keys = Keys { gguf: self, arch: arch.name };
+        let (hidden, heads) = (keys.needed("embedding_length")?, keys.needed("attention.head_count")?);
+        let kv_heads = keys.number("attention.head_count_kv").unwrap_or(heads);
         if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return Err(self.says(format!("{heads} query heads can't share {kv_heads} key and value heads")));
+            return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
         }
-        let head = number("attention.key_length").unwrap_or(hidden / heads);
+        let head = keys.number("attention.key_length").unwrap_or(hidden / heads);
         if head == 0 || !head.is_multiple_of(2) {
-            return Err(
-                self.says(format!("a head has {head} dimensions; rotary embedding needs an even number"))
-            );
+            return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
         }
         for (name, usual) in
             [("attention.value_length", head), ("rope.dimension_count", head), ("expert_count", 0)]
         {
-            if let Some(other) = number(name).filter(|n| *n != usual) {
-                return Err(self.says(format!("`{}` is {other}; only {usual} is known here", key(name))));
+            if let Some(other) = keys.number(name).filter(|n| *n != usual) {
+                return Err(format!("`{}` is {other}; only {usual} is known here", keys.name(name)));
             }
         }
-        let epsilon = self.fraction(&key("attention.layer_norm_rms_epsilon"));
-        let theta = self.fraction(&key("rope.freq_base")).unwrap_or(10_000.0);
+        let epsilon = "attention.layer_norm_rms_epsilon";
+        let theta = keys.fraction("rope.freq_base").unwrap_or(10_000.0);
         let embedding = "token_embd.weight";
-        let dims = self
-            .dims(embedding)
-            .ok_or_else(|| ModelError::Missing(embedding.to_owned()).within(&self.path))?;
-        let shape = Shape {
+        let dims =
+            self.dims(embedding).ok_or_else(|| ModelError::Missing(embedding.to_owned()).to_string())?;
+        let mut shape = Shape {
             family,
             vocabulary: dims.first().copied().unwrap_or(0),
             hidden,
-            intermediate: needed("feed_forward_length")?,
-            layers: needed("block_count")?,
+            intermediate: keys.needed("feed_forward_length")?,
+            layers: keys.needed("block_count")?,
             heads,
             kv_heads,
             head,
-            epsilon: epsilon.ok_or_else(|| {
-                self.says(format!("it has no number `{}`", key("attention.layer_norm_rms_epsilon")))
-            })?,
-            rope: Rope {
-                theta,
-                scaling: self.scaling(arch, theta, head)?.map_or(Scaling::None, Scaling::Llama3),
-            },
+            epsilon: keys
+                .fraction(epsilon)
+                .ok_or_else(|| format!("it has no number `{}`", keys.name(epsilon)))?,
+            rope: Rope { theta, scaling: self.scaling(&keys, theta, head)? },
             tied: self.dims("output.weight").is_none(),
-            context: number("context_length").unwrap_or(2048),
+            context: keys.number("context_length").unwrap_or(2048),
             variant: Variant::default(),
         };
-        shape.check().map_err(|reason| self.says(reason))?;
+        // Lists of layers are made below.
+        shape.check()?;
+        (arch.read)(&keys, &mut shape)?;
+        shape.check()?;
         Ok(shape)
     }
 
     /// The weights. Every tensor of the file must have its place in the model.
     pub fn checkpoint(&self, device: &Device) -> Result<Checkpoint, ModelError> {
-        let shape = self.shape()?;
+        let (arch, shape) = (self.architecture()?, self.shape()?);
         let mut file = BufReader::new(File::open(&self.path).map_err(|e| ModelError::file(&self.path, &e))?);
         let mut unused: Vec<&String> = self.content.tensor_infos.keys().collect();
         unused.sort_unstable();
         let mut weights = BTreeMap::new();
         for (name, expected) in shape.tensors() {
-            let theirs = their_name(&name);
+            let theirs = their_name(&name, shape.family);
             // Before any number is read: what a damaged header asks for may be more than there is.
             let Some(found) = self.dims(&theirs) else {
                 return Err(ModelError::Missing(theirs).within(&self.path));
@@ -207,8 +213,10 @@ impl Gguf {
                 path: self.path.clone(),
                 reason: format!("it is cut off or damaged at tensor `{theirs}` ({})", first_line(&e)),
             })?;
-            let tensor = match interleaved_heads(&name, &shape).filter(|_| shape.family == Family::LLAMA) {
+            let tensor = match interleaved_heads(&name, &shape).filter(|_| arch.is_interleaved) {
                 Some(heads) => halves(&tensor, heads)?,
+                // llama.cpp has what is multiplied by.
+                None if shape.family.shifted && name.ends_with("norm.weight") => (tensor - 1.0)?,
                 None => tensor,
             };
             weights.insert(name, Var::from_tensor(&tensor)?);
@@ -222,27 +230,69 @@ impl Gguf {
     /// What is done to the rotary embedding's frequencies. llama.cpp keeps of Llama 3's scaling what each
     /// frequency is divided by, not the four numbers that this was made from; the numbers are found
     /// again, since exporting needs them: all of Meta's models have 1 and 4 for two of them.
-    fn scaling(&self, arch: &str, theta: f64, head: usize) -> Result<Option<Llama3>, ModelError> {
-        let kind = self.text(&format!("{arch}.rope.scaling.type")).unwrap_or("none");
-        let linear = self.fraction(&format!("{arch}.rope.scale_linear")).unwrap_or(1.0);
-        if kind != "none" || linear != 1.0 {
-            let kind = if kind == "none" { "linear" } else { kind };
-            return Err(
-                self.says(format!("its rotary embedding is scaled in the way `{kind}`; llama3 is known"))
-            );
+    fn scaling(&self, keys: &Keys<'_>, theta: f64, head: usize) -> Result<Scaling, String> {
+        let kind = self.text(&keys.name("rope.scaling.type")).unwrap_or("none");
+        // Older files have only a factor.
+        let linear = keys.fraction("rope.scale_linear").filter(|factor| *factor != 1.0);
+        let factor = keys.fraction("rope.scaling.factor").or(linear);
+        let needed = || {
+            let key = keys.name("rope.scaling.factor");
+            factor.ok_or_else(|| format!("its rotary embedding is scaled (`{kind}`), and it has no `{key}`"))
+        };
+        match kind {
+            "none" => match linear {
+                Some(factor) => return Ok(Scaling::Linear(Factor { factor })),
+                None => {}
+            },
+            "linear" => return Ok(Scaling::Linear(Factor { factor: needed()? })),
+            "yarn" => return self.yarn(keys, needed()?).map(Scaling::Yarn),
+            other => {
+                return Err(format!(
+                    "its rotary embedding is scaled in the way `{other}`; linear, yarn and llama3 are known"
+                ));
+            }
         }
+        Ok(self.llama3(theta, head)?.map_or(Scaling::None, Scaling::Llama3))
+    }
+
+    fn yarn(&self, keys: &Keys<'_>, factor: f64) -> Result<Yarn, String> {
+        // transformers and llama.cpp read these in two ways.
+        for key in
+            ["rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"]
+        {
+            if self.has(&keys.name(key)) {
+                return Err(format!(
+                    "its rotary embedding has a `{}`, which is not known here",
+                    keys.name(key)
+                ));
+            }
+        }
+        let old = "rope.scaling.original_context_length";
+        Ok(Yarn {
+            factor,
+            original_max_position_embeddings: keys.needed(old)? as f64,
+            beta_fast: keys.fraction("rope.scaling.yarn_beta_fast"),
+            beta_slow: keys.fraction("rope.scaling.yarn_beta_slow"),
+            attention_factor: None,
+            mscale: None,
+            mscale_all_dim: None,
+            truncate: None,
+        })
+    }
+
+    /// Llama 3's scaling, where there is one.
+    fn llama3(&self, theta: f64, head: usize) -> Result<Option<Llama3>, String> {
         let Some(dims) = self.dims(SCALES) else { return Ok(None) };
-        let wrong = || self.says(format!("`{SCALES}` is not Llama 3's scaling, the one that is known"));
+        let wrong = || format!("`{SCALES}` is not Llama 3's scaling, the one that is known");
         if dims != [head / 2] {
             return Err(wrong());
         }
-        let mut file = File::open(&self.path).map_err(|e| ModelError::file(&self.path, &e))?;
+        let mut file = File::open(&self.path).map_err(|e| e.to_string())?;
         let device = Device::Cpu;
         let read = self.content.tensor(&mut file, SCALES, &device).and_then(|q| q.dequantize(&device));
-        let scales = read.and_then(|t| t.to_vec1::<f32>()).map_err(|e| ModelError::File {
-            path: self.path.clone(),
-            reason: format!("it is cut off or damaged at tensor `{SCALES}` ({})", first_line(&e)),
-        })?;
+        let scales = read
+            .and_then(|t| t.to_vec1::<f32>())
+            .map_err(|e| format!("it is cut off or damaged at tensor `{SCALES}` ({})", first_line(&e)))?;
         let factor = f64::from(scales.iter().copied().fold(1.0, f32::max));
         let plain = Rope::plain(theta).frequencies(head);
         let fits = |llama3: &Llama3| {
@@ -293,34 +343,44 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Our names of a model's parts, and llama.cpp's.
-const NAMES: [(&str, &str); 14] = [
-    ("model.embed_tokens", "token_embd"),
-    ("model.norm", "output_norm"),
-    ("lm_head", "output"),
-    ("input_layernorm", "attn_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
+/// Our names of what is outside of blocks, and llama.cpp's.
+const OUTSIDE: [(&str, &str); 3] =
+    [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
+
+/// Our names of a block's parts but its norms, and llama.cpp's.
+const INSIDE: [(&str, &str); 11] = [
     ("self_attn.q_proj", "attn_q"),
     ("self_attn.k_proj", "attn_k"),
     ("self_attn.v_proj", "attn_v"),
+    ("self_attn.qkv_proj", "attn_qkv"),
     ("self_attn.o_proj", "attn_output"),
     ("self_attn.q_norm", "attn_q_norm"),
     ("self_attn.k_norm", "attn_k_norm"),
     ("mlp.gate_proj", "ffn_gate"),
     ("mlp.up_proj", "ffn_up"),
+    // The joined matrix has the name of one of the two.
+    ("mlp.gate_up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
 ];
 
 /// llama.cpp's name of a tensor.
-fn their_name(name: &str) -> String {
-    let name = match name.strip_prefix("model.layers.") {
-        Some(rest) => format!("blk.{rest}"),
-        None => name.to_owned(),
+fn their_name(name: &str, family: &Family) -> String {
+    let (stem, kind) = name.rsplit_once('.').unwrap_or((name, ""));
+    let Some((layer, part)) = stem.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) else {
+        let theirs = OUTSIDE.iter().find(|(ours, _)| *ours == stem).map_or(stem, |(_, theirs)| theirs);
+        return format!("{theirs}.{kind}");
     };
-    match NAMES.iter().find(|(ours, _)| name.contains(ours)) {
-        Some((ours, theirs)) => name.replacen(ours, theirs, 1),
-        None => name,
-    }
+    // What transformers calls a norm depends on what other norms there are.
+    let [attention, feed_forward] = family.norms;
+    let norms = [
+        (attention.before, "attn_norm"),
+        (attention.after, "post_attention_norm"),
+        (feed_forward.before, "ffn_norm"),
+        (feed_forward.after, "post_ffw_norm"),
+    ];
+    let norms = norms.into_iter().filter_map(|(ours, theirs)| Some((ours?, theirs)));
+    let theirs = norms.chain(INSIDE).find(|(ours, _)| *ours == part).map_or(part, |(_, theirs)| theirs);
+    format!("blk.{layer}.{theirs}.{kind}")
 }
 
 /// The heads of a tensor whose rows llama.cpp reorders for its rotary embedding: queries' and keys'.

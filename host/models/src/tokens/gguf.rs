@@ -1,67 +1,113 @@
-//! The `tokenizer.json` that a GGUF file's metadata stands for.
+//! The `tokenizer.json` that a GGUF file's metadata stands for: of tokenizers that merge bytes, like GPT-2's, and of
+//! SentencePiece's (`pieces.rs`).
 //!
 //! candle has such a reader, too; it takes every splitting of text that it does not know for another, and
 //! among those that it does not know is SmolLM2's. Here each is written out, and what is unknown is refused.
+
+mod pieces;
 
 use allot_engine::model::Gguf;
 use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
+/// Kinds of tokens: llama.cpp's `llama_token_type`.
+const NORMAL: u64 = 1;
+const UNKNOWN: u64 = 2;
+const CONTROL: u64 = 3;
+const OF_USERS: u64 = 4;
+const UNUSED: u64 = 5;
+
+/// The tokens that a file has.
+struct Listed<'a> {
+    gguf: &'a Gguf,
+    /// Their texts.
+    tokens: Vec<&'a str>,
+    kinds: Vec<u64>,
+    /// Those that the file names as special.
+    marked: &'a [u32],
+}
+
 /// The `tokenizer.json` that a GGUF file was made from, as far as its metadata goes. `marked` are the
 /// tokens that it names as special.
 pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> Result<Value> {
-    let place = gguf.path().display();
-    let none = |key: &str| Error::new(format!("`{place}` has no `{key}`, so it has no tokenizer"));
-    match gguf.text("tokenizer.ggml.model") {
-        Some("gpt2") => {}
-        Some(other) => {
-            let what = format!("the tokenizer in `{place}` is of the kind `{other}`; only gpt2 is known");
-            return Err(Error::new(what).hint("take the model's folder in Hugging Face layout instead"));
-        }
-        None => return Err(none("tokenizer.ggml.model")),
-    }
-    let tokens = gguf.texts("tokenizer.ggml.tokens").ok_or_else(|| none("tokenizer.ggml.tokens"))?;
-    let merges = gguf.texts("tokenizer.ggml.merges").ok_or_else(|| none("tokenizer.ggml.merges"))?;
+    let tokens = gguf.texts("tokenizer.ggml.tokens");
     let kinds = gguf.numbers("tokenizer.ggml.token_type").unwrap_or_default();
-    let pre = gguf.text("tokenizer.ggml.pre").ok_or_else(|| none("tokenizer.ggml.pre"))?;
+    let kind = gguf.text("tokenizer.ggml.model").ok_or_else(|| none(gguf, "tokenizer.ggml.model"))?;
+    let listed = |tokens| Listed { gguf, tokens, kinds, marked };
+    let tokens = tokens.ok_or_else(|| none(gguf, "tokenizer.ggml.tokens"));
+    match kind {
+        "gpt2" => of_bytes(&listed(tokens?), bos),
+        "llama" => pieces::tokenizer_json(&listed(tokens?), bos),
+        other => {
+            let place = gguf.path().display();
+            let what =
+                format!("the tokenizer in `{place}` is of the kind `{other}`; gpt2 and llama are known");
+            Err(Error::new(what).hint("take the model's folder in Hugging Face layout instead"))
+        }
+    }
+}
+
+fn none(gguf: &Gguf, key: &str) -> Error {
+    Error::new(format!("`{}` has no `{key}`, so it has no tokenizer", gguf.path().display()))
+}
+
+impl Listed<'_> {
+    fn kind(&self, id: usize) -> u64 {
+        self.kinds.get(id).copied().unwrap_or(NORMAL)
+    }
+
+    /// The vocabulary, and what is found in a text before anything else is: special tokens, and those of users.
+    fn vocabulary(&self) -> (Map<String, Value>, Vec<Value>) {
+        let (mut vocabulary, mut added) = (Map::with_capacity(self.tokens.len()), Vec::new());
+        for (id, token) in self.tokens.iter().enumerate() {
+            let kind = self.kind(id);
+            let special = kind == UNKNOWN || kind == CONTROL || self.marked.contains(&(id as u32));
+            // Nothing becomes such a token: it fills the vocabulary up to a round number.
+            if kind == UNUSED && !special {
+                continue;
+            }
+            vocabulary.insert((*token).to_owned(), json!(id));
+            if special || kind == OF_USERS {
+                added.push(json!({
+                    "id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": special,
+                }));
+            }
+        }
+        (vocabulary, added)
+    }
+
+    /// What is put around a text: the token that begins it, if there is one to add.
+    fn around(&self, bos: Option<u32>, adds_bos: bool) -> Value {
+        // The metadata may say so; else it is as in llama.cpp.
+        let adds_bos = self.gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(adds_bos);
+        let bos = bos.filter(|_| adds_bos).and_then(|id| Some((id, *self.tokens.get(id as usize)?)));
+        let text = |name: &str, kind: u8| json!({"Sequence": {"id": name, "type_id": kind}});
+        let (mut single, mut pair) = (vec![text("A", 0)], vec![text("A", 0), text("B", 1)]);
+        let mut around = Map::new();
+        if let Some((id, token)) = bos {
+            let first = json!({"SpecialToken": {"id": token, "type_id": 0}});
+            single.insert(0, first.clone());
+            pair.insert(0, first);
+            around.insert(token.to_owned(), json!({"id": token, "ids": [id], "tokens": [token]}));
+        }
+        json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": around})
+    }
+}
+
+/// One that merges bytes.
+fn of_bytes(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
+    let gguf = listed.gguf;
+    let merges = gguf.texts("tokenizer.ggml.merges").ok_or_else(|| none(gguf, "tokenizer.ggml.merges"))?;
+    let pre = gguf.text("tokenizer.ggml.pre").ok_or_else(|| none(gguf, "tokenizer.ggml.pre"))?;
     let Some(split) = splitting(pre) else {
-        let what = format!("the tokenizer in `{place}` splits text in the way `{pre}`");
+        let what = format!("the tokenizer in `{}` splits text in the way `{pre}`", gguf.path().display());
         return Err(Error::new(what).hint(
-            "known are smollm, qwen2, llama-bpe, gpt-2 and default; else take the model's folder in Hugging Face layout",
+            "known are smollm, refact, qwen2, llama-bpe, dbrx, smaug-bpe, gpt-2 and default; else take the model's folder in Hugging Face layout",
         ));
     };
     let llama3 = split["llama3"] == true;
-
-    // The kinds are llama.cpp's `llama_token_type`.
-    let (mut vocabulary, mut added) = (Map::with_capacity(tokens.len()), Vec::new());
-    for (id, token) in tokens.iter().enumerate() {
-        let (unknown, control, of_users, unused) = (2, 3, 4, 5);
-        let kind = kinds.get(id).copied().unwrap_or(1);
-        let special = kind == unknown || kind == control || marked.contains(&(id as u32));
-        // Nothing becomes such a token: it fills the vocabulary up to a round number.
-        if kind == unused && !special {
-            continue;
-        }
-        vocabulary.insert((*token).to_owned(), json!(id));
-        if special || kind == of_users {
-            added.push(json!({
-                "id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": special,
-            }));
-        }
-    }
-    // As in llama.cpp, where the metadata does not say: Llama 3 begins every text with a token.
-    let adds_bos = gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(llama3);
-    let bos = bos.filter(|_| adds_bos).and_then(|id| Some((id, *tokens.get(id as usize)?)));
-    let text = |name: &str, kind: u8| json!({"Sequence": {"id": name, "type_id": kind}});
-    let (mut single, mut pair) = (vec![text("A", 0)], vec![text("A", 0), text("B", 1)]);
-    let mut around = Map::new();
-    if let Some((id, token)) = bos {
-        let first = json!({"SpecialToken": {"id": token, "type_id": 0}});
-        single.insert(0, first.clone());
-        pair.insert(0, first);
-        around.insert(token.to_owned(), json!({"id": token, "ids": [id], "tokens": [token]}));
-    }
+    let (vocabulary, added) = listed.vocabulary();
     let mut whole = json!({
         "version": "1.0",
         "truncation": null,
@@ -69,9 +115,8 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
         "added_tokens": added,
         "normalizer": split["normalizer"],
         "pre_tokenizer": split["pre_tokenizer"],
-        "post_processor": {
-            "type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": around,
-        },
+        // Llama 3 begins every text with a token.
+        "post_processor": listed.around(bos, llama3),
         "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
@@ -99,8 +144,8 @@ fn splitting(pre: &str) -> Option<Value> {
         ))
     };
     Some(match pre {
-        // SmolLM2: each digit apart, then GPT-2's rule.
-        "smollm" => {
+        // SmolLM2 and Granite 3: each digit apart, then GPT-2's rule.
+        "smollm" | "refact" => {
             let digits = json!({"type": "Digits", "individual_digits": true});
             json!({"pre_tokenizer": sequence(vec![digits, bytes(true)])})
         }
@@ -113,6 +158,8 @@ fn splitting(pre: &str) -> Option<Value> {
             "pre_tokenizer": sequence(vec![words(r"\p{N}{1,3}"), bytes(false)]),
             "llama3": true,
         }),
+        // OLMo 2 and Phi-4; SmolLM3: split as in Llama 3, and merged as usual.
+        "dbrx" | "smaug-bpe" => json!({"pre_tokenizer": sequence(vec![words(r"\p{N}{1,3}"), bytes(false)])}),
         "gpt-2" => json!({"pre_tokenizer": bytes(true)}),
         // llama.cpp's own, for a tokenizer that its converter did not recognize.
         "default" => json!({"pre_tokenizer": sequence(vec![

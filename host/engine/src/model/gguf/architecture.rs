@@ -1,0 +1,149 @@
+//! The architectures of GGUF files, as plain data: which family each is, how its queries and keys lie, and what its
+//! metadata has that others' have not. What a file leaves out is what llama.cpp takes for it (`src/models/NAME.cpp`).
+
+use super::Gguf;
+use crate::model::{Rope, Scaling, Shape};
+
+/// An architecture, as `general.architecture` names it.
+#[derive(Debug)]
+pub struct Architecture {
+    /// Its name.
+    pub name: &'static str,
+    /// The family that it is.
+    pub family: &'static str,
+    /// Whether rows of queries and keys are in the order of llama.cpp's first rotary embedding.
+    pub is_interleaved: bool,
+    /// Reads what only it has.
+    pub read: fn(&Keys<'_>, &mut Shape) -> Result<(), String>,
+}
+
+/// Every architecture that is known.
+static ARCHITECTURES: [Architecture; 9] = [
+    Architecture { name: "llama", family: "llama", is_interleaved: true, read: |_, _| Ok(()) },
+    Architecture { name: "qwen2", family: "qwen2", is_interleaved: false, read: |_, _| Ok(()) },
+    Architecture { name: "qwen3", family: "qwen3", is_interleaved: false, read: |_, _| Ok(()) },
+    Architecture { name: "smollm3", family: "smollm3", is_interleaved: true, read: smollm3 },
+    Architecture { name: "granite", family: "granite", is_interleaved: true, read: granite },
+    Architecture { name: "olmo2", family: "olmo2", is_interleaved: false, read: olmo2 },
+    Architecture { name: "phi3", family: "phi3", is_interleaved: false, read: phi3 },
+    Architecture { name: "gemma2", family: "gemma2", is_interleaved: false, read: gemma2 },
+    Architecture { name: "gemma3", family: "gemma3_text", is_interleaved: false, read: gemma3 },
+];
+
+impl Architecture {
+    /// The architecture of this name, or what to say of it.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        ARCHITECTURES.iter().find(|known| known.name == name).ok_or_else(|| {
+            let names: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
+            let (last, others) =
+                names.split_last().map_or(("", &names[..]), |(last, others)| (*last, others));
+            format!("its architecture is `{name}`; {} and {last} are known", others.join(", "))
+        })
+    }
+}
+
+/// What a file's metadata says of its architecture.
+pub struct Keys<'a> {
+    /// The file.
+    pub gguf: &'a Gguf,
+    /// The architecture's name, which its keys begin with.
+    pub arch: &'a str,
+}
+
+impl Keys<'_> {
+    /// The whole name of a key.
+    pub fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch)
+    }
+
+    /// A whole number.
+    pub fn number(&self, key: &str) -> Option<usize> {
+        self.gguf.number(&self.name(key)).map(|n| n as usize)
+    }
+
+    /// A fraction.
+    pub fn fraction(&self, key: &str) -> Option<f64> {
+        self.gguf.fraction(&self.name(key))
+    }
+
+    /// A whole number that a file must have.
+    pub fn needed(&self, key: &str) -> Result<usize, String> {
+        self.number(key).ok_or_else(|| format!("it has no number `{}`", self.name(key)))
+    }
+
+    /// A fraction that is above zero, where there is one.
+    fn scale(&self, key: &str) -> Result<Option<f64>, String> {
+        match self.fraction(key) {
+            Some(scale) if !(scale.is_finite() && scale > 0.0) => {
+                Err(format!("`{}` is {scale}; it is a number above 0", self.name(key)))
+            }
+            scale => Ok(scale),
+        }
+    }
+
+    /// How many tokens layers with a sliding window see. 0 is no window.
+    fn window(&self) -> Option<usize> {
+        self.number("attention.sliding_window").filter(|window| *window > 0)
+    }
+}
+
+/// Every fourth layer has no rotary embedding, which no key says.
+fn smollm3(_: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    shape.variant.unrotated = (1..=shape.layers).map(|layer| layer % 4 == 0).collect();
+    Ok(())
+}
+
+fn granite(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    shape.variant.attention = Some(keys.scale("attention.scale")?.unwrap_or_else(|| shape.scale()));
+    shape.variant.embedding = keys.scale("embedding_scale")?.unwrap_or(1.0);
+    shape.variant.residual = keys.scale("residual_scale")?.unwrap_or(1.0);
+    shape.variant.logits = keys.scale("logit_scale")?.unwrap_or(1.0);
+    Ok(())
+}
+
+/// OLMo 3 has this name, too, and windows.
+fn olmo2(keys: &Keys<'_>, _: &mut Shape) -> Result<(), String> {
+    match keys.window() {
+        Some(_) => Err("it has sliding windows, so it is an OLMo 3, which is not known here".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Its window is the model's, though llama.cpp leaves it out.
+fn phi3(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    shape.variant.window = keys.window();
+    if shape.rope.scaling != Scaling::None || keys.gguf.dims("rope_factors_long.weight").is_some() {
+        return Err("its rotary embedding is scaled, which is not known here for `phi3`".to_owned());
+    }
+    Ok(())
+}
+
+fn gemma2(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    gemma(shape, 2, 46);
+    shape.variant.window = Some(keys.window().unwrap_or(4096));
+    shape.variant.attention_cap = Some(keys.scale("attn_logit_softcapping")?.unwrap_or(50.0));
+    shape.variant.logit_cap = Some(keys.scale("final_logit_softcapping")?.unwrap_or(30.0));
+    Ok(())
+}
+
+fn gemma3(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    gemma(shape, 6, 62);
+    if keys.gguf.has(&keys.name("attention.sliding_window_pattern")) {
+        let pattern = keys.name("attention.sliding_window_pattern");
+        return Err(format!("it says which layers have a window (`{pattern}`), which is not known here"));
+    }
+    shape.variant.window = keys.window();
+    shape.variant.logit_cap = keys.scale("final_logit_softcapping")?;
+    shape.variant.local = Some(Rope::plain(keys.scale("rope.freq_base_swa")?.unwrap_or(10_000.0)));
+    Ok(())
+}
+
+/// What Gemma 2 and 3 share: each but every so-many-th layer has a window. The largest one, which has so many layers,
+/// scales its scores for the width of the stream over its heads, the others for a head's.
+fn gemma(shape: &mut Shape, every: usize, largest: usize) {
+    let width =
+        if shape.layers == largest { shape.hidden as f64 / shape.heads as f64 } else { shape.head as f64 };
+    shape.variant.attention = Some(width.powf(-0.5));
+    shape.variant.embedding = (shape.hidden as f64).sqrt();
+    shape.variant.sliding = (1..=shape.layers).map(|layer| layer % every != 0).collect();
+}

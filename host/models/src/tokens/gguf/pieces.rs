@@ -1,0 +1,77 @@
+//! SentencePiece's tokenizers, of Mistral, Phi-3-mini and Gemma: pieces with scores. The pair whose piece has the best
+//! score is merged first, so that merges follow from the scores (transformers, `generate_merges` in
+//! `tokenization_utils_tokenizers.py`). A space is written as `▁`, and what has no piece becomes its bytes.
+
+use std::collections::HashMap;
+
+use allot_error::Result;
+use serde_json::{Value, json};
+
+use super::{Listed, NORMAL, OF_USERS, none};
+
+/// How a space is written in pieces.
+const SPACE: &str = "\u{2581}";
+
+/// The `tokenizer.json` of a file with such a tokenizer.
+pub(super) fn tokenizer_json(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
+    let gguf = listed.gguf;
+    let scores = gguf.fractions("tokenizer.ggml.scores");
+    let scores = scores.ok_or_else(|| none(gguf, "tokenizer.ggml.scores"))?;
+    let unknown = gguf.number("tokenizer.ggml.unknown_token_id").unwrap_or(0);
+    let unknown = listed.tokens.get(unknown as usize).copied();
+    // As in llama.cpp where nothing is said: Llama begins a text with a space.
+    let adds_space = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
+    let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE});
+    let normalizers = match adds_space {
+        true => vec![json!({"type": "Prepend", "prepend": SPACE}), spaces],
+        false => vec![spaces],
+    };
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": SPACE}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if adds_space {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    let (vocabulary, added) = listed.vocabulary();
+    let mut whole = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": null,
+        "post_processor": listed.around(bos, true),
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+        },
+    });
+    let merges = merges(listed, &scores);
+    whole["model"]["vocab"] = Value::Object(vocabulary);
+    whole["model"]["merges"] = Value::Array(merges);
+    Ok(whole)
+}
+
+/// All pairs of pieces that make a piece, the best score first.
+fn merges(listed: &Listed<'_>, scores: &[f32]) -> Vec<Value> {
+    let is_piece = |id: &usize| matches!(listed.kind(*id), NORMAL | OF_USERS);
+    let ids = (0..listed.tokens.len()).filter(is_piece);
+    let known: HashMap<&str, usize> = ids.map(|id| (listed.tokens[id], id)).collect();
+    let mut all = Vec::new();
+    for (piece, id) in &known {
+        let score = scores.get(*id).copied().unwrap_or(f32::MIN);
+        for (place, _) in piece.char_indices().skip(1) {
+            let (left, right) = piece.split_at(place);
+            if let (Some(first), Some(second)) = (known.get(left), known.get(right)) {
+                all.push((score, *id, *first, *second));
+            }
+        }
+    }
+    // Of one score the first piece comes first, and of a piece the pair of the first two.
+    all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (a.1, a.2, a.3).cmp(&(b.1, b.2, b.3))));
+    let pair = |(_, _, left, right)| json!([listed.tokens[left], listed.tokens[right]]);
+    all.into_iter().map(pair).collect()
+}
