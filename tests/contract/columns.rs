@@ -90,7 +90,7 @@ fn a_column_that_the_world_does_not_have_is_told() {
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @r#"
     error: policy `guest` wants the column `temperature`, which the coin-flip world does not have
 
-    hint: it has `difficulty`, `level` and `length`; to take one of them: `world.columns = { temperature = "level" }`
+    hint: it has `difficulty`, `level`, `source` and `length`; to take one of them: `world.columns = { temperature = "level" }`
     exit code 2
     "#);
     scratch.write("run.toml", SMALL.to_owned() + "columns = { temperature = \"difficulty\" }\n");
@@ -336,7 +336,7 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     insta::assert_snapshot!(told(&(tasks + "columns = { level = \"hardness\" }\n"), ""), @r"
     error: task `sums` has no `hardness`, and the policy wants the column `level`
 
-    hint: its problems have `level` and `task`; `columns` of the task says which to take for a column
+    hint: its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column
     exit code 2
     ");
 }

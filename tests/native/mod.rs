@@ -43,6 +43,7 @@ pub fn all() -> Vec<Native> {
         of::<repo::RePo>(),
         of::<rl_zvp::RlZvp>(),
         of::<spo::Spo>(),
+        of::<strata::Strata>(),
         of::<vip::Vip>(),
     ]
 }
@@ -157,6 +158,7 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
         "mopps" => settings::<mopps::Mopps>(),
         "rl-zvp" => settings::<rl_zvp::RlZvp>(),
         "spo" => settings::<spo::Spo>(),
+        "strata" => settings::<strata::Strata>(),
         "vip" => settings::<vip::Vip>(),
         other => panic!("`{other}` is none of the policies that ship"),
     }

@@ -11,6 +11,9 @@ use crate::{PromptId, shown};
 /// The host's own column: the prompts' lengths, in tokens.
 pub const LENGTH: &str = "length";
 
+/// What a data set gives without a column of that name: what the source of each prompt is called.
+pub const SOURCE: &str = "source";
+
 /// Numbers that a column may have, all together: as many as fit into a line of the record.
 const NUMBERS: usize = 1 << 26;
 /// Categories that it may have. They go with each call.

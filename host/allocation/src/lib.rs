@@ -38,7 +38,7 @@ pub mod shown;
 mod view;
 
 pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, Visit};
-pub use column::{Cell, Column, Columns, LENGTH, Misfit};
+pub use column::{Cell, Column, Columns, LENGTH, Misfit, SOURCE};
 pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;
 pub use history::History;

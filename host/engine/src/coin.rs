@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::{
-    Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SamplerSettings, seed,
+    Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SOURCE, SamplerSettings, seed,
 };
 use serde::{Deserialize, Serialize};
 
@@ -165,7 +165,7 @@ impl Coin {
 
     /// The column that a policy calls so, if the world has it: `difficulty` is what an answer's odds hang on, in
     /// logits, and `level` is what somebody might have written beside a problem: from 1 to 5, each for a fifth of
-    /// all that there could be.
+    /// all that there could be. It is also the source.
     pub fn column(&self, name: &str) -> Option<Column> {
         // Where the fifths of a normal distribution end.
         const FIFTHS: [f64; 4] = [
@@ -181,7 +181,7 @@ impl Coin {
             name,
             match self.config.columns.get(name).map_or(name, String::as_str) {
                 "difficulty" => all.map(|d| *d as f32).collect(),
-                "level" => all.map(|d| level(d) as f32).collect(),
+                "level" | SOURCE => all.map(|d| level(d) as f32).collect(),
                 LENGTH => self.prompt_lengths().into_iter().map(|length| length as f32).collect(),
                 _ => return None,
             },

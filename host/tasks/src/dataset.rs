@@ -80,7 +80,7 @@ pub struct DatasetConfig {
     #[serde(default)]
     pub held_out: f64,
     /// Columns that policies ask for, by their names, each with the column of the files to take; by default one of
-    /// the same name.
+    /// the same name, and for `source` what the problems' source is called if there is none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
 }
@@ -237,7 +237,7 @@ impl Loading<'_> {
         }
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.config.name.clone().unwrap_or(stem);
-        let fields = Fields::find(self.wanted, &self.config.columns, &columns);
+        let fields = Fields::find(self.wanted, &self.config.columns, &columns, &name);
         let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
         needed.extend(self.wording.variables());
         needed.extend(fields.names().cloned());

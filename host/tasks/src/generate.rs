@@ -13,8 +13,8 @@ mod space;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
-use allot_allocation::Cell;
 use allot_allocation::seed::{self, Stream};
+use allot_allocation::{Cell, SOURCE};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -63,8 +63,8 @@ pub struct TaskConfig {
     pub chat: bool,
     /// A system message before it.
     pub system: Option<String>,
-    /// Columns that policies ask for, by their names, each with what to take: `level`, from 1, or `task`, the name
-    /// before the level's number. By default what has the same name.
+    /// Columns that policies ask for, by their names, each with what to take: `level`, from 1, `task`, the name
+    /// before the level's number, or `source`, both together. By default what has the same name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
 }
@@ -175,7 +175,7 @@ impl TaskError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Column(..) => Some(
-                "its problems have `level` and `task`; `columns` of the task says which to take for a column",
+                "its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column",
             ),
             _ => None,
         }
@@ -193,10 +193,11 @@ struct Exercise {
 
 impl TaskConfig {
     /// What a problem of a level has in the column that a policy calls so.
-    fn cell(&self, task: &str, column: &str, level: usize) -> Result<Cell, TaskError> {
+    fn cell(&self, task: &str, source: &str, column: &str, level: usize) -> Result<Cell, TaskError> {
         match self.columns.get(column).map_or(column, String::as_str) {
             "level" => Ok(Cell::Number(level as f32)),
             "task" => Ok(Cell::Word(task.to_owned())),
+            SOURCE => Ok(Cell::Word(source.to_owned())),
             other => Err(TaskError::Column(task.to_owned(), column.to_owned(), other.to_owned())),
         }
     }
@@ -233,7 +234,7 @@ pub fn with_columns(task: &TaskConfig, split: Split, wanted: &[String]) -> Resul
         let asked = level.count.unwrap_or(task.count);
         // A part of the seed's own for each kind and level.
         let part = ((task.kind as u64) << 32) | index as u64;
-        let columns = wanted.iter().map(|column| task.cell(&name, column, index + 1));
+        let columns = wanted.iter().map(|column| task.cell(&name, &source, column, index + 1));
         let columns: Vec<Cell> = columns.collect::<Result<_, _>>()?;
         let exercises = exercises(task, level, part, asked, &mut seen);
         match exercises.len() {

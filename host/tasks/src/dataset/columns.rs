@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allot_allocation::Cell;
+use allot_allocation::{Cell, SOURCE};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -99,31 +99,54 @@ pub(super) struct Fields(Vec<Field>);
 struct Field {
     /// What the policy calls it.
     name: String,
-    /// The file's column.
-    column: String,
+    /// What problems have in it.
+    from: From,
+}
+
+enum From {
+    /// What the file's column has.
+    Column(String),
+    /// All the same: the name of their source.
+    Source(String),
 }
 
 impl Fields {
     /// Those with the names `wanted`: the columns that the config gives for them, or else ones of the same name. A
     /// policy's name has dashes where many files have lines below.
-    pub(super) fn find(wanted: &[String], given: &BTreeMap<String, String>, columns: &[String]) -> Self {
-        let column = |name: &String| {
+    pub(super) fn find(
+        wanted: &[String],
+        given: &BTreeMap<String, String>,
+        columns: &[String],
+        source: &str,
+    ) -> Self {
+        let from = |name: &String| {
             let below = name.replace('-', "_");
-            let same = if has(columns, &below) && !has(columns, name) { below } else { name.clone() };
-            given.get(name).cloned().unwrap_or(same)
+            match given.get(name) {
+                Some(column) => From::Column(column.clone()),
+                None if name == SOURCE && !has(columns, name) => From::Source(source.to_owned()),
+                None if has(columns, &below) && !has(columns, name) => From::Column(below),
+                None => From::Column(name.clone()),
+            }
         };
-        Self(wanted.iter().map(|name| Field { name: name.clone(), column: column(name) }).collect())
+        Self(wanted.iter().map(|name| Field { name: name.clone(), from: from(name) }).collect())
     }
 
     /// The file's columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().map(|field| &field.column)
+        self.0.iter().filter_map(|field| match &field.from {
+            From::Column(column) => Some(column),
+            From::Source(_) => None,
+        })
     }
 
     /// What a row has in each.
     pub(super) fn cells_in(&self, row: &Row, place: &Place) -> Result<Vec<Cell>, DataError> {
         let cell = |field: &Field| {
-            let Field { name, column } = field;
+            let name = &field.name;
+            let column = match &field.from {
+                From::Column(column) => column,
+                From::Source(source) => return Ok(Cell::Word(source.clone())),
+            };
             let value = at(row, column).ok_or_else(|| DataError::NoFact {
                 place: place.clone(),
                 name: name.clone(),
