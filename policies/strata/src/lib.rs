@@ -29,6 +29,9 @@ pub struct StrataSettings {
     /// The least chance of a prompt to be drawn, as a share of that of the best source's prompts; 1 draws all alike.
     #[setting(default = 0.1)]
     explore: f64,
+    /// Measure each answer against the mean of its source, and not of all rollouts of late.
+    #[setting(default = true)]
+    apart: bool,
     /// Learn from the commoner outcome, too, however rare the other is.
     #[setting(default = false)]
     both: bool,
@@ -39,6 +42,8 @@ pub struct StrataSettings {
 pub struct StrataState {
     /// Rewards and rollouts of late, by source: in the order of the column's words, or of its numbers.
     sources: Vec<(f64, f64)>,
+    /// The same of all of them together.
+    all: (f64, f64),
     /// A reward was neither 0 nor 1: there are no two outcomes to tell apart.
     graded: bool,
 }
@@ -69,7 +74,7 @@ impl Policy for Strata {
         if run.columns.iter().any(|column| column.width != 1) {
             return Err(Error::Other("the column `source` must have one word or number a prompt".to_owned()));
         }
-        Ok(StrataState::default())
+        Ok(StrataState { all: UNKNOWN, ..StrataState::default() })
     }
 
     fn decide(
@@ -94,7 +99,8 @@ impl Policy for Strata {
         state.graded |= view.groups.iter().flat_map(|g| &g.rewards).any(|r| *r != 0.0 && *r != 1.0);
         let rare = if settings.both || state.graded { 0.0 } else { threshold(&facts::costs()) };
         let from: Vec<usize> = view.groups.iter().map(|g| places.at(column[g.prompt as usize])).collect();
-        let pick = |(group, place): (&Group, &usize)| pick(group, state.value(*place), rare);
+        let expected = |place| if settings.apart { state.value(place) } else { mean(state.all) };
+        let pick = |(group, place): (&Group, &usize)| pick(group, expected(*place), rare);
         let picks: Vec<Pick> = view.groups.iter().zip(&from).filter_map(pick).collect();
         let learned = picks.len() as f64;
         for (group, place) in view.groups.iter().zip(from) {
@@ -183,17 +189,17 @@ impl StrataSettings {
 
     /// Takes a reward into the mean of its source.
     fn remember(&self, state: &mut StrataState, place: usize, reward: f64) {
-        let (rewards, rollouts) = &mut state.sources[place];
         let keep = 1.0 - 1.0 / self.window;
-        (*rewards, *rollouts) = (*rewards * keep + reward, *rollouts * keep + 1.0);
+        for (rewards, rollouts) in [&mut state.sources[place], &mut state.all] {
+            (*rewards, *rollouts) = (*rewards * keep + reward, *rollouts * keep + 1.0);
+        }
     }
 }
 
 impl StrataState {
     /// The reward expected of a source's prompts.
     fn value(&self, place: usize) -> f64 {
-        let (rewards, rollouts) = self.sources[place];
-        rewards / rollouts
+        mean(self.sources[place])
     }
 
     /// The variance of an outcome; of rewards beyond 0 and 1 there is none to know it by.
@@ -201,6 +207,10 @@ impl StrataState {
         let value = self.value(place);
         if self.graded { 0.25 } else { (value * (1.0 - value)).max(0.0) }
     }
+}
+
+fn mean((rewards, rollouts): (f64, f64)) -> f64 {
+    rewards / rollouts
 }
 
 /// `n` of these prompts, of those with the fewest visits, by chance among equals.
