@@ -60,6 +60,10 @@ fn known_there(mut config: Value) -> Value {
     if ["mistral", "phi3", "gemma2", "qwen2"].contains(&family.as_str()) {
         changes.push(("sliding_window", config["max_position_embeddings"].clone()));
     }
+    // It has no number for a window that is not used.
+    if family == "qwen3_moe" {
+        changes.push(("max_window_layers", config["num_hidden_layers"].clone()));
+    }
     for (key, value) in changes {
         config[key] = value;
     }
@@ -94,6 +98,10 @@ fn model(config: &Value, weights: HashMap<String, Tensor>) -> Model {
         }
         "qwen3" => {
             let mut model = theirs::qwen3::ModelForCausalLM::new(&of(config), vb).unwrap();
+            Box::new(move |x, at| model.forward(x, at))
+        }
+        "qwen3_moe" => {
+            let mut model = theirs::qwen3_moe::ModelForCausalLM::new(&of(config), vb).unwrap();
             Box::new(move |x, at| model.forward(x, at))
         }
         "mistral" => {

@@ -31,7 +31,7 @@ fn models() -> Vec<PathBuf> {
     let all = std::fs::read_dir(cases("models")).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<PathBuf> = all.filter(|path| path.is_dir()).collect();
     all.sort();
-    assert_eq!(all.len(), 14);
+    assert_eq!(all.len(), 15);
     all
 }
 
@@ -238,7 +238,7 @@ fn refusal(path: &Path) -> ModelError {
 fn a_gguf_file_is_the_model_that_it_was_made_from() {
     let scratch = folder();
     // The families that are read from GGUF files.
-    let known = ["tiny-llama", "tiny-qwen"];
+    let known = ["tiny-llama", "tiny-qwen2", "tiny-qwen3-tied", "tiny-qwen3-untied"];
     let is_known = |path: &PathBuf| known.iter().any(|name| path.to_string_lossy().contains(name));
     for source in models().into_iter().filter(is_known) {
         let name = source.file_name().unwrap().to_string_lossy().into_owned();
@@ -266,7 +266,7 @@ fn files_by_llama_cpp_s_converter_are_the_models_that_they_were_made_from() {
     let all = std::fs::read_dir(cases("gguf")).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
     all.sort();
-    assert_eq!(all.len(), 7);
+    assert_eq!(all.len(), 8);
     for path in all {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let source = scratch.path().join(&name);
@@ -574,7 +574,7 @@ fn what_is_wrong_with_a_gguf_file_is_told_in_one_sentence() {
 
     holds(
         told(&|d| d.set("general.architecture", text("mamba"))),
-        "its architecture is `mamba`; llama, qwen2, qwen3, smollm3, granite, olmo2, phi3, gemma2 and gemma3 are known",
+        "its architecture is `mamba`; llama, qwen2, qwen3, qwen3moe, smollm3, granite, olmo2, phi3, gemma2 and gemma3 are known",
     );
     holds(told(&|d| d.without("general.architecture")), "its architecture is `unknown`");
     holds(told(&|d| d.without("llama.block_count")), "it has no number `llama.block_count`");
@@ -682,7 +682,7 @@ fn what_is_wrong_with_a_folder_is_told_in_one_sentence() {
     assert!(Checkpoint::load(scratch.path(), &CPU).is_ok());
     put(&|c, _| c["model_type"] = Value::from("mamba"));
     holds(
-        "`model_type` is `mamba`; llama, qwen2, qwen3, mistral, smollm3, granite, olmo2, phi3, gemma2 and gemma3_text are known",
+        "`model_type` is `mamba`; llama, qwen2, qwen3, qwen3_moe, mistral, smollm3, granite, olmo2, phi3, gemma2 and gemma3_text are known",
     );
     put(&|c, _| drop(c.as_object_mut().unwrap().remove("model_type")));
     holds("it has no `model_type`");

@@ -346,6 +346,22 @@ fn what_a_config_says_is_known_or_refused() {
         ("tiny-olmo2-dynamic", "clip_qkv", json!(8.0), "`clip_qkv` is 8.0"),
         ("tiny-phi3", "partial_rotary_factor", json!(0.75), "heads that are rotated in part"),
         ("tiny-phi3", "rope_scaling", json!({"type": "yarn", "factor": 2.0}), "not known here for `phi3`"),
+        (
+            "tiny-qwen3-moe",
+            "num_experts",
+            json!("gone"),
+            "it has no `num_experts`, which a `qwen3_moe` needs",
+        ),
+        ("tiny-qwen3-moe", "num_experts_per_tok", json!(7), "`num_experts_per_tok` is 7; it is from 1 to 6"),
+        ("tiny-qwen3-moe", "decoder_sparse_step", json!(2), "some of its layers have no experts"),
+        ("tiny-qwen3-moe", "mlp_only_layers", json!([0]), "some of its layers have no experts"),
+        ("tiny-qwen3-moe", "norm_topk_prob", json!(1), "`norm_topk_prob` is 1; it is true or false"),
+        (
+            "tiny-qwen3-moe",
+            "shared_expert_intermediate_size",
+            json!(8),
+            "`shared_expert_intermediate_size` is 8",
+        ),
         ("tiny-gemma2", "head_dim", json!("gone"), "it has no `head_dim`, which a `gemma2` needs"),
         (
             "tiny-gemma2",
@@ -419,7 +435,7 @@ fn families_without_kernels_say_so() {
     });
     let refused: Vec<_> = refused.collect();
     let names: Vec<&str> = refused.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3"]);
+    assert_eq!(names, ["gemma2", "gemma3_text", "granite", "olmo2", "phi3", "qwen3_moe", "smollm3"]);
     assert_eq!(refused[0].1, "there are no kernels for what `gemma2` needs");
 }
 

@@ -9,6 +9,7 @@ mod attention_back;
 mod attention_one;
 mod block;
 mod decode;
+mod experts;
 mod gemm;
 mod half;
 pub(crate) mod head;

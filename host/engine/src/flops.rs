@@ -53,8 +53,13 @@ impl Shape {
     /// Of all blocks for tokens at these positions.
     pub(crate) fn blocks_flops(&self, positions: Range<usize>) -> f64 {
         let (queries, keys) = ((self.heads * self.head) as f64, (self.kv_heads * self.head) as f64);
-        let (hidden, inner) = (self.hidden as f64, self.intermediate as f64);
-        let weights = hidden * (2.0 * queries + 2.0 * keys + 3.0 * inner);
+        let hidden = self.hidden as f64;
+        // A token goes through some experts, and the router looks at all.
+        let inner = match self.variant.experts {
+            Some(experts) => 3.0 * (experts.active * experts.intermediate) as f64 + experts.count as f64,
+            None => 3.0 * self.intermediate as f64,
+        };
+        let weights = hidden * (2.0 * queries + 2.0 * keys + inner);
         let tokens = positions.len() as f64;
         self.layers as f64 * 2.0 * weights * tokens + self.attention_flops(positions)
     }
@@ -85,7 +90,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Family, Rope, Variant};
+    use crate::model::{Experts, Family, Rope, Variant};
 
     fn shape() -> Shape {
         Shape {
@@ -118,6 +123,16 @@ mod tests {
         let apart: f64 = (0..5).map(|i| shape.blocks_flops(i..i + 1)).sum();
         assert_eq!(shape.prefill_flops(5), apart + head);
         assert_eq!(shape.decode_flops(5, 1), 0.0);
+    }
+
+    #[test]
+    fn of_experts_those_that_are_active_count() {
+        let mut mixture = shape();
+        let experts = Experts { count: 6, active: 2, intermediate: 3, normalized: true };
+        mixture.variant.experts = Some(experts);
+        let plain = shape().blocks_flops(2..3) - 2.0 * 2.0 * f64::from(3 * 40);
+        // In 2 layers: 2 experts of three 4×3, and a router of 4×6.
+        assert_eq!(mixture.blocks_flops(2..3), plain + 2.0 * 2.0 * f64::from(2 * 3 * 12 + 24));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use checkpoint::{Checkpoint, Precision};
 pub(crate) use decoder::Projection;
 pub(crate) use decoder::RopeTables;
 pub use decoder::{Decoder, Output, token_log_probs};
-pub use family::{Activation, FAMILIES, Family, HeadNorms, Norms, Variant};
+pub use family::{Activation, Experts, FAMILIES, Family, HeadNorms, Norms, Variant};
 pub use gguf::Gguf;
 pub use rope::{Factor, Llama3, Rope, Scaling, Yarn};
 pub use shape::{By, Shape, SpecialIds};

@@ -36,6 +36,8 @@ SPECS = {
                     layer_types=['sliding_attention', 'full_attention']),
                     dict(full_attention=dict(rope_type='linear', factor=8.0, rope_theta=1e6),
                          sliding_attention=dict(DEFAULT, rope_theta=1e4))),
+    'tiny-qwen3-moe': ('qwen3_moe', dict(head_dim=16, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
+                       tie_word_embeddings=True), dict(DEFAULT, rope_theta=1e6)),
 }
 
 
@@ -47,7 +49,7 @@ def randomise(model, seed):
         for name, p in sorted(model.named_parameters()):
             if 'norm' in name: p.copy_(base + torch.randn(p.shape, generator=g) * 0.2)
             elif 'embed' in name or 'lm_head' in name: p.copy_(torch.randn(p.shape, generator=g) * 0.5)
-            else: p.copy_(torch.randn(p.shape, generator=g) * (1.2 / math.sqrt(p.shape[1])))
+            else: p.copy_(torch.randn(p.shape, generator=g) * (1.2 / math.sqrt(p.shape[-1])))
 
 
 def old(config, rope):
@@ -62,7 +64,17 @@ def old(config, rope):
         own = {k: v for k, v in rope.items() if k != 'rope_theta'}
         c.update(rope_theta=rope['rope_theta'])
     c['rope_scaling'] = None if own['rope_type'] == 'default' else own
+    if 'num_local_experts' in c: c['num_experts'] = c.pop('num_local_experts')
     return c
+
+
+def stored(name, tensor):
+    """A parameter as its checkpoint has it: of experts, which are one tensor while transformers computes, an expert at a time."""
+    stem, _, kind = name.rpartition('.')
+    if not stem.endswith('.experts'): return [(name, tensor)]
+    parts = dict(gate_up_proj=('gate_proj', 'up_proj'), down_proj=('down_proj',))[kind]
+    return [(f'{stem}.{expert}.{part}.weight', piece) for expert, whole in enumerate(tensor)
+            for part, piece in zip(parts, whole.chunk(len(parts)))]
 
 
 def make(name, kind, extra, rope):
@@ -104,9 +116,10 @@ def make(name, kind, extra, rope):
     m.zero_grad()
     loss.backward()
     R.update(token_logp=logp.detach(), old_logp=before, advantages=adv, response_mask=mask)
-    norms = {n: p.grad.norm().item() for n, p in m.named_parameters()}
-    for n, p in m.named_parameters():
-        R['grad.' + n] = p.grad.clone()
+    gradients = dict(one for n, p in m.named_parameters() for one in stored(n, p.grad))
+    norms = {n: g.norm().item() for n, g in gradients.items()}
+    for n, g in gradients.items():
+        R['grad.' + n] = g.clone()
     opt = torch.optim.AdamW(m.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     total = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0).item()
     opt.step()

@@ -43,12 +43,23 @@ pub struct BlockPlaces {
     pub after1: Option<Range<usize>>,
     /// Norm before the feed-forward part, `[D]`, where there is one.
     pub norm2: Option<Range<usize>>,
-    /// Gate and up, `[2 F, D]`.
+    /// Gate and up, `[2 F, D]`: of no rows where there are experts.
     pub gate_up: Linear,
-    /// Down, `[D, F]`.
+    /// Down, `[D, F]`: the same.
     pub down: Linear,
+    /// Experts, where there are some.
+    pub experts: Option<ExpertPlaces>,
     /// Norm of that before it joins the stream, `[D]`, where there is one.
     pub after2: Option<Range<usize>>,
+}
+
+/// The places of a mixture of experts.
+#[derive(Clone, Debug)]
+pub struct ExpertPlaces {
+    /// The router, `[experts, D]`.
+    pub router: Range<usize>,
+    /// Of each expert: gate and up, `[2 F, D]`, and down, `[D, F]`.
+    pub each: Vec<[Range<usize>; 2]>,
 }
 
 /// The place of a matrix `[rows, cols]` that is multiplied with, of its bias, and of the projections
@@ -117,13 +128,26 @@ impl Arena {
             let out = add(name("self_attn.o_proj.weight"), &[d, q]);
             let after1 = attention.after.map(|n| add(name(&norm(n)), &[d]));
             let norm2 = feed_forward.before.map(|n| add(name(&norm(n)), &[d]));
-            let gate_up = if fused {
+            let experts = shape.variant.experts.map(|experts| {
+                let router = add(name("mlp.gate.weight"), &[experts.count, d]);
+                let mut one = |expert: usize| {
+                    let (f, part) = (experts.intermediate, |p: &str| {
+                        name(&format!("mlp.experts.{expert}.{p}_proj.weight"))
+                    });
+                    let gate = add(part("gate"), &[f, d]);
+                    [gate.start..add(part("up"), &[f, d]).end, add(part("down"), &[d, f])]
+                };
+                ExpertPlaces { router, each: (0..experts.count).map(&mut one).collect() }
+            });
+            let gate_up = if experts.is_some() {
+                0..0
+            } else if fused {
                 add(name("mlp.gate_up_proj.weight"), &[2 * f, d])
             } else {
                 let gate = add(name("mlp.gate_proj.weight"), &[f, d]);
                 gate.start..add(name("mlp.up_proj.weight"), &[f, d]).end
             };
-            let down = add(name("mlp.down_proj.weight"), &[d, f]);
+            let down = if experts.is_some() { 0..0 } else { add(name("mlp.down_proj.weight"), &[d, f]) };
             let after2 = feed_forward.after.map(|n| add(name(&norm(n)), &[d]));
             let parts: &[(&'static str, usize)] = if fused {
                 &[("self_attn.qkv_proj", q + 2 * kv)]
@@ -132,14 +156,27 @@ impl Arena {
             };
             let qkv = Linear { bias: qkv_bias, ..Linear::new(qkv, d, parts) };
             let out = Linear::new(out, q, &[("self_attn.o_proj", d)]);
-            let parts: &[(&'static str, usize)] = if fused {
-                &[("mlp.gate_up_proj", 2 * f)]
+            let [parts, down_parts]: [&[(&'static str, usize)]; 2] = if experts.is_some() {
+                [&[], &[]]
+            } else if fused {
+                [&[("mlp.gate_up_proj", 2 * f)], &[("mlp.down_proj", d)]]
             } else {
-                &[("mlp.gate_proj", f), ("mlp.up_proj", f)]
+                [&[("mlp.gate_proj", f), ("mlp.up_proj", f)], &[("mlp.down_proj", d)]]
             };
             let gate_up = Linear::new(gate_up, d, parts);
-            let down = Linear::new(down, f, &[("mlp.down_proj", d)]);
-            blocks.push(BlockPlaces { norm1, qkv, head_norms, out, after1, norm2, gate_up, down, after2 });
+            let down = Linear::new(down, f, down_parts);
+            blocks.push(BlockPlaces {
+                norm1,
+                qkv,
+                head_norms,
+                out,
+                after1,
+                norm2,
+                gate_up,
+                down,
+                experts,
+                after2,
+            });
         }
         let norm = add("model.norm.weight".to_owned(), &[d]);
         let head = if shape.tied {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::arena::{Arena, Linear};
 use super::attention::{AttentionScratch, Heads, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
+use super::experts::{KeptExperts, Mixture};
 use super::gemm::{Mat, product};
 use super::half::is_apart;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
@@ -86,6 +87,13 @@ impl Weights<'_> {
     /// The same as they are in a layer, which may have a window.
     pub fn heads_in(&self, layer: usize) -> Heads {
         Heads { window: self.arena.shape.window(layer), ..self.heads() }
+    }
+
+    /// The mixture of experts of a layer, where it has one.
+    pub fn mixture(&self, layer: usize, threads: usize) -> Option<Mixture<'_>> {
+        let (places, experts) =
+            (self.arena.blocks[layer].experts.as_ref()?, self.arena.shape.variant.experts?);
+        Some(Mixture { weights: *self, places, experts, threads })
     }
 
     /// The same numbers laid out for products, in the room of some that are not needed any more.
@@ -171,8 +179,9 @@ pub struct Kept {
     scales2: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
-    /// What the feed-forward part gave, in the same case.
+    /// What the feed-forward part gave, in the same case, and where it is a mixture of experts.
     half2: Vec<f32>,
+    experts: KeptExperts,
     after2: Vec<f32>,
 }
 
@@ -251,6 +260,12 @@ impl Block<'_> {
         kept.middle.extend_from_slice(x);
         let normed = sized(&mut kept.normed2, x.len());
         w.enter(block.norm2.as_ref(), x, normed, sized(&mut kept.scales2, n));
+        if let Some(mixture) = w.mixture(self.layer, self.threads) {
+            let half = sized(&mut kept.half2, x.len());
+            mixture.forward(normed, half, &mut kept.experts);
+            w.join(block.after2.as_ref(), half, x, sized(&mut kept.after2, n), &mut scratch.above);
+            return;
+        }
         let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
         w.linear((self.layer, Projection::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
         let activated = sized(&mut kept.activated, n * shape.intermediate);
@@ -278,19 +293,24 @@ impl Block<'_> {
         let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
         let (n, f, apart) = (dx.len() / shape.hidden, shape.intermediate, is_apart(shape));
 
-        if apart {
+        let mixture = w.mixture(self.layer, threads);
+        if apart || mixture.is_some() {
             let (made, Scratch { half, above, .. }) = ((&kept.half2[..], &kept.after2[..]), &mut *scratch);
             w.join_back(block.after2.as_ref(), made, dx, half, above, gradients);
         }
-        let dhalf = if apart { &scratch.half } else { &*dx };
-        let dactivated = sized(&mut scratch.f_width, n * f);
-        let down = (self.layer, Projection::Down, &block.down);
-        w.linear_back(gradients, down, (&kept.activated, dhalf, dactivated), false, threads);
-        let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
-        w.activate_back(&kept.gate_up, dactivated, dgate_up);
         let dnormed = sized(&mut scratch.d_width, dx.len());
-        let gate_up = (self.layer, Projection::GateUp, &block.gate_up);
-        w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
+        if let Some(mixture) = mixture {
+            mixture.backward((&kept.normed2, &scratch.half), &kept.experts, dnormed, gradients);
+        } else {
+            let dhalf = if apart { &scratch.half } else { &*dx };
+            let dactivated = sized(&mut scratch.f_width, n * f);
+            let down = (self.layer, Projection::Down, &block.down);
+            w.linear_back(gradients, down, (&kept.activated, dhalf, dactivated), false, threads);
+            let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
+            w.activate_back(&kept.gate_up, dactivated, dgate_up);
+            let gate_up = (self.layer, Projection::GateUp, &block.gate_up);
+            w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
+        }
         w.enter_back(block.norm2.as_ref(), (&kept.middle, &kept.scales2), dnormed, dx, gradients);
 
         if apart {

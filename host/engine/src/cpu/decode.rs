@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use super::attention::{Cache, Past, Span};
 use super::attention_one::attend_one;
 use super::block::{Block, Kept, RopeTable, Scratch, Weights, sized};
+use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::head::finish;
 use super::kernels::{norm, rotate, wide};
@@ -69,6 +70,7 @@ struct StepScratch {
     activated: Vec<f32>,
     half: Vec<f32>,
     above: Vec<f32>,
+    experts: KeptExperts,
     logits: Vec<f32>,
     scores: Vec<f32>,
     /// One for each thread that shares a product.
@@ -281,6 +283,7 @@ impl Decode<'_> {
             activated,
             half,
             above,
+            experts,
             logits,
             scores,
             parts,
@@ -323,6 +326,12 @@ impl Decode<'_> {
                 product(laid(Projection::Out), mixed, x, true);
             }
             w.enter(block.norm2.as_ref(), x, normed, scales);
+            if let Some(mixture) = w.mixture(layer, threads) {
+                let half = sized(half, n * d);
+                mixture.forward(normed, half, experts);
+                w.join(block.after2.as_ref(), half, x, scales, above);
+                continue;
+            }
             let gate_up = sized(gate_up, n * 2 * shape.intermediate);
             product(laid(Projection::GateUp), normed, gate_up, false);
             let activated = sized(activated, n * shape.intermediate);

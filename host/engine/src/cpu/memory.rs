@@ -50,9 +50,14 @@ impl Memory {
         let copies = 1 + usize::from(setup.reference && adapters == 0);
         // As `Kept` has them, and what a backward pass holds beside them for one block.
         let apart = 2 * shape.hidden * usize::from(is_apart(shape));
-        let block = 4 * shape.hidden + apart + arena.qkv_width() + q + 3 * shape.intermediate;
+        let inside = match shape.variant.experts {
+            // What comes out of each expert that a token goes through is kept, too.
+            Some(e) => e.active * (3 * e.intermediate + 2 * shape.hidden + 2) + e.count + shape.hidden,
+            None => 3 * shape.intermediate,
+        };
+        let block = 4 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
-        let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + 3 * shape.intermediate;
+        let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let caches = rows.saturating_mul(cache(answer)).saturating_add(cache(setup.longest));
         let laid = 4 * arena.len * (1 + usize::from(adapters > 0));
         Self {

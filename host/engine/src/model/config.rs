@@ -184,6 +184,10 @@ impl Own<'_> {
         self.one(key, "a whole number above 0", |value| value.as_u64().filter(|n| *n > 0).map(|n| n as usize))
     }
 
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, String> {
+        self.one(key, "true or false", Value::as_bool)
+    }
+
     pub fn text(&self, key: &str) -> Result<Option<&str>, String> {
         let text = |value| Value::as_str(value).ok_or_else(|| format!("`{key}` is {value}; it is a text"));
         self.value(key).map(text).transpose()

@@ -7,11 +7,12 @@
 //! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
 use candle_core::{D, DType, Result, Tensor};
+use candle_nn::ops::softmax;
 
 use super::operations::{
-    First, RopeTable, Scores, Turn, ahead, attend, capped, gated, linear, norm, project, side_by_side,
+    First, RopeTable, Scores, Turn, ahead, attend, capped, chosen, gated, linear, norm, project, side_by_side,
 };
-use super::{Checkpoint, ModelError, Rope};
+use super::{Checkpoint, Experts, ModelError, Rope};
 
 /// What a forward pass gives.
 #[derive(Clone, Debug)]
@@ -155,6 +156,9 @@ impl<'a> Decoder<'a> {
         let half = self.attention(layer, &normed(x_btd, attention.before)?, rope, look)?;
         let x_btd = join(x_btd, half, attention.after)?;
         let x = normed(&x_btd, feed_forward.before)?;
+        if let Some(experts) = shape.variant.experts {
+            return join(&x_btd, self.mixture(layer, &x, experts)?, feed_forward.after);
+        }
         let [gate, up] = if shape.family.fused {
             let both = self.weight(&name("mlp.gate_up_proj.weight"))?;
             [0, shape.intermediate].map(|from| both.narrow(0, from, shape.intermediate))
@@ -164,6 +168,32 @@ impl<'a> Decoder<'a> {
         let gated = gated(&x, &gate?, &up?, shape.family.activation)?;
         let half = self.linear(&gated, &name("mlp.down_proj.weight"))?;
         join(&x_btd, half, feed_forward.after)
+    }
+
+    /// A mixture of experts. Here each token goes through all of them, and what those make of it that it was not
+    /// given to weighs nothing.
+    fn mixture(
+        &self,
+        layer: usize,
+        x_btd: &Tensor,
+        experts: Experts,
+    ) -> std::result::Result<Tensor, ModelError> {
+        let name = |part: &str| format!("model.layers.{layer}.mlp.{part}.weight");
+        let routes = softmax(&linear(x_btd, &self.weight(&name("gate"))?)?.to_dtype(DType::F32)?, D::Minus1)?;
+        let mut weights = (&routes * chosen(&routes, experts.active)?)?;
+        if experts.normalized {
+            weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
+        }
+        let weights = weights.to_dtype(x_btd.dtype())?;
+        let mut mixed = x_btd.zeros_like()?;
+        for expert in 0..experts.count {
+            let matrix = |part: &str| self.weight(&name(&format!("experts.{expert}.{part}_proj")));
+            let inside =
+                gated(x_btd, &matrix("gate")?, &matrix("up")?, self.checkpoint.shape.family.activation)?;
+            let made = linear(&inside, &matrix("down")?)?;
+            mixed = (mixed + made.broadcast_mul(&weights.narrow(D::Minus1, expert, 1)?)?)?;
+        }
+        Ok(mixed)
     }
 
     fn attention(

@@ -104,6 +104,22 @@ pub struct Variant {
     pub local: Option<Rope>,
     /// Layers without a rotary embedding. None is listed where all have one.
     pub unrotated: Vec<bool>,
+    /// A mixture of experts in the place of each feed-forward part.
+    pub experts: Option<Experts>,
+}
+
+/// A mixture of experts: a router chooses some for each token, and what they make of it is added up by its
+/// probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// How many there are.
+    pub count: usize,
+    /// How many of them a token goes through.
+    pub active: usize,
+    /// Width inside of one.
+    pub intermediate: usize,
+    /// Whether the probabilities of those that are chosen are made to sum to 1.
+    pub normalized: bool,
 }
 
 impl Default for Variant {
@@ -119,6 +135,7 @@ impl Default for Variant {
             sliding: Vec::new(),
             local: None,
             unrotated: Vec::new(),
+            experts: None,
         }
     }
 }
@@ -140,10 +157,11 @@ const AROUND: [Norms; 2] = [
 ];
 
 /// Every family that is known.
-pub const FAMILIES: [&Family; 10] = [
+pub const FAMILIES: [&Family; 11] = [
     Family::LLAMA,
     Family::QWEN2,
     Family::QWEN3,
+    &QWEN3_MOE,
     &MISTRAL,
     &SMOLLM3,
     &GRANITE,
@@ -209,6 +227,63 @@ impl PartialEq for Family {
         self.name == other.name
     }
 }
+
+/// Qwen3 with a mixture of experts in each block.
+const QWEN3_MOE: Family = Family {
+    name: "qwen3_moe",
+    class: "Qwen3MoeForCausalLM",
+    needed: &["head_dim", "moe_intermediate_size", "num_experts_per_tok", "norm_topk_prob"],
+    own: &[
+        "use_sliding_window",
+        "sliding_window",
+        "max_window_layers",
+        "attention_bias",
+        "num_experts",
+        "num_local_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "norm_topk_prob",
+        "decoder_sparse_step",
+        "mlp_only_layers",
+        // Of a loss beside the model's, which nothing here has.
+        "output_router_logits",
+        "router_aux_loss_coef",
+    ],
+    read: |own, shape| {
+        own.no_window()?;
+        let needed = |key: &str| {
+            own.whole(key)?.ok_or_else(|| format!("it has no `{key}`, which a `qwen3_moe` needs"))
+        };
+        if own.whole("decoder_sparse_step")?.unwrap_or(1) != 1
+            || own.list("mlp_only_layers", |_| Some(()))?.is_some_and(|layers| !layers.is_empty())
+        {
+            return Err("some of its layers have no experts (`decoder_sparse_step`, `mlp_only_layers`), which is not known here".to_owned());
+        }
+        // transformers 4 and 5 have two names for it.
+        let count = own.whole("num_experts")?.or(own.whole("num_local_experts")?);
+        shape.variant.experts = Some(Experts {
+            count: count.ok_or("it has no `num_experts`, which a `qwen3_moe` needs")?,
+            active: needed("num_experts_per_tok")?,
+            intermediate: needed("moe_intermediate_size")?,
+            normalized: own.flag("norm_topk_prob")?.unwrap_or(false),
+        });
+        Ok(())
+    },
+    write: |shape, config| {
+        if let Some(experts) = shape.variant.experts {
+            config["num_experts"] = json!(experts.count);
+            config["num_local_experts"] = json!(experts.count);
+            config["num_experts_per_tok"] = json!(experts.active);
+            config["moe_intermediate_size"] = json!(experts.intermediate);
+            config["norm_topk_prob"] = json!(experts.normalized);
+        }
+        config["decoder_sparse_step"] = json!(1);
+        config["mlp_only_layers"] = json!([]);
+        config["attention_bias"] = json!(false);
+        config["use_sliding_window"] = json!(false);
+    },
+    ..*Family::QWEN3
+};
 
 /// Mistral: Llama with a sliding window, in its first version.
 const MISTRAL: Family = Family {

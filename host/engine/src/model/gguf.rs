@@ -157,7 +157,8 @@ impl Gguf {
         for (name, usual) in
             [("attention.value_length", head), ("rope.dimension_count", head), ("expert_count", 0)]
         {
-            if let Some(other) = keys.number(name).filter(|n| *n != usual) {
+            let other = keys.number(name).filter(|n| *n != usual);
+            if let Some(other) = other.filter(|_| !(name == "expert_count" && arch.name == "qwen3moe")) {
                 return Err(format!("`{}` is {other}; only {usual} is known here", keys.name(name)));
             }
         }
@@ -197,8 +198,17 @@ impl Gguf {
         let mut unused: Vec<&String> = self.content.tensor_infos.keys().collect();
         unused.sort_unstable();
         let mut weights = BTreeMap::new();
+        // Matrices of all experts of a layer, which are one tensor each there.
+        let mut stacks: BTreeMap<String, Tensor> = BTreeMap::new();
         for (name, expected) in shape.tensors() {
-            let theirs = their_name(&name, shape.family);
+            let stacked = stack_of(&name).zip(shape.variant.experts);
+            let theirs = stacked
+                .as_ref()
+                .map_or_else(|| their_name(&name, shape.family), |((stack, _), _)| stack.clone());
+            let expected = match &stacked {
+                Some((_, experts)) => [&[experts.count][..], &expected].concat(),
+                None => expected,
+            };
             // Before any number is read: what a damaged header asks for may be more than there is.
             let Some(found) = self.dims(&theirs) else {
                 return Err(ModelError::Missing(theirs).within(&self.path));
@@ -208,11 +218,27 @@ impl Gguf {
                 return Err(error.within(&self.path));
             }
             unused.retain(|other| **other != theirs);
-            let read = self.content.tensor(&mut file, &theirs, device).and_then(|q| q.dequantize(device));
-            let tensor = read.map_err(|e| ModelError::File {
-                path: self.path.clone(),
-                reason: format!("it is cut off or damaged at tensor `{theirs}` ({})", first_line(&e)),
-            })?;
+            let mut read = || {
+                let read = self.content.tensor(&mut file, &theirs, device).and_then(|q| q.dequantize(device));
+                read.map_err(|e| ModelError::File {
+                    path: self.path.clone(),
+                    reason: format!("it is cut off or damaged at tensor `{theirs}` ({})", first_line(&e)),
+                })
+            };
+            let tensor = match &stacked {
+                Some(((_, expert), experts)) => {
+                    let stack = match stacks.remove(&theirs) {
+                        Some(stack) => stack,
+                        None => read()?,
+                    };
+                    let own = stack.get(*expert)?.contiguous()?;
+                    if expert + 1 < experts.count {
+                        stacks.insert(theirs, stack);
+                    }
+                    own
+                }
+                None => read()?,
+            };
             let tensor = match interleaved_heads(&name, &shape).filter(|_| arch.is_interleaved) {
                 Some(heads) => halves(&tensor, heads)?,
                 // llama.cpp has what is multiplied by.
@@ -348,7 +374,7 @@ const OUTSIDE: [(&str, &str); 3] =
     [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
 
 /// Our names of a block's parts but its norms, and llama.cpp's.
-const INSIDE: [(&str, &str); 11] = [
+const INSIDE: [(&str, &str); 12] = [
     ("self_attn.q_proj", "attn_q"),
     ("self_attn.k_proj", "attn_k"),
     ("self_attn.v_proj", "attn_v"),
@@ -361,6 +387,7 @@ const INSIDE: [(&str, &str); 11] = [
     // The joined matrix has the name of one of the two.
     ("mlp.gate_up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
+    ("mlp.gate", "ffn_gate_inp"),
 ];
 
 /// llama.cpp's name of a tensor.
@@ -381,6 +408,14 @@ fn their_name(name: &str, family: &Family) -> String {
     let norms = norms.into_iter().filter_map(|(ours, theirs)| Some((ours?, theirs)));
     let theirs = norms.chain(INSIDE).find(|(ours, _)| *ours == part).map_or(part, |(_, theirs)| theirs);
     format!("blk.{layer}.{theirs}.{kind}")
+}
+
+/// Where an expert's matrix is: the tensor of all of a layer's, `[experts, …]`, and which of them it is.
+fn stack_of(name: &str) -> Option<(String, usize)> {
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once(".mlp.experts.")?;
+    let (expert, part) = rest.split_once('.')?;
+    let part = part.strip_suffix("_proj.weight")?;
+    Some((format!("blk.{layer}.ffn_{part}_exps.weight"), expert.parse().ok()?))
 }
 
 /// The heads of a tensor whose rows llama.cpp reorders for its rotary embedding: queries' and keys'.

@@ -88,6 +88,19 @@ pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor, activation: Activati
     gate * linear(x, up)?
 }
 
+/// 1 for each of the so many largest of the last dimension, of equal ones the first, else 0: of f32.
+pub(crate) fn chosen(x: &Tensor, count: usize) -> Result<Tensor> {
+    let width = x.dim(D::Minus1)?;
+    let numbers: Vec<f32> = x.flatten_all()?.to_vec1()?;
+    let mut mask = vec![0.0_f32; numbers.len()];
+    for (row, mask) in numbers.chunks_exact(width).zip(mask.chunks_exact_mut(width)) {
+        let mut order: Vec<usize> = (0..width).collect();
+        order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
+        order[..count].iter().for_each(|place| mask[*place] = 1.0);
+    }
+    Tensor::from_vec(mask, x.dims(), x.device())
+}
+
 /// `cap · tanh(x / cap)`: next to what it was where it is small, and never past the cap.
 pub(crate) fn capped(x: &Tensor, cap: f64) -> Result<Tensor> {
     (x / cap)?.tanh()? * cap

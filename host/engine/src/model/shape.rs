@@ -171,6 +171,18 @@ impl Shape {
         {
             return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
         }
+        if let Some(experts) = self.variant.experts {
+            let sizes = [
+                ("num_experts", experts.count, 1 << 12),
+                ("num_experts_per_tok", experts.active, experts.count),
+                ("moe_intermediate_size", experts.intermediate, 1 << 19),
+            ];
+            if let Some((key, size, most)) =
+                sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
+            {
+                return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
+            }
+        }
         if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
             return Err(format!("`rms_norm_eps` is {}; it is 0 or more", self.epsilon));
         }
@@ -307,13 +319,23 @@ impl Shape {
             for norm in attention.after.into_iter().chain(feed_forward.before) {
                 add(&format!("{norm}.weight"), &[d]);
             }
-            if self.family.fused {
-                add("mlp.gate_up_proj.weight", &[2 * f, d]);
+            if let Some(experts) = self.variant.experts {
+                add("mlp.gate.weight", &[experts.count, d]);
+                for expert in 0..experts.count {
+                    let f = experts.intermediate;
+                    for (name, shape) in [("gate", [f, d]), ("up", [f, d]), ("down", [d, f])] {
+                        add(&format!("mlp.experts.{expert}.{name}_proj.weight"), &shape);
+                    }
+                }
             } else {
-                add("mlp.gate_proj.weight", &[f, d]);
-                add("mlp.up_proj.weight", &[f, d]);
+                if self.family.fused {
+                    add("mlp.gate_up_proj.weight", &[2 * f, d]);
+                } else {
+                    add("mlp.gate_proj.weight", &[f, d]);
+                    add("mlp.up_proj.weight", &[f, d]);
+                }
+                add("mlp.down_proj.weight", &[d, f]);
             }
-            add("mlp.down_proj.weight", &[d, f]);
             if let Some(norm) = feed_forward.after {
                 add(&format!("{norm}.weight"), &[d]);
             }

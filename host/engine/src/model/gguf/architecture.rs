@@ -2,7 +2,7 @@
 //! metadata has that others' have not. What a file leaves out is what llama.cpp takes for it (`src/models/NAME.cpp`).
 
 use super::Gguf;
-use crate::model::{Rope, Scaling, Shape};
+use crate::model::{Experts, Rope, Scaling, Shape};
 
 /// An architecture, as `general.architecture` names it.
 #[derive(Debug)]
@@ -18,10 +18,11 @@ pub struct Architecture {
 }
 
 /// Every architecture that is known.
-static ARCHITECTURES: [Architecture; 9] = [
+static ARCHITECTURES: [Architecture; 10] = [
     Architecture { name: "llama", family: "llama", is_interleaved: true, read: |_, _| Ok(()) },
     Architecture { name: "qwen2", family: "qwen2", is_interleaved: false, read: |_, _| Ok(()) },
     Architecture { name: "qwen3", family: "qwen3", is_interleaved: false, read: |_, _| Ok(()) },
+    Architecture { name: "qwen3moe", family: "qwen3_moe", is_interleaved: false, read: qwen3moe },
     Architecture { name: "smollm3", family: "smollm3", is_interleaved: true, read: smollm3 },
     Architecture { name: "granite", family: "granite", is_interleaved: true, read: granite },
     Architecture { name: "olmo2", family: "olmo2", is_interleaved: false, read: olmo2 },
@@ -85,6 +86,17 @@ impl Keys<'_> {
     fn window(&self) -> Option<usize> {
         self.number("attention.sliding_window").filter(|window| *window > 0)
     }
+}
+
+/// llama.cpp makes the probabilities of those that are chosen sum to 1, whatever the model does.
+fn qwen3moe(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
+    shape.variant.experts = Some(Experts {
+        count: keys.needed("expert_count")?,
+        active: keys.needed("expert_used_count")?,
+        intermediate: keys.needed("expert_feed_forward_length")?,
+        normalized: true,
+    });
+    Ok(())
 }
 
 /// Every fourth layer has no rotary embedding, which no key says.
