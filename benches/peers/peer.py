@@ -1,7 +1,8 @@
 """The same work in PyTorch and transformers, one line of JSON asked, one answered.
 
 Set up as their documentation has it for a CPU: all threads, no gradients while sampling, the attention that
-PyTorch has built in, its fused AdamW. Answers are sampled in two ways, and the faster one counts: by
+PyTorch has built in, its fused AdamW. In bf16 it samples with weights in bf16, and trains float32 weights under
+autocast, as its documentation advises. Answers are sampled in two ways, and the faster one counts: by
 transformers' `generate`, and by the same network written out here in PyTorch's operations, with a cache that is
 written in place and a prompt that is read once.
 """
@@ -20,6 +21,7 @@ transformers.utils.logging.disable_progress_bar()
 ask = json.loads(sys.stdin.readline())
 torch.set_num_threads(ask["threads"])
 torch.manual_seed(1)
+bf16 = ask.get("dtype") == "bf16"
 model = AutoModelForCausalLM.from_pretrained(ask["model"], dtype=torch.float32)
 model.eval()
 optimizer = None
@@ -52,7 +54,7 @@ class Eager:
                 m.down_proj.weight,
             ))
         positions = torch.arange(config.max_position_embeddings)[None]
-        self.cos, self.sin = (t[0] for t in inner.rotary_emb(self.embedding, positions))
+        self.cos, self.sin = (t[0].to(self.embedding.dtype) for t in inner.rotary_emb(self.embedding, positions))
 
     def read(self, tokens, keys, values, at):
         """Logits after the last of some tokens of each row, `[rows, tokens]`."""
@@ -77,14 +79,16 @@ class Eager:
     @torch.inference_mode()
     def sample(self, prompt, batch, tokens):
         """So many answers to one prompt, and the log-probability of each token."""
-        room = lambda rows: torch.empty(len(self.blocks), rows, self.kv, len(prompt) + tokens, self.width)
+        room = lambda rows: torch.empty(
+            len(self.blocks), rows, self.kv, len(prompt) + tokens, self.width, dtype=self.embedding.dtype
+        )
         keys, values, own = room(batch), room(batch), (room(1), room(1))
         logits = self.read(torch.tensor([prompt]), *own, 0).expand(batch, -1)
         for whole, one in zip((keys, values), own):
             whole[:, :, :, : len(prompt)] = one[:, :, :, : len(prompt)]
         answers, log_probs = [], []
         for i in range(tokens):
-            logits = logits.log_softmax(-1)
+            logits = logits.float().log_softmax(-1)
             drawn = torch.multinomial(logits.exp(), 1)
             answers.append(drawn)
             log_probs.append(logits.gather(1, drawn))
@@ -112,6 +116,8 @@ def generate(prompt, batch, tokens):
 
 def decode(prompt, batch, tokens):
     """The faster way to `batch` answers of `tokens` tokens each to one prompt."""
+    if bf16:
+        model.to(torch.bfloat16)
     eager = Eager()
     ways = {"generate": lambda: generate(prompt, batch, tokens), "eager": lambda: eager.sample(prompt, batch, tokens)}
     key = (batch, tokens)
@@ -129,6 +135,20 @@ def timed(way):
     return time.perf_counter() - start
 
 
+def score(sequences):
+    """Log-probabilities of sequences of one length: a forward pass."""
+    if bf16:
+        model.to(torch.bfloat16)
+    ids = torch.tensor(sequences)
+
+    @torch.inference_mode()
+    def forward():
+        logits = model(ids[:, :-1]).logits.float()
+        return logits.log_softmax(-1).gather(2, ids[:, 1:, None])
+
+    return forward
+
+
 def train(sequences):
     """One update on sequences of one length: forward, backward, a step of AdamW."""
     global optimizer
@@ -138,8 +158,9 @@ def train(sequences):
     ids = torch.tensor(sequences)
 
     def update():
-        logits = model(ids[:, :-1]).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = model(ids[:, :-1]).logits
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -160,5 +181,5 @@ print(json.dumps({"versions": f"torch {torch.__version__}, transformers {transfo
 for line in sys.stdin:
     asked = json.loads(line)
     work = asked["of"]
-    way = {"decode": decode, "train": train}[work.pop("work")](**work)
+    way = {"decode": decode, "score": score, "train": train}[work.pop("work")](**work)
     print(json.dumps({"seconds": turn(way, asked["least"])}), flush=True)

@@ -1,7 +1,7 @@
 //! The same work here and in a peer, in one run and by turns: machines are shared, and what else goes on there
 //! is then a error of both.
 //!
-//! A [`Bench`] does a [`Work`] on this program's cores, a [`Peer`] in PyTorch. What is made of the times is for
+//! A [`Bench`] does a [`Work`] on this program's cores, in several kinds of number if it is asked to; a [`Peer`] in PyTorch. What is made of the times is for
 //! `allot bench` to say.
 //!
 //! ```
@@ -53,6 +53,13 @@ pub enum Work {
         /// Each answer's tokens.
         tokens: usize,
     },
+    /// Log-probabilities of sequences: a forward pass.
+    Score {
+        /// Sequences.
+        batch: usize,
+        /// Each sequence's tokens.
+        tokens: usize,
+    },
     /// One update: forward, backward, a step of AdamW.
     Train {
         /// Sequences.
@@ -70,21 +77,23 @@ pub struct Outcome {
     /// What was done.
     #[serde(flatten)]
     pub work: Work,
+    /// In what kind of number, here.
+    pub dtype: Precision,
     /// Tokens of one round.
     pub tokens_a_round: usize,
     /// Seconds that the work took in each round, here: the mean of a turn.
     pub here: Vec<f64>,
-    /// And in the peer, if there was one.
-    pub peer: Vec<f64>,
+    /// And in the peer, if there was one; else in the first kind of number, if there are several and this is another.
+    pub beside: Vec<f64>,
 }
 
-/// Where work is done, and in what kind of number.
+/// Where work is done, and in what kinds of number.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct Target<'a> {
     /// The device.
     pub device: DeviceName,
-    /// What a GPU computes in.
-    pub precision: Precision,
+    /// What matrices are multiplied in: a model for each.
+    pub precisions: &'a [Precision],
     /// Threads of the CPU.
     pub threads: usize,
 }
@@ -98,92 +107,129 @@ pub enum Weights<'a> {
     Random(&'a Shape),
 }
 
-/// A model that work is done with.
+/// A model that work is done with, in each kind of number.
 pub struct Bench {
-    model: Box<dyn Core>,
+    models: Vec<(Precision, Box<dyn Core>)>,
     shape: Shape,
 }
 
 impl Bench {
     /// A model somewhere, for sequences of at most so many tokens.
-    pub fn load(weights: Weights<'_>, place: Target, longest: usize) -> Result<Self> {
+    pub fn load(weights: Weights<'_>, place: Target<'_>, longest: usize) -> Result<Self> {
         let checkpoint = match weights {
             Weights::Of(path) => Checkpoint::load(path, &Device::Cpu)?,
             Weights::Random(shape) => random(shape)?,
         };
         let shape = checkpoint.shape.clone();
-        let setup = Setup { threads: place.threads, longest, lora: None, reference: false, seed: 1 };
-        let model = place::core(&place.device.open()?, place.precision, &checkpoint, setup)?;
-        Ok(Self { model, shape })
+        let device = place.device.open()?;
+        let model = |precision: &Precision| {
+            let (precision, threads) = (*precision, place.threads);
+            let setup = Setup { precision, threads, longest, lora: None, reference: false, seed: 1 };
+            Ok::<_, ModelError>((precision, place::core(&device, &checkpoint, setup)?))
+        };
+        let models = place.precisions.iter().map(model).collect::<std::result::Result<_, _>>()?;
+        Ok(Self { models, shape })
     }
 
     /// Writes it down as a peer can read it.
     pub fn export(&self, folder: &Path) -> Result<()> {
         let special = SpecialIds { bos: None, eos: Vec::new(), pad: None };
-        Ok(self.model.checkpoint()?.export(folder, Precision::F32, &special)?)
+        if let Some((_, model)) = self.models.first() {
+            model.checkpoint()?.export(folder, Precision::F32, &special)?;
+        }
+        Ok(())
     }
 
-    /// Does the work by turns, here and in the peer; one round more than asked for, of which the first counts
-    /// for neither.
-    pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Outcome> {
-        let mut outcome = Outcome { work, tokens_a_round: work.tokens(), here: Vec::new(), peer: Vec::new() };
+    /// Does the work by turns, in each kind of number here and in the peer; one round more than asked for, of which the
+    /// first counts for none.
+    pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Vec<Outcome>> {
+        let tokens_a_round = work.tokens();
+        let outcome = |dtype| Outcome { work, dtype, tokens_a_round, here: Vec::new(), beside: Vec::new() };
+        let mut outcomes: Vec<Outcome> = self.models.iter().map(|(dtype, _)| outcome(*dtype)).collect();
         for round in 0..=rounds as u64 {
-            // A peer's threads, and ours, look out for more work for a while after their last.
-            std::thread::sleep(REST);
             let mut random = Stream::new(round);
             let mut any = |n: usize| -> Vec<u32> {
                 (0..n).map(|_| random.below(self.shape.vocabulary) as u32).collect()
             };
-            let (ours, theirs) = match work {
-                Work::Decode { batch, prompt, tokens } => {
-                    let prompt = any(prompt);
-                    let ours = turn(|| self.decode(&prompt, batch, tokens, round))?;
-                    (ours, json!({ "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens }))
+            let (prompt, sequences) = match work {
+                Work::Decode { prompt, .. } => (any(prompt), Vec::new()),
+                Work::Score { batch, tokens } | Work::Train { batch, tokens, .. } => {
+                    (Vec::new(), (0..batch).map(|_| any(tokens)).collect())
                 }
-                Work::Train { batch, tokens, recompute } => {
-                    let sequences: Vec<Vec<u32>> = (0..batch).map(|_| any(tokens)).collect();
-                    let ours = turn(|| self.train(&sequences, recompute))?;
-                    (ours, json!({ "work": "train", "sequences": sequences }))
+            };
+            let mut times = Vec::with_capacity(outcomes.len());
+            for (_, model) in &mut self.models {
+                // A peer's threads, and ours, look out for more work for a while after their last.
+                std::thread::sleep(REST);
+                let took = turn(|| match work {
+                    Work::Decode { batch, tokens, .. } => {
+                        decode(model.as_ref(), &prompt, batch, tokens, round)
+                    }
+                    Work::Score { .. } => score(model.as_mut(), &sequences),
+                    Work::Train { recompute, .. } => train(model.as_mut(), &sequences, recompute),
+                });
+                times.push(took?.as_secs_f64());
+            }
+            let theirs = match work {
+                Work::Decode { batch, tokens, .. } => {
+                    json!({ "work": "decode", "prompt": prompt, "batch": batch, "tokens": tokens })
                 }
+                Work::Score { .. } => json!({ "work": "score", "sequences": sequences }),
+                Work::Train { .. } => json!({ "work": "train", "sequences": sequences }),
             };
             std::thread::sleep(REST);
             let theirs = json!({ "least": TURN.as_secs_f64(), "of": theirs });
             let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
             if round > 0 {
-                outcome.here.push(ours.as_secs_f64());
-                outcome.peer.extend(theirs);
+                for (i, outcome) in outcomes.iter_mut().enumerate() {
+                    outcome.here.push(times[i]);
+                    outcome.beside.extend(theirs.or((i > 0).then_some(times[0])));
+                }
             }
         }
-        Ok(outcome)
+        Ok(outcomes)
     }
+}
 
-    fn decode(&self, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Result<Duration> {
-        let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
-        let seed = |i: usize| round << 32 | i as u64;
-        let requests: Vec<Request<'_>> =
-            (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
-        let start = Instant::now();
-        let answers = self.model.answers(&requests, &[], batch)?;
-        let took = start.elapsed();
-        debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
-        Ok(took)
-    }
+fn decode(model: &dyn Core, prompt: &[u32], batch: usize, tokens: usize, round: u64) -> Result<Duration> {
+    let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
+    let seed = |i: usize| round << 32 | i as u64;
+    let requests: Vec<Request<'_>> =
+        (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
+    let start = Instant::now();
+    let answers = model.answers(&requests, &[], batch)?;
+    let took = start.elapsed();
+    debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
+    Ok(took)
+}
 
-    fn train(&mut self, sequences: &[Vec<u32>], recompute: bool) -> Result<Duration> {
-        let batch: Vec<Sequence<'_>> =
-            sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect();
-        let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
-        let options = PassOptions { temperature: 1.0, recompute };
-        let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
-        let start = Instant::now();
-        self.model.learn(&batch, options, &|_, statistics: &[TokenStatistics]| {
-            vec![-1.0 / all; statistics.len()].into()
-        })?;
-        self.model.step(&optimizer, 1e-6)?;
-        // A GPU may still be writing weights.
-        self.model.wait()?;
-        Ok(start.elapsed())
-    }
+fn score(model: &mut dyn Core, sequences: &[Vec<u32>]) -> Result<Duration> {
+    let batch = whole(sequences);
+    let start = Instant::now();
+    let scored = model.score(&batch, PassOptions { temperature: 1.0, recompute: false }, false)?;
+    let took = start.elapsed();
+    debug_assert_eq!(scored.len(), batch.len());
+    Ok(took)
+}
+
+/// Sequences whose first token is the prompt.
+fn whole(sequences: &[Vec<u32>]) -> Vec<Sequence<'_>> {
+    sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect()
+}
+
+fn train(model: &mut dyn Core, sequences: &[Vec<u32>], recompute: bool) -> Result<Duration> {
+    let batch = whole(sequences);
+    let all = batch.iter().map(Sequence::answer).sum::<usize>() as f32;
+    let options = PassOptions { temperature: 1.0, recompute };
+    let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
+    let start = Instant::now();
+    model.learn(&batch, options, &|_, statistics: &[TokenStatistics]| {
+        vec![-1.0 / all; statistics.len()].into()
+    })?;
+    model.step(&optimizer, 1e-6)?;
+    // A GPU may still be writing weights.
+    model.wait()?;
+    Ok(start.elapsed())
 }
 
 /// The mean of a turn's times.
@@ -219,7 +265,7 @@ impl Work {
     pub fn longest(self) -> usize {
         match self {
             Self::Decode { prompt, tokens, .. } => prompt + tokens,
-            Self::Train { tokens, .. } => tokens,
+            Self::Score { tokens, .. } | Self::Train { tokens, .. } => tokens,
         }
     }
 
@@ -227,7 +273,7 @@ impl Work {
     fn tokens(self) -> usize {
         match self {
             Self::Decode { batch, tokens, .. } => batch * tokens,
-            Self::Train { batch, tokens, .. } => batch * (tokens - 1),
+            Self::Score { batch, tokens } | Self::Train { batch, tokens, .. } => batch * (tokens - 1),
         }
     }
 }
@@ -238,14 +284,15 @@ impl Outcome {
         self.tokens_a_round as f64 / median(&self.here)
     }
 
-    /// And in the peer.
-    pub fn peer(&self) -> Option<f64> {
-        (!self.peer.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.peer))
+    /// And in what it is measured beside.
+    pub fn beside(&self) -> Option<f64> {
+        (!self.beside.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.beside))
     }
 
     /// How many times as fast it is here: the median of the rounds, the lowest and the highest.
     pub fn ratio(&self) -> Option<(f64, f64, f64)> {
-        let ratios: Vec<f64> = self.here.iter().zip(&self.peer).map(|(here, peer)| peer / here).collect();
+        let ratios: Vec<f64> =
+            self.here.iter().zip(&self.beside).map(|(here, beside)| beside / here).collect();
         let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let high = ratios.iter().copied().fold(0.0, f64::max);
         (!ratios.is_empty()).then(|| (median(&ratios), low, high))

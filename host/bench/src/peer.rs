@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use allot_engine::model::Precision;
 use allot_error::{Error, Result};
 use serde_json::{Value, json};
 
@@ -19,8 +20,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it with the Python of a virtual environment, on a model's folder.
-    pub fn start(python: &Path, model: &Path, threads: usize) -> Result<Self> {
+    /// Starts it with the Python of a virtual environment, on a model's folder. In bf16 it samples with weights in bf16,
+    /// and trains weights in float32 under autocast.
+    pub fn start(python: &Path, model: &Path, threads: usize, dtype: Precision) -> Result<Self> {
         let mut child = Command::new(python)
             .args(["-c", SCRIPT])
             .envs([("HF_HUB_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")])
@@ -38,7 +40,7 @@ impl Peer {
             return Err(Error::new("the peer has no pipes"));
         };
         let mut peer = Self { child, to, from: BufReader::new(from), versions: String::new() };
-        let about = peer.line(&json!({ "model": model, "threads": threads }))?;
+        let about = peer.line(&json!({ "model": model, "threads": threads, "dtype": dtype }))?;
         about["versions"].as_str().unwrap_or_default().clone_into(&mut peer.versions);
         Ok(peer)
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use allot_bench::{Outcome, Peer, Target, Weights, Work};
+use allot_engine::cpu::has_bf16;
 use allot_engine::model::{By, Precision};
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result};
@@ -33,6 +34,17 @@ enum What {
         #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
         tokens: Option<u16>,
     },
+    /// Log-probabilities of sequences: a forward pass
+    Score {
+        #[command(flatten)]
+        common: Common,
+        /// Sequences; several numbers for several measurements
+        #[arg(long, value_delimiter = ',', default_value = "8", value_parser = clap::value_parser!(u16).range(1..))]
+        batch: Vec<u16>,
+        /// Each sequence's tokens [default: 128, or the model's context]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
+        tokens: Option<u16>,
+    },
     /// One update: forward, backward, a step of AdamW
     Train {
         #[command(flatten)]
@@ -60,12 +72,15 @@ struct Common {
     /// Where it is: `cpu`, `cuda`, `cuda:1`
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
-    /// What a GPU computes in
-    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"])]
-    dtype: String,
+    /// What matrices are multiplied in: `f32`, `bf16`, or both, `f32,bf16`, by turns
+    #[arg(long, value_delimiter = ',', default_value = "f32", value_parser = ["f32", "bf16"])]
+    dtype: Vec<String>,
     /// A peer's Python, with transformers; see benches/peers
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
+    /// What the peer computes in; in bf16 it trains with float32 weights under autocast
+    #[arg(long, default_value = "f32", value_parser = ["f32", "bf16"], requires = "peer")]
+    peer_dtype: String,
     /// Threads, here and in the peer [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -79,7 +94,8 @@ struct Common {
 
 /// Measures.
 pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
-    let (What::Decode { common, .. } | What::Train { common, .. }) = &command.what;
+    let (What::Decode { common, .. } | What::Score { common, .. } | What::Train { common, .. }) =
+        &command.what;
     let path = allot_models::find(&common.model)?;
     let shape = allot_models::shape(&path)?;
     let by = if common.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
@@ -92,12 +108,13 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
         let what = format!("{longest} tokens are more than the model's {limit} has, {most}");
         return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
     }
-    let precision = if common.dtype == "bf16" { Precision::Bf16 } else { Precision::F32 };
-    if common.device == DeviceName::Cpu && precision != Precision::F32 {
-        return Err(Error::new("the CPU computes in f32 alone").hint("leave out `--dtype`"));
+    let precision = |name: &String| if name == "bf16" { Precision::Bf16 } else { Precision::F32 };
+    let precisions: Vec<Precision> = common.dtype.iter().map(precision).collect();
+    if common.device == DeviceName::Cpu && precisions.contains(&Precision::Bf16) && !has_bf16() {
+        screen.tell("this processor has no instruction for products in bf16: they are made in f32");
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
-    let place = Target { device: common.device, precision, threads };
+    let place = Target { device: common.device, precisions: &precisions, threads };
     let mut model = allot_bench::Bench::load(weights, place, longest)?;
     let folder = tempfile::tempdir().map_err(|e| Error::file("make", &std::env::temp_dir(), &e))?;
     let mut peer = match &common.peer {
@@ -105,26 +122,31 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
         Some(python) => {
             let exported = folder.path().join("model");
             model.export(&exported)?;
-            let peer = Peer::start(python, &exported, threads)?;
-            screen.tell(format_args!("beside {}, on {threads} threads each", peer.versions));
+            let dtype = precision(&common.peer_dtype);
+            let peer = Peer::start(python, &exported, threads, dtype)?;
+            screen.tell(format_args!(
+                "beside {} in {}, on {threads} threads each",
+                peer.versions, common.peer_dtype
+            ));
             Some(peer)
         }
     };
     let mut outcomes = Vec::new();
     for work in works {
         screen.draw(format_args!("{work:?}"));
-        outcomes.push(model.rounds(work, usize::from(common.rounds), peer.as_mut())?);
+        outcomes.extend(model.rounds(work, usize::from(common.rounds), peer.as_mut())?);
         screen.draw("");
     }
     if common.json {
         let versions = peer.as_ref().map(|peer| peer.versions.as_str());
         screen.say(serde_json::json!({
             "model": common.model, "parameters": shape.parameters(), "threads": threads,
-            "device": common.device, "dtype": common.dtype, "allot": env!("CARGO_PKG_VERSION"),
-            "peer": versions, "measured": outcomes,
+            "device": common.device, "allot": env!("CARGO_PKG_VERSION"),
+            "peer": versions, "peer_dtype": versions.map(|_| &common.peer_dtype), "measured": outcomes,
         }));
     } else {
-        show(&outcomes, screen);
+        let beside = if peer.is_some() { "in the peer" } else { "in the first" };
+        show(&outcomes, beside, screen);
     }
     Ok(Exit::Good)
 }
@@ -140,6 +162,10 @@ fn works(what: &What, context: usize) -> Vec<Work> {
             let tokens = given(tokens).unwrap_or(64.min(context.saturating_sub(prompt)).max(2));
             batch.iter().map(|n| Work::Decode { batch: usize::from(*n), prompt, tokens }).collect()
         }
+        What::Score { batch, tokens, .. } => {
+            let tokens = given(tokens).unwrap_or(128.min(context));
+            batch.iter().map(|n| Work::Score { batch: usize::from(*n), tokens }).collect()
+        }
         What::Train { batch, tokens, recompute, .. } => {
             let (tokens, recompute) = (given(tokens).unwrap_or(128.min(context)), *recompute);
             batch.iter().map(|n| Work::Train { batch: usize::from(*n), tokens, recompute }).collect()
@@ -147,20 +173,24 @@ fn works(what: &What, context: usize) -> Vec<Work> {
     }
 }
 
-fn show(outcomes: &[Outcome], screen: &mut Screen<'_>) {
-    screen.say(format_args!("{:<28}{:>14}{:>14}  times as fast", "", "tokens/s here", "in the peer"));
+fn show(outcomes: &[Outcome], beside: &str, screen: &mut Screen<'_>) {
+    let several = outcomes.iter().any(|outcome| outcome.dtype != outcomes[0].dtype);
+    screen.say(format_args!("{:<28}{:>14}{:>14}  times as fast", "", "tokens/s here", beside));
     for outcome in outcomes {
         let what = match outcome.work {
             Work::Decode { batch, prompt, tokens } => format!("decode {batch} × {tokens}, after {prompt}"),
+            Work::Score { batch, tokens } => format!("score {batch} × {tokens}"),
             Work::Train { batch, tokens, recompute } => {
                 let again = if recompute { ", recomputed" } else { "" };
                 format!("train {batch} × {tokens}{again}")
             }
         };
-        let peer = outcome.peer().map_or_else(|| "–".to_owned(), |peer| format!("{peer:.0}"));
+        let dtype = if outcome.dtype == Precision::Bf16 { ", bf16" } else { ", f32" };
+        let what = if several { what + dtype } else { what };
+        let other = outcome.beside().map_or_else(|| "–".to_owned(), |beside| format!("{beside:.0}"));
         let ratio = outcome.ratio().map(|(median, low, high)| format!("{median:.2} ({low:.2}–{high:.2})"));
         screen.say(format_args!(
-            "{what:<28}{:>14.0}{peer:>14}  {}",
+            "{what:<28}{:>14.0}{other:>14}  {}",
             outcome.here(),
             ratio.unwrap_or_default()
         ));
@@ -182,7 +212,7 @@ mod tests {
         let typed = Typed::parse_from([&["bench"], arguments].concat());
         match works(&typed.bench.what, context)[0] {
             Work::Decode { prompt, tokens, .. } => (prompt, tokens),
-            Work::Train { tokens, .. } => (0, tokens),
+            Work::Score { tokens, .. } | Work::Train { tokens, .. } => (0, tokens),
         }
     }
 
