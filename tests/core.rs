@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
-use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
+use allot_engine::core::{Answered, Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
-    Answer, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
-    OptimizerConfig, Sample, Sampling, UpdateConfig,
+    Answer, End, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
+    OptimizerConfig, Sample, Sampling, StopTexts, Stops, UpdateConfig,
 };
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -245,7 +245,7 @@ fn greedy_answers_are_transformers_own() {
             let name = format!("{}, {}", name(&folder), kind.name);
             let core = (kind.make)(&case.checkpoint, setup(2));
             let wanted = [Request { prompt: &case.ids, seed: 0, sampling }];
-            let answer = core.answers(&wanted, &[], 4).unwrap().swap_remove(0);
+            let answer = core.answers(&wanted, &Stops::default(), 4).unwrap().swap_remove(0);
             let until = answer.tokens.iter().position(|t| *t == end).unwrap_or(expected.len());
             assert!(until > 0, "{name}: nothing to compare");
             assert_eq!(answer.tokens[..until], expected[..until], "{name}");
@@ -265,18 +265,31 @@ fn requests(prompts: &[Vec<u32>], each: u64) -> Vec<Request<'_>> {
         .collect()
 }
 
+/// Three tokens and a text of two, of those that stand for its letters.
+fn stops() -> Stops {
+    let pieces = (0..400_u32).map(|token| vec![b'a' + (token % 9) as u8]).collect();
+    Stops::from([5, 9, 100]).with_texts(StopTexts::new(vec!["ab".to_owned()], pieces))
+}
+
+/// Whether a text has ended an answer, in its last token.
+fn by_text(stops: &Stops, answer: &Answered) -> bool {
+    stops.end(&answer.tokens) == Some(End::Text(answer.tokens.len() - 1))
+}
+
 fn prompts() -> Vec<Vec<u32>> {
     (0..13_u32).map(|i| (0..3 + i % 7).map(|t| (i * 31 + t * 17) % 396).collect()).collect()
 }
 
 #[test]
 fn batch_size_order_threads_and_neighbours_change_nothing() {
+    let mut ended = 0;
     for folder in folders() {
         let case = Case::read(&folder);
         let prompts = prompts();
         let all = requests(&prompts, 7);
-        let stops = [5, 9, 100];
+        let stops = stops();
         let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
+        ended += base.iter().filter(|answer| by_text(&stops, answer)).count();
         assert!(base.iter().any(|a| a.truncated) && base.iter().any(|a| !a.truncated), "{}", name(&folder));
         for (threads, rows) in [(1, 1), (1, 5), (2, 33), (3, 1000)] {
             let core = Cpu::new(&case.checkpoint, setup(threads)).unwrap();
@@ -291,6 +304,7 @@ fn batch_size_order_threads_and_neighbours_change_nothing() {
             assert!(core.answers(&all[i..=i], &stops, 8).unwrap()[0] == *answer, "{}: alone", name(&folder));
         }
     }
+    assert!(ended > 20, "{ended} answers end by a text");
 }
 
 /// Sums depend on the shape of what a device is given, so that in tensors a number may differ in its last
@@ -308,7 +322,7 @@ fn each_answer_is_told_once_when_it_is_whole() {
         let core = (kind.make)(&case.checkpoint, setup(2));
         let mut told = Vec::new();
         let take = &mut |number: usize, answer| told.push((number, answer));
-        core.sample(&all, &[], 16, take, &Interrupt::new()).unwrap();
+        core.sample(&all, &Stops::default(), 16, take, &Interrupt::new()).unwrap();
         assert!(told[0].0 != 0, "{}: the others wait for the longest", kind.name);
         told.sort_by_key(|(number, _)| *number);
         assert!(told.iter().map(|(number, _)| *number).eq(0..all.len()), "{}", kind.name);
@@ -318,12 +332,14 @@ fn each_answer_is_told_once_when_it_is_whole() {
 
 #[test]
 fn in_tensors_the_same_seeds_draw_the_same_answers_but_for_rounding() {
+    let mut ended = 0;
     for folder in folders() {
         let (name, case) = (name(&folder), Case::read(&folder));
         let prompts = prompts();
         let all = requests(&prompts, 7);
-        let stops = [5, 9, 100];
+        let stops = stops();
         let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
+        ended += base.iter().filter(|answer| by_text(&stops, answer)).count();
         for rows in [1, 5, 33, 1000] {
             let core = (cores()[1].make)(&case.checkpoint, setup(1));
             let answers = core.answers(&all, &stops, rows).unwrap();
@@ -342,6 +358,7 @@ fn in_tensors_the_same_seeds_draw_the_same_answers_but_for_rounding() {
             assert!(others <= 2 && worst < 1e-4, "{name}: {rows} rows: {others}, {worst:e}");
         }
     }
+    assert!(ended > 20, "{ended} answers end by a text");
 }
 
 /// Temperatures, top-k and top-p, one answer beside another.
@@ -357,7 +374,7 @@ fn however_it_is_drawn_the_cores_draw_the_same_but_for_rounding() {
         sampling.top_p = [1.0, 0.9, 0.3][i % 3];
         sampling.max_tokens = [20, 1, 7, 16, 17, 18, 33][i % 7];
     }
-    let stops = [5, 9, 100];
+    let stops = Stops::from([5, 9, 100]);
     let base = Cpu::new(&case.checkpoint, setup(2)).unwrap().answers(&all, &stops, 64).unwrap();
     let core = (cores()[1].make)(&case.checkpoint, setup(1));
     for rows in [5, 200] {
@@ -379,7 +396,7 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
                 request.sampling.temperature = temperature;
             }
             let mut core = (kind.make)(&case.checkpoint, setup(2));
-            let answers = core.answers(&all, &[5], 16).unwrap();
+            let answers = core.answers(&all, &[5].into(), 16).unwrap();
             let whole: Vec<Vec<u32>> =
                 all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
             let sequences: Vec<Sequence<'_>> =
@@ -572,7 +589,7 @@ fn windows_of_any_width_are_the_plain_twin_s() {
                 seed,
                 sampling,
             });
-            let answers = core.answers(&requests, &[], 4).unwrap();
+            let answers = core.answers(&requests, &Stops::default(), 4).unwrap();
             for (request, answer) in requests.iter().zip(&answers) {
                 let tokens = [request.prompt, &answer.tokens].concat();
                 let sequence = Sequence { tokens: &tokens, prompt: request.prompt.len() };
@@ -741,7 +758,7 @@ fn native(update: UpdateConfig) -> NativeConfig {
         seed: 1,
         sampling: Sampling { max_tokens: 20, ..Sampling::default() },
         evaluation: Sampling::default(),
-        stops: vec![5],
+        stops: [5].into(),
         rows: 8,
         update,
         optimizer: OptimizerConfig { learning_rate: 1e-4, ..OptimizerConfig::default() },
@@ -990,7 +1007,7 @@ fn an_update_is_the_same_on_both_cores() {
                 seed: 1,
                 sampling: Sampling::default(),
                 evaluation: Sampling::default(),
-                stops: vec![5],
+                stops: [5].into(),
                 rows: 8,
                 update: UpdateConfig {
                     loss: LossConfig { kl: 0.1, entropy: 0.02, ..LossConfig::of(LossKind::Dapo) },

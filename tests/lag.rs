@@ -176,7 +176,7 @@ fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
         seed: 1,
         sampling,
         evaluation: sampling,
-        stops: vec![0],
+        stops: [0].into(),
         rows: 16,
         update: UpdateConfig::default(),
         optimizer: OptimizerConfig { learning_rate: 1e-3, ..OptimizerConfig::default() },

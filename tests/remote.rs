@@ -64,13 +64,14 @@ type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static
 
 #[test]
 fn a_run_on_a_server_is_the_run_on_this_machine() {
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[]),
         ("tinker", Mean::Sum, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 1")]),
         ("skyrl-jax", Mean::SequenceMean, "grpo", "uniform", &[("seed = 1", "seed = 1\nlag = 2")]),
         ("skyrl-jax", Mean::SequenceMean, "dapo", "pilot-commit", &[("mini_batch = 0", "mini_batch = 12")]),
         ("skyrl-train", Mean::Sum, "dr-grpo", "uniform", &[("epochs = 1", "epochs = 2")]),
         ("tinker", Mean::Sum, "cispo", "pods", &[("max_norm = 0.0", "max_norm = 0.05")]),
+        ("tinker", Mean::Sum, "grpo", "uniform", &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]")]),
         (
             "skyrl-jax",
             Mean::SequenceMean,

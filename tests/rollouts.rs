@@ -66,11 +66,16 @@ type Edits = &'static [(&'static str, &'static str)];
 
 #[test]
 fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
-    let cases: [(Kind, Edits); 7] = [
+    let cases: [(Kind, Edits); 9] = [
         (Kind::Sglang, &[]),
         (Kind::Vllm, &[]),
         (Kind::Sglang, &[("\"uniform\"", "\"pilot-commit\""), ("mini_batch = 0", "mini_batch = 12")]),
         (Kind::Vllm, &[("\"uniform\"", "\"pods\""), ("\"grpo\", dual_clip = 0.0", "\"dapo\"")]),
+        (Kind::Sglang, &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]")]),
+        (
+            Kind::Vllm,
+            &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"), ("max_tokens = 8", "max_tokens = 5")],
+        ),
         (Kind::Sglang, &[("\"decoupled\"", "\"recomputed\""), ("epochs = 1", "epochs = 2")]),
         (Kind::Vllm, &[("mini_batch = 0", "mini_batch = 12"), ("\"decoupled\"", "\"sampling\"")]),
         (

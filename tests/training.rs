@@ -399,6 +399,24 @@ fn rollouts_are_shown_with_what_was_asked() {
         let text = row["text"].trim_matches('"');
         assert_eq!(gold.iter().any(|gold| gold == text), row["correct"] == "true", "{row:?} {problem:?}");
     }
+    // An answer ends where a stop text does, and its text is judged and shown before it.
+    let data = CONFIG.to_owned() + "[[data]]\nfiles = \"mine.jsonl\"\n";
+    scratch.write("stops.toml", data.replace("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"));
+    trained(&scratch, &["stops.toml", "--out", "stops"]);
+    let stopped = rows(&scratch.path().join("stops"));
+    let (mut by_text, mut right) = (0, 0);
+    for row in &stopped {
+        let problem = &problems[row["prompt"].parse::<usize>().unwrap()];
+        let (text, tokens) = (row["text"].trim_matches('"'), row["tokens"].parse::<usize>().unwrap());
+        assert!(!text.contains("12") && !text.contains('7'), "{row:?}");
+        // Each character is a token, and so is the end.
+        by_text += usize::from(tokens == text.len() + 2 && row["truncated"] == "false");
+        right += usize::from(row["correct"] == "true");
+        let gold = problem["gold"].replace(['\\', '"', '[', ']'], "");
+        assert_eq!(text == gold, row["correct"] == "true", "{row:?} {problem:?}");
+    }
+    assert!(by_text > 10 && right > 10, "{by_text} {right} of {}", stopped.len());
+
     let first = rows(&run).into_iter().find(|row| row["fate"] == "\"trained\"").unwrap();
     let asked = &problems[first["prompt"].parse::<usize>().unwrap()];
     let said = told_of_rollouts(&scratch, &["out", "--prompt", &first["prompt"], "--show", "3"]);
@@ -917,6 +935,7 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
     configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
     configs.push(with_update("old_log_probs = \"decoupled\"\nmicro_batch_tokens = 64"));
     configs.push(with_update("old_log_probs = \"sampling\"\nmini_batch = 16"));
+    configs.push(short.replace("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"));
     configs.push(with_update("mask_truncated = true").replace("max_tokens = 8", "max_tokens = 3"));
     configs.push(lora.clone());
     configs.push(format!("{lora}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));

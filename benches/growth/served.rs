@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use allot_allocation::{Ledger, Limits, PromptId, Request};
-use allot_engine::{Engine as _, Interrupt, NativeConfig, OptimizerConfig, Sampling, UpdateConfig};
+use allot_engine::{Engine as _, Interrupt, NativeConfig, OptimizerConfig, Sampling, Stops, UpdateConfig};
 use allot_remote::Remote;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ pub fn ask(asked: Asked) -> Served {
         seed: 1,
         sampling,
         evaluation: sampling,
-        stops: Vec::new(),
+        stops: Stops::default(),
         rows: samples as usize,
         update: UpdateConfig::default(),
         optimizer: OptimizerConfig::default(),

@@ -258,7 +258,8 @@ impl<'a, 's> RunRecorder<'a, 's> {
 
     fn text(&self, sample: &Sample<Answer>) -> Option<String> {
         let wanted = self.prepared.config.checkpoint.text;
-        wanted.then(|| self.prepared.tokens.decode(&sample.answer.tokens).ok()).flatten()
+        let text = || self.prepared.tokens.answer(&sample.answer.tokens, &self.prepared.stops).ok();
+        wanted.then(text).flatten()
     }
 
     /// Takes down that rollouts which were trained on left the buffer.

@@ -12,7 +12,7 @@ use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{By, Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
-use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal};
+use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal, Stops};
 use allot_judges::component::ComponentConfig;
 use allot_judges::config::RewardConfig;
 use allot_judges::http::HttpConfig;
@@ -59,8 +59,8 @@ pub struct Prepared<'a> {
     pub shape: Shape,
     /// Its tokenizer.
     pub tokens: Rc<Tokens>,
-    /// The tokens that end an answer.
-    pub stops: Vec<u32>,
+    /// What ends an answer.
+    pub stops: Stops,
     /// The problems.
     pub problems: Rc<Problems>,
     /// Who judges, where that is no part of this program.
@@ -116,16 +116,7 @@ impl<'a> Prepared<'a> {
         let tokens = tokens?;
         tokens.fits(shape.vocabulary)?;
 
-        let mut stops = tokens.stops().to_vec();
-        for text in &config.model.stop {
-            match tokens.encode(text)?[..] {
-                [one] => stops.push(one),
-                ref several => {
-                    let what = format!("`model.stop` has {text:?}, which is {} tokens", several.len());
-                    return Err(Error::new(what).hint("an answer can be ended by single tokens alone"));
-                }
-            }
-        }
+        let stops = tokens.stops_and(&config.model.stop)?;
         let answer = config.rollout.max_tokens as usize;
         let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
         let (most, limit) = shape.most(by);
@@ -252,6 +243,7 @@ impl<'a> Prepared<'a> {
         let known = self.judges.iter().map(|met| met.as_ref().map(|met| met.identity.clone())).collect();
         let tokens = Rc::clone(&self.tokens);
         let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, known)?;
+        let reward = reward.ending_at(self.stops.clone());
         let sets = self.problems.sets.clone();
         let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::Checkpoint;
-use allot_engine::{OptimizerConfig, Sampling};
+use allot_engine::{OptimizerConfig, Sampling, Stops};
 use candle_core::Device;
 use serde_json::{Value, json};
 
@@ -400,7 +400,8 @@ impl World {
             top_p: p["top_p"].as_f64().unwrap() as f32,
             max_tokens: p["max_tokens"].as_u64().unwrap() as u32,
         };
-        let (prompt, stops) = (numbers(&body["prompt"]["chunks"][0]["tokens"]), numbers(&p["stop"]));
+        let (prompt, stops) =
+            (numbers(&body["prompt"]["chunks"][0]["tokens"]), Stops::from(numbers(&p["stop"])));
         let seed = p["seed"].as_u64().unwrap();
         // As SkyRL and vLLM do: the first one's seed, and on from there.
         let seeds: Vec<u64> =

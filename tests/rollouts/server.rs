@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_engine::Sampling;
 use allot_engine::core::{Core, Request};
 use allot_engine::cpu::{Cpu, Setup};
 use allot_engine::model::Checkpoint;
+use allot_engine::{Sampling, Stops};
+use allot_models::tokens::Tokens;
 use candle_core::Device;
 use serde_json::{Value, json};
 
@@ -114,6 +115,7 @@ struct World {
     kind: Kind,
     start: Start,
     base: PathBuf,
+    tokens: Tokens,
     core: Box<dyn Core + Send>,
     label: String,
     path: String,
@@ -144,6 +146,7 @@ impl Server {
             kind,
             start,
             core: core(&base).unwrap(),
+            tokens: Tokens::read(&base).unwrap(),
             label: "default".to_owned(),
             path: base.display().to_string(),
             base,
@@ -357,11 +360,23 @@ impl World {
         prompt: &[u32],
         seed: &Value,
         sampling: Sampling,
-        stops: &[u32],
+        params: &Value,
     ) -> (Vec<u32>, Vec<f32>, bool) {
         let seed = self.seeds[&seed.as_u64().unwrap()];
         let one = |sampling| Request { prompt, seed, sampling };
-        let drawn = self.core.answers(&[one(sampling)], stops, 8).unwrap().remove(0);
+        let told = Stops::from(numbers(&params["stop_token_ids"]));
+        let texts: Vec<String> = serde_json::from_value(params["stop"].clone()).unwrap_or_default();
+        let stops = self.tokens.stops_and(&texts).unwrap();
+        assert_eq!(told.tokens(), stops.tokens(), "all that ends an answer by itself");
+        // One that draws several tokens at a time finds a text in them once they are there.
+        let behind = if self.kind == Kind::Vllm { prompt.len() % 2 } else { 0 };
+        let by = if behind > 0 { &told } else { &stops };
+        let mut drawn = self.core.answers(&[one(sampling)], by, 8).unwrap().remove(0);
+        if let Some(end) = stops.end(&drawn.tokens).filter(|end| end.at() + 1 < drawn.tokens.len()) {
+            drawn.tokens.truncate(end.at() + 1 + behind);
+            drawn.log_probs.truncate(end.at() + 1 + behind);
+            drawn.truncated = false;
+        }
         let log_probs = match self.start.tells {
             None => drawn.log_probs,
             Some(_) => drawn.log_probs.iter().map(|l| l * 3.0 - 1.0).collect(),
@@ -373,7 +388,7 @@ impl World {
         // Its contract refuses what it does not know.
         let params = &body["sampling_params"];
         only(body, &["input_ids", "return_logprob", "sampling_params"]);
-        let known = ["max_new_tokens", "sampling_seed", "skip_special_tokens", "stop_token_ids"];
+        let known = ["max_new_tokens", "sampling_seed", "skip_special_tokens", "stop", "stop_token_ids"];
         only(params, &[&known[..], &["temperature", "top_k", "top_p"]].concat());
         assert_eq!(body["return_logprob"], true);
         let prompt = numbers(&body["input_ids"]);
@@ -384,8 +399,7 @@ impl World {
         let top_k = params["top_k"].as_i64().unwrap();
         assert!(top_k == -1 || top_k > 0, "{top_k}");
         let sampling = sampling(params, top_k.max(0) as usize, longest);
-        let stops = numbers(&params["stop_token_ids"]);
-        let (tokens, log_probs, cut) = self.drawn(&prompt, &params["sampling_seed"], sampling, &stops);
+        let (tokens, log_probs, cut) = self.drawn(&prompt, &params["sampling_seed"], sampling, params);
         let finish = match tokens.last() {
             Some(last) if !cut => json!({ "type": "stop", "matched": last }),
             _ => json!({ "type": "length", "length": longest }),
@@ -419,10 +433,11 @@ impl World {
         if prompt.len() + longest as usize > self.start.context {
             return error(400, "BadRequestError", "This model's maximum context length is exceeded");
         }
-        assert!(params["ignore_eos"] == true && params["detokenize"] == false && params["logprobs"] == 0);
+        assert!(params["ignore_eos"] == true && params["logprobs"] == 0);
+        // It looks for texts where it makes text, and refuses them else.
+        assert_eq!(params["detokenize"] == true, params["stop"].is_array());
         let sampling = sampling(params, params["top_k"].as_u64().unwrap() as usize, longest);
-        let stops = numbers(&params["stop_token_ids"]);
-        let (tokens, log_probs, cut) = self.drawn(&prompt, &params["seed"], sampling, &stops);
+        let (tokens, log_probs, cut) = self.drawn(&prompt, &params["seed"], sampling, params);
         let (finish, reason) = if cut { ("length", None) } else { ("stop", tokens.last()) };
         let one =
             |(l, t): (&f32, &u32)| json!({ "token_id": t, "logprob": l, "rank": 1, "top_logprobs": [] });

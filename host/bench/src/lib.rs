@@ -25,7 +25,7 @@ use allot_engine::cpu::Setup;
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::DeviceName;
-use allot_engine::{OptimizerConfig, Sampling};
+use allot_engine::{OptimizerConfig, Sampling, Stops};
 use allot_error::Result;
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
@@ -197,7 +197,7 @@ fn decode(model: &dyn Core, prompt: &[u32], batch: usize, tokens: usize, round: 
     let requests: Vec<Request<'_>> =
         (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
     let start = Instant::now();
-    let answers = model.answers(&requests, &[], batch)?;
+    let answers = model.answers(&requests, &Stops::default(), batch)?;
     let took = start.elapsed();
     debug_assert!(answers.iter().all(|a| a.tokens.len() == tokens));
     Ok(took)

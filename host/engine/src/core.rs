@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::cpu::Moments;
 use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
-use crate::{Interrupt, OptimizerConfig, Sampling};
+use crate::{Interrupt, OptimizerConfig, Sampling, Stops};
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by that. It may be called
 /// from several threads, and in any order.
@@ -33,7 +33,7 @@ pub trait Core {
     fn sample(
         &self,
         requests: &[Request<'_>],
-        stops: &[u32],
+        stops: &Stops,
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,
@@ -43,7 +43,7 @@ pub trait Core {
     fn answers(
         &self,
         requests: &[Request<'_>],
-        stops: &[u32],
+        stops: &Stops,
         rows: usize,
     ) -> Result<Vec<Answered>, ModelError> {
         let mut answers = vec![Answered::default(); requests.len()];
@@ -142,7 +142,7 @@ pub struct Request<'a> {
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answered {
-    /// Its tokens, with the one that stopped it.
+    /// Its tokens, with the one that stopped it, or in which a text did.
     pub tokens: Vec<u32>,
     /// The log-probability of each at the sampling temperature, before top-k and top-p.
     pub log_probs: Vec<f32>,

@@ -29,8 +29,8 @@ use std::sync::{Mutex, OnceLock, mpsc};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::Interrupt;
 use crate::model::{By, Checkpoint, ModelError};
+use crate::{Interrupt, Stops};
 
 pub(crate) use adamw::Moments;
 pub use arena::Arena;
@@ -185,7 +185,7 @@ impl Core for Cpu {
     fn sample(
         &self,
         requests: &[Request<'_>],
-        stops: &[u32],
+        stops: &Stops,
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,

@@ -6,11 +6,13 @@ use allot_allocation::seed::Stream;
 use crate::core::{Answered, Request, TokenStatistics};
 use crate::cpu::head::statistics;
 use crate::sampler::Sampling;
+use crate::stops::{Stops, Watch};
 
 /// An answer so far.
 pub struct Draft {
     sampling: Sampling,
     stream: Stream,
+    watch: Watch,
     entropy: f64,
     answer: Answered,
     done: bool,
@@ -22,6 +24,7 @@ impl Draft {
         Self {
             sampling: request.sampling,
             stream: Stream::new(request.seed),
+            watch: Watch::default(),
             entropy: 0.0,
             answer: Answered::default(),
             done: false,
@@ -50,7 +53,7 @@ impl Draft {
     }
 
     /// Draws a token from logits that are divided by the temperature.
-    pub fn take(&mut self, logits: &[f32], stops: &[u32]) {
+    pub fn take(&mut self, logits: &[f32], stops: &Stops) {
         let token = self.sampling.draw(logits, self.stream.unit());
         self.push(token, statistics(logits, token as usize), stops);
     }
@@ -64,16 +67,16 @@ impl Draft {
 
     /// A token that a device drew with the next of them, from logits divided by the temperature.
     #[cfg(any(feature = "cuda", test))]
-    pub fn told(&mut self, token: u32, statistics: TokenStatistics, stops: &[u32]) {
+    pub fn told(&mut self, token: u32, statistics: TokenStatistics, stops: &Stops) {
         self.stream.unit();
         self.push(token, statistics, stops);
     }
 
-    fn push(&mut self, token: u32, statistics: TokenStatistics, stops: &[u32]) {
+    fn push(&mut self, token: u32, statistics: TokenStatistics, stops: &Stops) {
         self.entropy += f64::from(statistics.entropy);
         self.answer.tokens.push(token);
         self.answer.log_probs.push(statistics.log_prob);
-        let stopped = stops.contains(&token);
+        let stopped = self.watch.ends(stops, token);
         let full = self.answer.tokens.len() >= self.sampling.max_tokens as usize;
         self.answer.truncated = full && !stopped;
         self.done = stopped || full;

@@ -32,6 +32,7 @@ mod sampler;
 #[cfg(test)]
 #[path = "../../../tests/skip.rs"]
 mod skip;
+mod stops;
 pub mod tensors;
 mod update;
 
@@ -42,4 +43,5 @@ pub use loss::{LossConfig, LossKind};
 pub use native::{Answer, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;
+pub use stops::{End, StopTexts, Stops, TokenBytes};
 pub use update::{MASKED, Old, UpdateConfig, learning_flops};

@@ -11,13 +11,13 @@ use crate::model::ModelError;
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Report, Sample, Sampled,
-    Sampling, Whole,
+    Sampling, Stops, Whole,
 };
 
 /// An answer in tokens: the engine knows nothing of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Its tokens, with the one that stopped it.
+    /// Its tokens, with the one that stopped it, or in which a text did.
     pub tokens: Vec<u32>,
     /// The log-probability of each when it was sampled.
     pub log_probs: Vec<f32>,
@@ -58,8 +58,8 @@ pub struct NativeConfig {
     pub sampling: Sampling,
     /// How held-out prompts are answered.
     pub evaluation: Sampling,
-    /// Tokens that end an answer.
-    pub stops: Vec<u32>,
+    /// What ends an answer.
+    pub stops: Stops,
     /// Answers at a time.
     pub rows: usize,
     /// How updates are made.

@@ -44,7 +44,7 @@ use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
 use crate::model::{By, Checkpoint, ModelError, Precision};
-use crate::{Interrupt, OptimizerConfig};
+use crate::{Interrupt, OptimizerConfig, Stops};
 use adamw::Moments;
 use batch::{Batch, batches};
 #[cfg(feature = "cuda")]
@@ -166,7 +166,7 @@ impl Core for Tensors {
     fn sample(
         &self,
         requests: &[Request<'_>],
-        stops: &[u32],
+        stops: &Stops,
         rows: usize,
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,

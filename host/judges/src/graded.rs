@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_engine::{Answer, Sample};
+use allot_engine::{Answer, Sample, Stops};
 use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
@@ -19,6 +19,8 @@ use crate::config::{Overlong, RewardConfig};
 /// Answers of a language model, judged as text.
 pub struct Graded {
     tokens: Rc<Tokens>,
+    /// What ends an answer: its text is judged up to there.
+    stops: Stops,
     /// Every prompt's problem, held-out ones too, by the prompt's number.
     problems: Rc<Vec<Problem>>,
     config: RewardConfig,
@@ -95,6 +97,7 @@ impl Graded {
         let graders = graders.collect::<Result<_>>()?;
         Ok(Self {
             tokens,
+            stops: Stops::default(),
             problems,
             config,
             longest,
@@ -104,6 +107,11 @@ impl Graded {
             unjudged: 0,
             last_trouble: None,
         })
+    }
+
+    /// The same, for answers that these end: the text that is judged ends before theirs.
+    pub fn ending_at(self, stops: Stops) -> Self {
+        Self { stops, ..self }
     }
 
     /// Keeps in a run's folder what servers say that judge, and takes from there what they have said before; `notice`
@@ -194,7 +202,7 @@ impl Reward<Answer> for Graded {
     fn begin(&mut self, place: usize, sample: &Sample<Answer>) {
         self.begun.insert(place);
         let problem = &self.problems[sample.prompt.0 as usize];
-        match self.tokens.decode(&sample.answer.tokens) {
+        match self.tokens.answer(&sample.answer.tokens, &self.stops) {
             Ok(answer) => {
                 let question = Question::of(problem, answer, problem.gold.clone());
                 for grader in self.graders.iter_mut().filter(|grader| grader.config.judges(&problem.source)) {

@@ -2,6 +2,7 @@
 //! from a folder in Hugging Face layout or from a GGUF file. It knows nothing of weights.
 
 mod gguf;
+mod stops;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use allot_allocation::{PromptId, seed};
-use allot_engine::Sampling;
 use allot_engine::core::{Answered, Core, Request};
+use allot_engine::{Sampling, Stops};
 use allot_error::Result;
 
 use super::{Alphabet, Lessons, SpreadConfig, told};
@@ -43,7 +43,7 @@ pub fn measure(
     let max_tokens = lessons.longest_answer() as u32;
     let sampled = Sampling { max_tokens, ..Sampling::default() };
     let likeliest = Sampling { temperature: 0.0, ..sampled };
-    let stops = [Alphabet::END];
+    let stops = Stops::from([Alphabet::END]);
     let (mut rows, mut prompt) = (Vec::new(), 0);
     for level in &lessons.levels {
         // All of a level at once: a GPU would wait for each problem as long as for all of them.

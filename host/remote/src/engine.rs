@@ -163,7 +163,7 @@ impl Remote {
             let seed = wire_seed(trainer.config.seed, w.prompt, version, w.first);
             let body = sample::body(trainer.prompt(w.prompt), w.count, seed, sampling, &trainer.config.stops);
             let sampled: sample::Sampled = session.sample(&trainer.client, sampler, body).await?;
-            let over = (version, trainer.shape.vocabulary, sampling);
+            let over = (version, trainer.shape.vocabulary, sampling, &trainer.config.stops);
             Ok((i, sample::rollouts(&trainer.client, w, sampled, over, trainer.config.signals.len())?))
         };
         let mut stream = futures_util::stream::iter(missing).map(one).buffer_unordered(trainer.config.rows);

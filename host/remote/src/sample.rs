@@ -1,7 +1,7 @@
 //! From a grant to requests, and from the server's answers to rollouts, each looked at before it counts.
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
-use allot_engine::{Answer, Sample, Sampling};
+use allot_engine::{Answer, End, Sample, Sampling, Stops};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,8 +50,8 @@ pub fn wire_seed(run: u64, prompt: PromptId, version: u32, position: u32) -> u32
     (seed::rollout(run, prompt, version, position) >> 33) as u32
 }
 
-/// A request's body.
-pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, stops: &[u32]) -> Value {
+/// A request's body. Texts that end an answer are not in it, for a server takes either tokens or texts: what comes is cut.
+pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, stops: &Stops) -> Value {
     let top_k = if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) };
     json!({
         "num_samples": count,
@@ -59,7 +59,7 @@ pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, st
         "sampling_params": {
             "max_tokens": sampling.max_tokens,
             "seed": seed,
-            "stop": stops,
+            "stop": stops.tokens(),
             "temperature": sampling.temperature,
             "top_k": top_k,
             "top_p": sampling.top_p,
@@ -72,7 +72,7 @@ pub(crate) fn rollouts(
     client: &Client,
     wanted: Wanted,
     sampled: Sampled,
-    (version, vocabulary, sampling): (u32, usize, Sampling),
+    (version, vocabulary, sampling, stops): (u32, usize, Sampling, &Stops),
     signals: usize,
 ) -> Result<Vec<Sample<Answer>>, Failure> {
     if sampled.sequences.len() != wanted.count as usize {
@@ -88,6 +88,7 @@ pub(crate) fn rollouts(
             tokens: sequence.tokens,
             log_probs: sequence.logprobs,
         };
+        let claim = claim.cut(stops);
         let place = RolloutKey { prompt: wanted.prompt, position, version, sampling: None };
         let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
         let sample = claim.looked_at(place, limits).map_err(|what| client.wrong("asample", &what))?;
@@ -127,6 +128,20 @@ pub(crate) struct Limits {
 }
 
 impl Claim {
+    /// The same, up to the token in which a text ended it: servers may sample on behind that.
+    pub(crate) fn cut(mut self, stops: &Stops) -> Self {
+        if let Some(End::Text(at)) = stops.end(&self.tokens) {
+            let all = self.tokens.len();
+            self.tokens.truncate(at + 1);
+            // Another number of them is told of as it came.
+            if let Some(log_probs) = self.log_probs.as_mut().filter(|log_probs| log_probs.len() == all) {
+                log_probs.truncate(at + 1);
+            }
+            self.truncated = false;
+        }
+        self
+    }
+
     /// The rollout, if it can be one; else what it is instead.
     pub(crate) fn looked_at(self, place: RolloutKey, limits: Limits) -> Result<Sample<Answer>, String> {
         let (prompt, tokens, most) = (place.prompt.0, self.tokens.len(), limits.longest);

@@ -23,9 +23,9 @@ use super::head::finish;
 use super::kernels::{norm, rotate, wide};
 use super::lora::Projection;
 use super::packed::{PackedMatrix, PackedWeights};
-use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
+use crate::{Interrupt, Stops};
 
 /// Rows that a thread takes at once: their numbers stay in its cache.
 const TILE: usize = 64;
@@ -86,7 +86,7 @@ pub struct Decode<'a> {
     /// RopeTable for every position.
     pub rope: &'a RopeTable,
     /// Tokens that end an answer.
-    pub stops: &'a [u32],
+    pub stops: &'a Stops,
     /// Answers at a time.
     pub rows: usize,
     /// Threads that there are.

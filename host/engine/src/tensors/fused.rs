@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::decode::{Active, Extent, Steps};
 use super::machine::{DeviceBuffer, KernelConfig, Recorder};
+use crate::Stops;
 use crate::core::TokenStatistics;
 use crate::model::{Checkpoint, Decoder, ModelError, Shape};
 use workspace::{Block, DRAWN, STATE, Workspace, bytes};
@@ -42,7 +43,8 @@ pub struct Fused<'a, M: Recorder> {
     machine: &'a M,
     kind: KernelConfig,
     shape: &'a Shape,
-    stops: &'a [u32],
+    /// The kernels know its tokens, the host its texts, too: a row that a text ends is computed along until the next look.
+    stops: &'a Stops,
     extent: Extent,
     stride: usize,
     table: DeviceBuffer,
@@ -70,7 +72,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
         machine: &'a M,
         kind: KernelConfig,
         weights: &'a Checkpoint,
-        stops: &'a [u32],
+        stops: &'a Stops,
         extent: Extent,
         stride: usize,
     ) -> Result<Self, ModelError> {
@@ -92,7 +94,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
             extent,
             stride,
             blocks: (0..shape.layers).map(block).collect::<Result<_, _>>()?,
-            workspace: Workspace::new(machine, kind, shape, stops, slots, stride + 1)?,
+            workspace: Workspace::new(machine, kind, shape, stops.tokens(), slots, stride + 1)?,
             batch: Vec::new(),
             addresses: vec![0; 2 * shape.layers * slots],
             lent: vec![Vec::new(); slots],

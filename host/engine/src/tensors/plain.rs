@@ -11,13 +11,14 @@ use candle_core::{DType, Device, Result as Computed, Tensor};
 use rayon::prelude::*;
 
 use super::decode::{Active, Extent, Steps, kind, logits};
+use crate::Stops;
 use crate::model::operations::{Scores, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
 /// Caches, and what they are read with.
 pub struct Plain<'a> {
     weights: &'a Checkpoint,
-    stops: &'a [u32],
+    stops: &'a Stops,
     device: Device,
     /// Keys and values of each block, `[R, K, S, E]` each.
     blocks: Vec<(Tensor, Tensor)>,
@@ -25,7 +26,7 @@ pub struct Plain<'a> {
 
 impl<'a> Plain<'a> {
     /// Empty caches.
-    pub fn new(weights: &'a Checkpoint, stops: &'a [u32], extent: Extent) -> Result<Self, ModelError> {
+    pub fn new(weights: &'a Checkpoint, stops: &'a Stops, extent: Extent) -> Result<Self, ModelError> {
         let shape = &weights.shape;
         let (kind, device) = kind(weights)?;
         let dims = (extent.slots, shape.kv_heads, extent.whole, shape.head);

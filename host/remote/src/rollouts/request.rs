@@ -1,6 +1,6 @@
 //! A rollout that a server is asked for, and what it tells of it.
 
-use allot_engine::Sampling;
+use allot_engine::{Sampling, Stops};
 
 use crate::sample::Claim;
 
@@ -12,8 +12,8 @@ pub(crate) struct SampleRequest<'a> {
     /// The seed of its draws.
     pub(crate) seed: u32,
     pub(crate) sampling: Sampling,
-    /// Tokens that end it.
-    pub(crate) stops: &'a [u32],
+    /// What ends it.
+    pub(crate) stops: &'a Stops,
 }
 
 /// What a server tells of a rollout.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use allot_engine::{Answer, Sample};
+use allot_engine::{Answer, End, Sample};
 use serde_json::Value;
 
 use super::config::{RolloutsConfig, ServerKind};
@@ -133,10 +133,10 @@ impl Sampler {
             return wrong(&format!("a rollout of prompt {number} that read {read} of its {whole} tokens"));
         }
         let cut = told.claim.truncated;
-        let sample = told.claim.looked_at(place, limits);
+        let sample = told.claim.cut(request.stops).looked_at(place, limits);
         let mut sample = sample.map_err(|what| self.client.wrong(self.verb(), &what))?;
         let tokens = &sample.answer.tokens;
-        let end = tokens.iter().position(|t| request.stops.contains(t));
+        let end = request.stops.end(tokens).map(End::at);
         if let Some(end) = end.filter(|end| end + 1 < tokens.len()) {
             let token = tokens[end];
             return wrong(&format!(

@@ -50,19 +50,23 @@ struct Loaded {
 /// A request's body. Seeds count where the server infers deterministically. A stop token is part of what comes.
 pub(super) fn body(request: SampleRequest<'_>) -> Value {
     let top_k = if request.sampling.top_k == 0 { json!(-1) } else { json!(request.sampling.top_k) };
-    json!({
+    let mut body = json!({
         "input_ids": request.prompt,
         "return_logprob": true,
         "sampling_params": {
             "max_new_tokens": request.sampling.max_tokens,
             "sampling_seed": request.seed,
             "skip_special_tokens": false,
-            "stop_token_ids": request.stops,
+            "stop_token_ids": request.stops.tokens(),
             "temperature": request.sampling.temperature,
             "top_k": top_k,
             "top_p": request.sampling.top_p,
         },
-    })
+    });
+    if !request.stops.texts().is_empty() {
+        body["sampling_params"]["stop"] = json!(request.stops.texts());
+    }
+    body
 }
 
 /// What an answer tells.

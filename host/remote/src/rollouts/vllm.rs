@@ -62,12 +62,17 @@ pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
             "logprobs": 0,
             "max_tokens": request.sampling.max_tokens,
             "seed": request.seed,
-            "stop_token_ids": request.stops,
+            "stop_token_ids": request.stops.tokens(),
             "temperature": request.sampling.temperature,
             "top_k": request.sampling.top_k,
             "top_p": request.sampling.top_p,
         },
     });
+    if !request.stops.texts().is_empty() {
+        // It looks for texts where it makes text.
+        body["sampling_params"]["stop"] = json!(request.stops.texts());
+        body["sampling_params"]["detokenize"] = json!(true);
+    }
     if let Some(model) = model {
         body["model"] = json!(model);
     }

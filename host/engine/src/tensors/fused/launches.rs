@@ -142,7 +142,7 @@ impl<M: Recorder> Fused<'_, M> {
             (&workspace.units).into(),
             (&workspace.drawn).into(),
             (&workspace.stops).into(),
-            self.stops.len().into(),
+            self.stops.tokens().len().into(),
             v.into(),
             (self.stride + 1).into(),
         ];

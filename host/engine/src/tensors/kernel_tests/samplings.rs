@@ -1,7 +1,6 @@
 //! Whole samplings, launch by launch as on a GPU.
 
 use super::{folders, fused, model};
-use crate::Sampling;
 use crate::core::{Answered, Core as _, PassOptions, Request, Sequence};
 use crate::model::Precision;
 use crate::tensors::Tensors;
@@ -9,6 +8,7 @@ use crate::tensors::decode::{Decode, Extent, kind};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::fused::{Fused, STRIDE};
 use crate::tensors::machine::KernelConfig;
+use crate::{End, Sampling, StopTexts, Stops};
 
 /// Prompts of many lengths, in groups; answers of many lengths, drawn in many ways.
 fn requests(prompts: &[Vec<u32>]) -> Vec<Request<'_>> {
@@ -34,7 +34,7 @@ fn prompts() -> Vec<Vec<u32>> {
 fn sampled(
     model: &Tensors,
     requests: &[Request<'_>],
-    stops: &[u32],
+    stops: &Stops,
     (rows, stride, width): (usize, usize, usize),
 ) -> Option<Vec<Answered>> {
     let weights = model.computed();
@@ -56,10 +56,16 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
     for folder in [1, 2, 6].map(|i| folders().swap_remove(i)) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let (model, prompts) = (model(&folder, Precision::F32), prompts());
-        let stops: Vec<u32> = (0..512).step_by(16).collect();
+        // A text of two tokens, too, which the kernels know nothing of.
+        let pieces = (0..512).map(|token| vec![b'a' + (token % 7) as u8]).collect();
+        let stops = Stops::from((0..512).step_by(16).collect::<Vec<u32>>())
+            .with_texts(StopTexts::new(vec!["bc".to_owned()], pieces));
         let all = requests(&prompts);
         let plain = model.answers(&all, &stops, 64).unwrap();
         assert_eq!(all.len(), 35);
+        let by_text =
+            |a: &Answered| matches!(stops.end(&a.tokens), Some(End::Text(at)) if at + 1 == a.tokens.len());
+        assert!(plain.iter().any(by_text), "{name}");
         assert!(plain.iter().any(|a| a.truncated) && plain.iter().any(|a| !a.truncated), "{name}");
         let mut first: Option<Vec<Answered>> = None;
         // Rows at a time, tokens between looks, and how wide the machine is: a wider one cuts attention into
@@ -102,7 +108,7 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
         for request in &mut all {
             request.sampling.temperature = 1.0;
         }
-        let Some(answers) = sampled(&rounded, &all, &[5], (12, STRIDE, 20)) else { return };
+        let Some(answers) = sampled(&rounded, &all, &[5].into(), (12, STRIDE, 20)) else { return };
         let whole: Vec<Vec<u32>> =
             all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
         let sequences: Vec<Sequence<'_>> =
