@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use allot_engine::core::{Core as _, PassOptions, Sequence};
 use allot_engine::cpu::{Cpu, Setup};
-use allot_engine::model::{Checkpoint, Decoder, Shape, token_log_probs};
+use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, token_log_probs};
 use candle_core::quantized::gguf_file;
 use candle_core::{D, DType, Device, IndexOp as _, Result, Tensor};
 use candle_nn::VarBuilder;
@@ -173,7 +173,14 @@ fn candle_transformers_computes_the_same() {
         let ours = Decoder::new(&checkpoint).forward(&tokens).unwrap().logits;
         let off = largest(&(&ours - &theirs).unwrap()) / largest(&theirs);
 
-        let setup = Setup { threads: 1, longest: ids.len(), lora: None, reference: false, seed: 1 };
+        let setup = Setup {
+            precision: Precision::F32,
+            threads: 1,
+            longest: ids.len(),
+            lora: None,
+            reference: false,
+            seed: 1,
+        };
         let mut core = Cpu::new(&checkpoint, setup).unwrap();
         let plain = PassOptions { temperature: 1.0, recompute: false };
         let scored = core.score(&[Sequence { tokens: &ids, prompt: 1 }], plain, false).unwrap();

@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "core/bf16.rs"]
+mod bf16;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +46,7 @@ fn on_gpus(folder: &Path) -> bool {
 }
 
 fn setup(threads: usize) -> Setup {
-    Setup { threads, longest: 128, lora: None, reference: false, seed: 1 }
+    Setup { precision: Precision::F32, threads, longest: 128, lora: None, reference: false, seed: 1 }
 }
 
 fn numbers(t: &Tensor) -> Vec<f32> {
@@ -55,6 +58,7 @@ fn name(folder: &Path) -> String {
 }
 
 /// A core under test, and how far from float32 on another machine its numbers may be.
+#[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
     make: fn(&Checkpoint, Setup) -> Box<dyn Core>,
@@ -71,12 +75,12 @@ struct Kind {
 fn tensors(checkpoint: &Checkpoint, setup: Setup, precision: Precision) -> Box<dyn Core> {
     let place = std::env::var("ALLOT_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let device = place.parse::<DeviceName>().unwrap().open().unwrap();
-    Box::new(Tensors::new(checkpoint, setup, &device, precision).unwrap())
+    Box::new(Tensors::new(checkpoint, Setup { precision, ..setup }, &device).unwrap())
 }
 
-/// The cores that compute in float32, then one in bfloat16: it has 8 bits of a number, so that a part in
+/// The cores that compute in float32, then those in bfloat16: it has 8 bits of a number, so that a part in
 /// 256 of each is lost.
-fn cores() -> [Kind; 3] {
+fn cores() -> [Kind; 4] {
     let exact = Kind {
         name: "cpu",
         make: |checkpoint, setup| Box::new(Cpu::new(checkpoint, setup).unwrap()),
@@ -101,7 +105,13 @@ fn cores() -> [Kind; 3] {
         // On a GPU products of other shapes may be added up in other orders, and round to other numbers.
         sampled: if on_device { 0.25 } else { 0.05 },
     };
-    [exact, tensors_f32, tensors_bf16]
+    let cpu_bf16 = Kind {
+        name: "cpu in bf16",
+        make: |c, setup| Box::new(Cpu::new(c, Setup { precision: Precision::Bf16, ..setup }).unwrap()),
+        sampled: 0.0,
+        ..tensors_bf16
+    };
+    [exact, tensors_f32, tensors_bf16, cpu_bf16]
 }
 
 struct Case {
@@ -283,8 +293,11 @@ fn prompts() -> Vec<Vec<u32>> {
 #[test]
 fn batch_size_order_threads_and_neighbours_change_nothing() {
     let mut ended = 0;
-    for folder in folders() {
+    for (folder, precision) in
+        folders().into_iter().flat_map(|f| [(f.clone(), Precision::F32), (f, Precision::Bf16)])
+    {
         let case = Case::read(&folder);
+        let setup = |threads| Setup { precision, ..setup(threads) };
         let prompts = prompts();
         let all = requests(&prompts, 7);
         let stops = stops();
@@ -627,7 +640,8 @@ fn a_run_goes_on_on_the_other_core() {
         };
         let off = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let cores = cores();
-        for (one, other) in [(&cores[0], &cores[1]), (&cores[1], &cores[0]), (&cores[0], &cores[2])] {
+        let others = [(0, 1), (1, 0), (0, 2), (0, 3), (3, 2)];
+        for (one, other) in others.map(|(one, other)| (&cores[one], &cores[other])) {
             let name = format!("{}, {} to {}", name(&folder), one.name, other.name);
             let slack = if other.exact { 2e-4 } else { other.log_prob };
             let scratch = tempfile::tempdir().unwrap();
@@ -662,7 +676,7 @@ fn a_step_needs_gradients_that_are_finite() {
     let case = Case::read(&folders()[0]);
     let sequences = [Sequence { tokens: &case.ids, prompt: 4 }];
     let config = OptimizerConfig { weight_decay: 0.5, ..OptimizerConfig::default() };
-    for kind in cores().iter().filter(|k| k.exact) {
+    for kind in cores().iter().filter(|k| k.exact || k.name == "cpu in bf16") {
         let mut core = (kind.make)(&case.checkpoint, setup(1));
         let begun = core.weights().unwrap().into_owned();
         assert!(core.step(&config, 0.1).unwrap() == 0.0 && core.steps() == 0, "{}", kind.name);
@@ -680,7 +694,7 @@ fn a_step_needs_gradients_that_are_finite() {
 fn tensors_refuse_what_they_do_not_do() {
     let case = Case::read(&folders()[0]);
     let adapted = Setup { lora: Some(LoraConfig { rank: 4, alpha: 8.0 }), ..setup(1) };
-    let refused = Tensors::new(&case.checkpoint, adapted, &Device::Cpu, Precision::F32).err().unwrap();
+    let refused = Tensors::new(&case.checkpoint, adapted, &Device::Cpu).err().unwrap();
     assert_eq!(refused.to_string(), "low-rank adapters are trained on the CPU alone");
     assert!(refused.hint().is_some());
     let mut core = (cores()[1].make)(&case.checkpoint, setup(1));
@@ -1033,7 +1047,7 @@ fn an_update_is_the_same_on_both_cores() {
                 (told, statistics.iter().map(|t| t.iter().map(|t| f64::from(t.log_prob)).sum()).collect())
             })
         };
-        let [one, other, _] = cores();
+        let [one, other, ..] = cores();
         let ((told, scores), (other_told, other_scores)) = (run(&one), run(&other));
         for ((name, a), (_, b)) in told.iter().zip(&other_told) {
             assert!((a - b).abs() < 1e-3 * a.abs().max(0.1), "{}: {name}: {a} and {b}", folder.display());

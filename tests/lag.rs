@@ -20,7 +20,7 @@ use allot_allocation::{
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::cpu::Setup;
-use allot_engine::model::Checkpoint;
+use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::{
     Answer, Engine, Interrupt, Native, NativeConfig, OptimizerConfig, Sample, Sampling, UpdateConfig, place,
 };
@@ -169,8 +169,9 @@ impl<P> Callbacks<Native, Even, P> for Slow {
 /// A run of a model that ships: its record's text, and the weights at its end.
 fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
     let checkpoint = Checkpoint::load(&allot_models::find("tiny-sums").unwrap(), &Device::Cpu).unwrap();
-    let setup = Setup { threads: 2, longest: 16, lora: None, reference: false, seed: 1 };
-    let core = place::core(&Device::Cpu, allot_engine::model::Precision::F32, &checkpoint, setup).unwrap();
+    let setup =
+        Setup { precision: Precision::F32, threads: 2, longest: 16, lora: None, reference: false, seed: 1 };
+    let core = place::core(&Device::Cpu, &checkpoint, setup).unwrap();
     let sampling = Sampling { max_tokens: 6, ..Sampling::default() };
     let config = NativeConfig {
         seed: 1,

@@ -411,9 +411,16 @@ fn longer_sequences_than_can_be_computed_are_refused() {
         assert_eq!((most, what), (shape.context, "context"));
         let dynamic = matches!(shape.rope.scaling, Scaling::Dynamic(_));
         for (longest, refused) in [(most, false), (most + 1, dynamic)] {
-            let setup = Setup { threads: 1, longest, lora: None, reference: false, seed: 1 };
+            let setup = Setup {
+                precision: Precision::F32,
+                threads: 1,
+                longest,
+                lora: None,
+                reference: false,
+                seed: 1,
+            };
             let on_cpu = Cpu::new(&checkpoint, setup).err();
-            let in_tensors = Tensors::new(&checkpoint, setup, &Device::Cpu, Precision::F32).err();
+            let in_tensors = Tensors::new(&checkpoint, setup, &Device::Cpu).err();
             for error in [on_cpu, in_tensors] {
                 let told = error.map(|e| e.to_string());
                 let text =

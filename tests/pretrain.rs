@@ -283,11 +283,7 @@ fn what_a_recipe_can_t_be() {
     check("batch = 32", "batch = 0", "`small`: `training.batch` is 0; it is at least 1");
     check("batch = 32", "bach = 32", "unknown field `bach`");
     check("batch = 32", "batch = 32\ndevice = \"gpu\"", "no device is called `gpu`");
-    check(
-        "batch = 32",
-        "batch = 32\ndtype = \"bf16\"",
-        "`training.dtype` is `bf16`; the CPU computes in f32",
-    );
+    check("batch = 32", "batch = 32\ndtype = \"f16\"", "unknown variant `f16`");
     check("hidden = 16", "hidden = 18", "`model.hidden` is 18");
     check("batch = 32", "batch = 32\ncareful = 1.1", "`training.careful` is 1.1");
     check("1e-2", "-1.0", "`training.optimizer.learning_rate` is -1");

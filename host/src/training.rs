@@ -139,6 +139,7 @@ impl<'a> Prepared<'a> {
         })?;
         let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
         let setup = Setup {
+            precision: config.model.dtype,
             threads: config.model.threads.unwrap_or(1),
             longest: prompt + answer,
             lora: config.model.lora,
@@ -151,7 +152,7 @@ impl<'a> Prepared<'a> {
         let memory: Memory = match m.device {
             DeviceName::Cpu => {
                 let memory = Memory::of(&shape, &setup, rows, answer, micro, u.recompute);
-                if config.run.lag > 0 { memory.with_learner() } else { memory }
+                if config.run.lag > 0 { memory.with_learner(m.dtype) } else { memory }
             }
             DeviceName::Cuda(_) => {
                 shape
@@ -301,7 +302,7 @@ impl<'a> Prepared<'a> {
     /// The model, with its weights.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
-        Ok(place::core(&self.device, self.config.model.dtype, &checkpoint, self.setup)?)
+        Ok(place::core(&self.device, &checkpoint, self.setup)?)
     }
 
     /// The first line of the run's record.

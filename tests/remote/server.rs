@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
-use allot_engine::model::Checkpoint;
+use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::{OptimizerConfig, Sampling, Stops};
 use candle_core::Device;
 use serde_json::{Value, json};
@@ -368,6 +368,7 @@ impl World {
         assert_eq!(body["base_model"], MODEL);
         let lora = &body["lora_config"];
         let setup = Setup {
+            precision: Precision::F32,
             threads: 1,
             longest: 64,
             lora: Some(LoraConfig { rank: lora["rank"].as_u64().unwrap() as usize, alpha: 32.0 }),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use allot_engine::core::{Core, Request};
 use allot_engine::cpu::{Cpu, Setup};
-use allot_engine::model::Checkpoint;
+use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::{Sampling, Stops};
 use allot_models::tokens::Tokens;
 use candle_core::Device;
@@ -130,7 +130,8 @@ struct World {
 type Said = (u16, Value);
 
 fn core(folder: &Path) -> Result<Box<dyn Core + Send>, String> {
-    let setup = Setup { threads: 1, longest: 64, lora: None, reference: false, seed: 0 };
+    let setup =
+        Setup { precision: Precision::F32, threads: 1, longest: 64, lora: None, reference: false, seed: 0 };
     let checkpoint = Checkpoint::load(folder, &Device::Cpu).map_err(|e| e.to_string())?;
     Ok(Box::new(Cpu::new(&checkpoint, setup).map_err(|e| e.to_string())?))
 }

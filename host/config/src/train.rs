@@ -112,7 +112,7 @@ pub struct ModelConfig {
     /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What a GPU computes in: `f32`, or `bf16` with weights and moments kept in float32.
+    /// What matrices are multiplied in: `f32`, or `bf16` with weights and moments kept in float32.
     #[serde(default)]
     pub dtype: Precision,
     /// Low-rank adapters to train, in place of all weights.
@@ -369,10 +369,6 @@ impl TrainConfig {
         self.reward.check(name, self.rollout.max_tokens)?;
         self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
-        if self.model.device == DeviceName::Cpu && self.model.dtype != Precision::F32 {
-            let error = Error::new(format!("`{name}`: `model.dtype` is `bf16`; the CPU computes in f32"));
-            return Err(error.hint("leave it out, or set `model.device` to \"cuda\""));
-        }
         if self.model.device != DeviceName::Cpu && self.model.lora.is_some() {
             let device = self.model.device;
             let what =

@@ -4,9 +4,12 @@
 
 mod adamw;
 pub(crate) mod arena;
+mod arithmetic;
 mod attention;
 mod attention_back;
 mod attention_one;
+mod avx512_bf16;
+mod bf16;
 mod block;
 mod decode;
 mod experts;
@@ -17,6 +20,7 @@ pub(crate) mod kernels;
 mod lora;
 mod memory;
 mod packed;
+mod panels;
 mod pass;
 mod saved;
 mod softmax;
@@ -29,7 +33,7 @@ use std::sync::{Mutex, OnceLock, mpsc};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::model::{By, Checkpoint, ModelError};
+use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, Stops};
 
 pub(crate) use adamw::Moments;
@@ -40,10 +44,16 @@ pub(crate) use saved::{read_moments, write_moments};
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};
 use crate::optimizer::OptimizerConfig;
+use arithmetic::Arithmetic;
 use block::{Gradients, RopeTable, Weights};
 use decode::Decode;
 use packed::PackedWeights;
 use pass::{How, Pass};
+
+/// Whether this processor has an instruction for products in bf16. Without one the same numbers come from float32.
+pub fn has_bf16() -> bool {
+    avx512_bf16::Avx512Bf16::here().is_some()
+}
 
 /// Bytes that the gradients of all threads together may take; past that, threads share one.
 const GRADIENTS: usize = 2 << 30;
@@ -51,6 +61,7 @@ const GRADIENTS: usize = 2 << 30;
 /// A model on the CPU, with what training it needs.
 pub struct Cpu {
     arena: Arena,
+    arithmetic: Arithmetic,
     base: Vec<f32>,
     adapters: Option<(Adapters, Vec<f32>)>,
     /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
@@ -71,6 +82,8 @@ pub struct Cpu {
 /// How a model is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
+    /// What products are computed in.
+    pub precision: Precision,
     /// Threads.
     pub threads: usize,
     /// Longest sequence, prompt and answer together, in tokens.
@@ -108,6 +121,7 @@ impl Cpu {
         let pool = pool(setup.threads)?;
         Ok(Self {
             rope: RopeTable::new(&arena, setup.longest),
+            arithmetic: Arithmetic::of(setup.precision),
             arena,
             base,
             adapters,
@@ -120,6 +134,11 @@ impl Cpu {
             pool,
             threads: setup.threads,
         })
+    }
+
+    /// The same as on a machine that has no instruction for products in bf16.
+    pub fn without_instruction(self) -> Self {
+        Self { arithmetic: self.arithmetic.without_instruction(), laid: OnceLock::new(), ..self }
     }
 
     /// The numbers that are trained.
@@ -156,7 +175,7 @@ impl Cpu {
 
     fn view(&self) -> Weights<'_> {
         let adapters = self.adapters.as_ref().map(|(a, n)| (a, n.as_slice()));
-        Weights { arena: &self.arena, base: &self.base, adapters, laid: None }
+        Weights { arena: &self.arena, base: &self.base, adapters, laid: None, arithmetic: self.arithmetic }
     }
 
     /// The weights are about to change.
@@ -215,6 +234,7 @@ impl Core for Cpu {
         self.passes.resize_with(slices, Pass::default);
         let Self {
             arena,
+            arithmetic,
             base,
             adapters,
             reference: frozen,
@@ -228,7 +248,7 @@ impl Core for Cpu {
         } = self;
         let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
         let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
-        let mut weights = Weights { arena, base, adapters, laid: None };
+        let mut weights = Weights { arena, base, adapters, laid: None, arithmetic: *arithmetic };
         let threads = inner(*threads, slices);
         pool.install(|| {
             // Those of a reference are used too seldom to be kept.
@@ -253,10 +273,22 @@ impl Core for Cpu {
         if sequences.is_empty() {
             return Ok(());
         }
-        let Self { arena, base, adapters, rope, laid, spare: old, gradients, passes, pool, threads, .. } =
-            self;
+        let Self {
+            arena,
+            arithmetic,
+            base,
+            adapters,
+            rope,
+            laid,
+            spare: old,
+            gradients,
+            passes,
+            pool,
+            threads,
+            ..
+        } = self;
         let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let mut weights = Weights { arena, base, adapters, laid: None };
+        let mut weights = Weights { arena, base, adapters, laid: None, arithmetic: *arithmetic };
         let (temperature, recompute) = (options.temperature, options.recompute);
         let threads = inner(*threads, slices);
         pool.install(|| {
@@ -291,6 +323,7 @@ impl Core for Cpu {
     fn fork(&self) -> Result<Option<Box<dyn Core + Send>>, ModelError> {
         Ok(Some(Box::new(Self {
             arena: self.arena.clone(),
+            arithmetic: self.arithmetic,
             base: self.base.clone(),
             adapters: self.adapters.clone(),
             reference: self.reference.clone(),

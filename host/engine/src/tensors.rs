@@ -82,13 +82,8 @@ pub struct Tensors {
 }
 
 impl Tensors {
-    /// A model with these weights on a device, computing in this kind of number.
-    pub fn new(
-        checkpoint: &Checkpoint,
-        setup: Setup,
-        device: &Device,
-        precision: Precision,
-    ) -> Result<Self, ModelError> {
+    /// A model with these weights on a device, computing in the setup's kind of number.
+    pub fn new(checkpoint: &Checkpoint, setup: Setup, device: &Device) -> Result<Self, ModelError> {
         if setup.lora.is_some() {
             return Err(ModelError::Adapters);
         }
@@ -100,6 +95,7 @@ impl Tensors {
         let by = By::Cpu;
         checkpoint.shape.fits(setup.longest, by)?;
         let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
+        let precision = setup.precision;
         let kind = precision.dtype();
         let fresh = || mapped(&masters, |weight| computing(weight, kind));
         let copy = (precision != Precision::F32).then(fresh).transpose()?;

@@ -43,5 +43,5 @@ pub fn read(
         return Err(Error::new(what).hint("measure a model by the recipe that it was made by"));
     }
     let setup = config.setup(&checkpoint.shape);
-    place::core(device, config.dtype, &checkpoint, setup).map_err(|e| told(&e))
+    place::core(device, &checkpoint, setup).map_err(|e| told(&e))
 }

@@ -113,7 +113,7 @@ pub struct TrainingConfig {
     /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What a GPU computes in: `f32`, or `bf16` with weights and moments kept in float32.
+    /// What matrices are multiplied in: `f32`, or `bf16` with weights and moments kept in float32.
     #[serde(default)]
     pub dtype: Precision,
     /// Threads of the CPU. Sums are made thread by thread, so that another number makes another model, by
@@ -128,7 +128,14 @@ pub struct TrainingConfig {
 impl TrainingConfig {
     /// How the model is set up.
     fn setup(&self, shape: &Shape) -> Setup {
-        Setup { threads: self.threads, longest: shape.context, lora: None, reference: false, seed: self.seed }
+        Setup {
+            precision: self.dtype,
+            threads: self.threads,
+            longest: shape.context,
+            lora: None,
+            reference: false,
+            seed: self.seed,
+        }
     }
 }
 
@@ -162,10 +169,6 @@ impl Recipe {
         let (recipe, name): (Self, _) = (tree.config()?, tree.name());
         recipe.bounds(name)?;
         recipe.check().map_err(|what| Error::new(format!("`{name}`: {what}")))?;
-        if !recipe.is_on_a_gpu() && recipe.training.dtype != Precision::F32 {
-            let what = format!("`{name}`: `training.dtype` is `bf16`; the CPU computes in f32");
-            return Err(Error::new(what).hint("leave it out, or set `training.device` to \"cuda\""));
-        }
         Ok(recipe)
     }
 

@@ -40,7 +40,7 @@ pub fn train(
 ) -> Result<Box<dyn Core>> {
     let config = &recipe.training;
     let weights = fresh(shape, config.seed).map_err(|e| told(&e))?;
-    let mut core = place::core(device, config.dtype, &weights, config.setup(shape)).map_err(|e| told(&e))?;
+    let mut core = place::core(device, &weights, config.setup(shape)).map_err(|e| told(&e))?;
     drop(weights);
     let options = PassOptions { temperature: 1.0, recompute: false };
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_config::train::TrainConfig;
+use allot_engine::cpu::has_bf16;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result, count};
@@ -399,10 +400,19 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  saving", size(memory.saving));
     }
     row("  table of rollouts", size(table));
-    if config.model.device == DeviceName::Cpu {
+    let (device, dtype) = (config.model.device, config.model.dtype);
+    if device == DeviceName::Cpu {
         row("threads", prepared.setup.threads.to_string());
-    } else {
-        row("device", format!("{}, in {}", config.model.device, precision(config.model.dtype)));
+    }
+    match (device, dtype) {
+        (DeviceName::Cpu, Precision::F32) => {}
+        (DeviceName::Cpu, Precision::Bf16) if has_bf16() => {
+            row("device", "cpu, in bf16 by AVX512-BF16".to_owned())
+        }
+        (DeviceName::Cpu, Precision::Bf16) => {
+            row("device", "cpu, in bf16 by instructions for f32".to_owned());
+        }
+        (device, dtype) => row("device", format!("{device}, in {}", precision(dtype))),
     }
 }
 

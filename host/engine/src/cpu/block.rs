@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use super::arena::{Arena, Linear};
+use super::arithmetic::Arithmetic;
 use super::attention::{AttentionScratch, Heads, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::experts::{KeptExperts, Mixture};
-use super::gemm::{Mat, product};
+use super::gemm::Mat;
 use super::half::is_apart;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
 use super::lora::{Adapters, Projection};
@@ -28,6 +29,8 @@ pub struct Weights<'a> {
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
     /// The same numbers laid out for products, adapters merged: none of a reference's, which are used too seldom.
     pub laid: Option<&'a PackedWeights>,
+    /// How they are multiplied with.
+    pub arithmetic: Arithmetic,
 }
 
 /// Gradients of what is trained: of all weights, or of the adapters alone.
@@ -98,7 +101,7 @@ impl Weights<'_> {
 
     /// The same numbers laid out for products, in the room of some that are not needed any more.
     pub fn pack(self, old: Option<PackedWeights>) -> PackedWeights {
-        PackedWeights::of(self.arena, self.base, self.adapters, old)
+        PackedWeights::of(self.arithmetic, self.arena, self.base, self.adapters, old)
     }
 
     /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
@@ -116,7 +119,8 @@ impl Weights<'_> {
         } else {
             // A reference's weights, which have no adapters.
             let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-            product(y, rows, add, Mat::of(x, x.len() / cols, cols), weight.t(), threads);
+            let x = Mat::of(x, x.len() / cols, cols);
+            self.arithmetic.product(y, rows, add, x, weight.t(), threads);
         }
         if let Some(bias) = &linear.bias {
             let bias = &self.base[bias.clone()];
@@ -137,11 +141,12 @@ impl Weights<'_> {
         let (rows, cols) = (linear.rows, linear.cols);
         let n = x.len() / cols;
         let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-        product(dx, cols, add, Mat::of(dy, n, rows), weight, threads);
+        self.arithmetic.product(dx, cols, add, Mat::of(dy, n, rows), weight, threads);
         match gradients {
             Gradients::Full(all) => {
                 let dw = &mut all[linear.weight.clone()];
-                product(dw, cols, true, Mat::of(dy, n, rows).t(), Mat::of(x, n, cols), threads);
+                let (dy_t, x) = (Mat::of(dy, n, rows).t(), Mat::of(x, n, cols));
+                self.arithmetic.product(dw, cols, true, dy_t, x, threads);
                 if let Some(bias) = &linear.bias {
                     let db = &mut all[bias.clone()];
                     dy.chunks_exact(rows).for_each(|dy| db.iter_mut().zip(dy).for_each(|(b, d)| *b += d));

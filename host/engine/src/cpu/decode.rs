@@ -117,7 +117,7 @@ impl Decode<'_> {
 
     /// Whether all weights stay in a core's cache.
     fn near(&self) -> bool {
-        size_of::<f32>() * self.weights.arena.len <= NEAR
+        self.weights.arithmetic.bytes() * self.weights.arena.len <= NEAR
     }
 
     /// Takes requests as long as there are any, so many at a time.

@@ -3,7 +3,7 @@
 //! own. The plain twin is [`crate::model::Decoder`], where each token goes through all of them.
 //!
 //! Weights are read as they lie: no matrix of an expert is laid out before. A token's numbers depend on it alone, to the
-//! last bit.
+//! last bit. The router's product is in float32 in any case: which expert is chosen should not hang on rounding.
 //!
 //! Shapes: N tokens, D hidden, X experts, K of them for a token, F inside of one. A row is a token at one of its K
 //! experts; rows lie expert by expert.
@@ -64,6 +64,7 @@ impl Mixture<'_> {
     pub fn forward(&self, x: &[f32], y: &mut [f32], kept: &mut KeptExperts) {
         let (d, k, f) = (self.hidden(), self.experts.active, self.experts.intermediate);
         let n = x.len() / d;
+        let arithmetic = self.weights.arithmetic;
         self.route(x, kept);
         let KeptExperts { weights, places, tokens, spans, gate_up, activated, made, gathered, .. } = kept;
         let (gate_up, activated) = (sized(gate_up, n * k * 2 * f), sized(activated, n * k * f));
@@ -73,12 +74,12 @@ impl Mixture<'_> {
             gather(x, d, &tokens[span.clone()], gathered);
             let both = &mut gate_up[span.start * 2 * f..span.end * 2 * f];
             let matrix = Mat::of(self.part(first), 2 * f, d);
-            product(both, 2 * f, false, Mat::of(gathered, rows, d), matrix.t(), self.threads);
+            arithmetic.product(both, 2 * f, false, Mat::of(gathered, rows, d), matrix.t(), self.threads);
             let inside = &mut activated[span.start * f..span.end * f];
             swiglu(both, f, inside);
             let matrix = Mat::of(self.part(last), d, f);
             let out = &mut made[span.start * d..span.end * d];
-            product(out, d, false, Mat::of(inside, rows, f), matrix.t(), self.threads);
+            arithmetic.product(out, d, false, Mat::of(inside, rows, f), matrix.t(), self.threads);
         }
         y.fill(0.0);
         for ((y, places), weights) in
@@ -142,7 +143,7 @@ impl Mixture<'_> {
     ) {
         let (d, k, f, count) =
             (self.hidden(), self.experts.active, self.experts.intermediate, self.experts.count);
-        let n = x.len() / d;
+        let (n, arithmetic) = (x.len() / d, self.weights.arithmetic);
         // What each row's weight does to the loss, and the gradient of what the row made.
         let (mut dweights, mut dmade) = (vec![0.0; n * k], vec![0.0; n * k * d]);
         for (token, dy) in dy.chunks_exact(d).enumerate() {
@@ -159,23 +160,23 @@ impl Mixture<'_> {
             let rows = span.len();
             let dmade = Mat::of(&dmade[span.start * d..span.end * d], rows, d);
             let dinside = sized(&mut dinside, rows * f);
-            product(dinside, f, false, dmade, Mat::of(self.part(last), d, f), self.threads);
+            arithmetic.product(dinside, f, false, dmade, Mat::of(self.part(last), d, f), self.threads);
             let dboth = sized(&mut dboth, rows * 2 * f);
             swiglu_back(&kept.gate_up[span.start * 2 * f..span.end * 2 * f], f, dinside, dboth);
             let dboth = Mat::of(dboth, rows, 2 * f);
             let drows = sized(&mut drows, rows * d);
-            product(drows, d, false, dboth, Mat::of(self.part(first), 2 * f, d), self.threads);
+            arithmetic.product(drows, d, false, dboth, Mat::of(self.part(first), 2 * f, d), self.threads);
             let tokens = &kept.tokens[span.clone()];
             for (token, row) in tokens.iter().zip(drows.chunks_exact(d)) {
                 dx[token * d..(token + 1) * d].iter_mut().zip(row).for_each(|(dx, row)| *dx += row);
             }
             if let Some(dlast) = gradients.of(last) {
                 let inside = Mat::of(&kept.activated[span.start * f..span.end * f], rows, f);
-                product(dlast, f, true, dmade.t(), inside, self.threads);
+                arithmetic.product(dlast, f, true, dmade.t(), inside, self.threads);
             }
             if let Some(dfirst) = gradients.of(first) {
                 gather(x, d, tokens, &mut gathered);
-                product(dfirst, d, true, dboth.t(), Mat::of(&gathered, rows, d), self.threads);
+                arithmetic.product(dfirst, d, true, dboth.t(), Mat::of(&gathered, rows, d), self.threads);
             }
         }
 

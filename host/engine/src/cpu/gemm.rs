@@ -1,25 +1,25 @@
-//! Matrix products, of any strides and of weights that were laid out before ([`PackedMatrix`](super::packed::PackedMatrix)).
+//! Matrix products, of any strides and of weights that were laid out before ([`Panels`](super::panels::Panels)).
 //!
 //! Both multiply tiles ([`Tile`]).
 //!
-//! Each number that comes out is made in one way: runs of [`INNER`] inner indices, each a chain of fused
+//! Each number that comes out is made in one way: runs of [`INNER`] [elements](Element), each a chain of fused
 //! multiplies and adds from zero in their order, added to what was there one after the other. So it is the same
 //! to the last bit whichever other rows and columns there are, however they lie and however many threads there
 //! are; and a sum of thousands keeps its precision.
 
-use std::cell::Cell;
-
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use rayon::prelude::*;
 
-use super::kernels::{copy, wide_op};
-use super::tile::{LINE, ROWS, Side, Tile, columns, start, turn};
+use super::arithmetic::{Arithmetic, Element, Multiply, Unit};
+use super::avx512_bf16::Avx512Bf16;
+use super::bf16::Pair;
+use super::tile::{LINE, ROWS, Side, Tile, columns, start};
 
-/// Inner indices of a run: a tile's rows stay in the nearest cache.
+/// Elements of a run along the inner index: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;
 /// Tiles whose rows are laid out at a time: three lines of the cache.
 const GROUP: usize = 8;
-/// Numbers of the right side at a time: they stay in a core's own cache.
+/// Elements of the right side at a time: they stay in a core's own cache.
 const NEAR: usize = 1 << 18;
 
 /// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
@@ -62,45 +62,44 @@ fn fits(len: usize, rows: usize, cols: usize, stride: usize) -> bool {
     rows == 0 || cols == 0 || (stride >= cols && len >= (rows - 1) * stride + cols)
 }
 
-/// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
+/// [`Arithmetic::product`] in float32.
 pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: usize) {
-    let ((m, k), (k2, n)) = (a.seen(), b.seen());
-    assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
-    assert!(a.fits() && b.fits() && fits(y.len(), m, n, stride), "a product's numbers do not fit");
-    if m == 0 || n == 0 {
-        return;
-    }
-    if k == 0 {
-        if !add {
-            y.chunks_mut(stride).take(m).for_each(|row| row[..n].fill(0.0));
-        }
-        return;
-    }
-    let rows = m.div_ceil(threads.max(1)).next_multiple_of(ROWS);
-    let some = |y: &mut [f32], from: usize| {
-        // Taken out and put back: what is called inside of a closure of another crate's is not compiled for
-        // the widest vectors.
-        let mut scratch = SCRATCH.take();
-        let rows = rows.min(m - from);
-        wide_op(Product { y, stride, add, a, b, from, rows, scratch: &mut scratch });
-        SCRATCH.set(scratch);
-    };
-    if rows >= m {
-        return some(y, 0);
-    }
-    let parts = y.par_chunks_mut(rows * stride).take(m.div_ceil(rows)).enumerate();
-    parts.for_each(|(part, y)| some(y, part * rows));
+    Arithmetic::Single.product(y, stride, add, a, b, threads);
 }
 
-/// Room for the parts of both sides that are worked on.
-type GemmScratch = (Vec<f32>, Vec<f32>);
-
-thread_local! {
-    static SCRATCH: Cell<GemmScratch> = const { Cell::new((Vec::new(), Vec::new())) };
+impl Arithmetic {
+    /// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
+    pub fn product(self, y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: usize) {
+        let ((m, k), (k2, n)) = (a.seen(), b.seen());
+        assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
+        assert!(a.fits() && b.fits() && fits(y.len(), m, n, stride), "a product's numbers do not fit");
+        if m == 0 || n == 0 {
+            return;
+        }
+        if k == 0 {
+            if !add {
+                y.chunks_mut(stride).take(m).for_each(|row| row[..n].fill(0.0));
+            }
+            return;
+        }
+        let rows = m.div_ceil(threads.max(1)).next_multiple_of(ROWS);
+        let some = |y: &mut [f32], from: usize| {
+            let part = Part { y, stride, add, a, b, from, rows: rows.min(m - from) };
+            match self {
+                Self::Single => part.run::<f32>(None),
+                Self::Bf16(instruction) => part.run::<Pair>(instruction),
+            }
+        };
+        if rows >= m {
+            return some(y, 0);
+        }
+        let parts = y.par_chunks_mut(rows * stride).take(m.div_ceil(rows)).enumerate();
+        parts.for_each(|(part, y)| some(y, part * rows));
+    }
 }
 
 /// Some rows of a product, on one thread.
-struct Product<'a> {
+struct Part<'a> {
     /// From the first of these rows on.
     y: &'a mut [f32],
     stride: usize,
@@ -109,17 +108,33 @@ struct Product<'a> {
     b: Mat<'a>,
     from: usize,
     rows: usize,
-    scratch: &'a mut GemmScratch,
 }
 
-impl WithSimd for Product<'_> {
-    type Output = ();
+impl Part<'_> {
+    fn run<E: Element>(self, instruction: Option<Avx512Bf16>) {
+        // Taken out and put back: what is called inside of a closure of another crate's is not compiled for
+        // the widest vectors.
+        let (mut left, mut right) = E::scratch().take();
+        E::run(Product { part: self, left: &mut left, right: &mut right }, instruction);
+        E::scratch().set((left, right));
+    }
+}
+
+/// The same, with room for the parts of both sides that are worked on.
+struct Product<'a, E> {
+    part: Part<'a>,
+    left: &'a mut Vec<E>,
+    right: &'a mut Vec<E>,
+}
+
+impl<E: Element> Multiply for Product<'_, E> {
+    type Element = E;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { y, stride, add, a, b, from, rows, scratch: (left, right) } = self;
+    fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
+        let Self { part: Part { y, stride, add, a, b, from, rows }, left, right } = self;
         let ((_, k), (_, n)) = (a.seen(), b.seen());
-        let width = columns::<S>();
+        let (k, width) = (k.div_ceil(E::NUMBERS), columns::<S>());
         let panels = n.div_ceil(width);
         let inner = k.min(INNER);
         // As even as can be: what is laid out of the left side is used for many panels.
@@ -135,9 +150,9 @@ impl WithSimd for Product<'_> {
                     lay(&b, k0..k1, column, width, right);
                 }
                 for some in (0..rows).step_by(GROUP * ROWS) {
-                    let tiles = GROUP.min((rows - some).div_ceil(ROWS));
-                    let group = Group::of(&a, from + some, tiles, k0..k1, left);
-                    for (i, row) in (some..rows.min(some + GROUP * ROWS)).step_by(ROWS).enumerate() {
+                    let taken = (GROUP * ROWS).min(rows - some);
+                    let group = Group::of(&a, from + some, taken, k0..k1, left);
+                    for (i, row) in (some..some + taken).step_by(ROWS).enumerate() {
                         let (side, taken) = (group.side(i), ROWS.min(rows - row));
                         let y = &mut y[row * stride + columns.start..];
                         let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
@@ -145,7 +160,7 @@ impl WithSimd for Product<'_> {
                             let used = width.min(columns.len() - column);
                             let (inner, add) = (k1 - k0, add || k0 > 0);
                             let tile = Tile { side, taken, inner, panel: (panel, width), used, stride, add };
-                            tile.run(simd, &mut y[column..]);
+                            tile.run_by(simd, unit, &mut y[column..]);
                         }
                     }
                 }
@@ -155,31 +170,34 @@ impl WithSimd for Product<'_> {
 }
 
 /// The left side of some tiles, [`ROWS`] of its rows each.
-struct Group<'a> {
-    data: &'a [f32],
+struct Group<'a, E> {
+    data: &'a [E],
     stride: usize,
     /// From one tile's to the next, where the rows were laid out anew.
     tile: Option<usize>,
 }
 
-impl<'a> Group<'a> {
+impl<'a, E: Element> Group<'a, E> {
     #[inline(always)]
     fn of(
         a: &Mat<'a>,
         row: usize,
-        tiles: usize,
+        rows: usize,
         inner: std::ops::Range<usize>,
-        scratch: &'a mut Vec<f32>,
+        scratch: &'a mut Vec<E>,
     ) -> Self {
         if !a.turned {
-            return Self { data: &a.data[row * a.stride + inner.start..], stride: a.stride, tile: None };
+            let of = (&a.data[row * a.stride..], a.stride, a.cols);
+            let (data, stride) = E::rows(of, rows, inner, scratch);
+            return Self { data, stride, tile: None };
         }
         // Whole lines of the cache are read, and tiles find their rows side by side. A line lies between two tiles, or
         // the same numbers of all would share a place in the cache.
-        let (size, rows) = (inner.len() * ROWS + LINE, (tiles * ROWS).min(a.cols - row));
-        scratch.resize(tiles * size, 0.0);
+        let (size, mut line) = (inner.len() * ROWS + LINE, [E::default(); GROUP * ROWS]);
+        scratch.resize(rows.div_ceil(ROWS) * size, E::default());
         for (i, k) in inner.enumerate() {
-            let (parts, rest) = a.data[k * a.stride + row..][..rows].as_chunks::<ROWS>();
+            E::line((a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
+            let (parts, rest) = line[..rows].as_chunks::<ROWS>();
             let mut at = i * ROWS;
             for part in parts {
                 scratch[at..at + ROWS].copy_from_slice(part);
@@ -193,7 +211,7 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    fn side(&self, tile: usize) -> Side<'_> {
+    fn side(&self, tile: usize) -> Side<'_, E> {
         match self.tile {
             None => Side::Rows(&self.data[tile * ROWS * self.stride..], self.stride),
             Some(size) => Side::Turned(&self.data[tile * size..][..size], ROWS),
@@ -201,10 +219,10 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Room for so many numbers, from a line of the cache on.
-fn aligned(scratch: &mut Vec<f32>, len: usize) -> &mut [f32] {
+/// Room for so many elements, from a line of the cache on.
+fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
     if scratch.len() < len + LINE {
-        scratch.resize(len + LINE, 0.0);
+        scratch.resize(len + LINE, E::default());
     }
     let start = start(scratch);
     &mut scratch[start..start + len]
@@ -212,42 +230,75 @@ fn aligned(scratch: &mut Vec<f32>, len: usize) -> &mut [f32] {
 
 /// Lays out a panel of the right side: so many columns from this one on, zeros past the last.
 #[inline(always)]
-fn lay(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [f32]) {
+fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [E]) {
     let used = width.min(b.seen().1 - column);
     if b.turned {
-        return turn(&b.data[column * b.stride..], used, b.stride, inner, width, panel);
+        return E::turn((&b.data[column * b.stride..], b.stride, b.cols), used, inner, width, panel);
     }
     for (k, panel) in inner.zip(panel.chunks_exact_mut(width)) {
-        let (numbers, rest) = panel.split_at_mut(used);
-        copy(&b.data[k * b.stride + column..][..used], numbers);
-        rest.fill(0.0);
+        let (elements, rest) = panel.split_at_mut(used);
+        E::line((b.data, b.stride, b.rows), k, column..column + used, elements);
+        rest.fill(E::default());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::bf16::{pair, tests::added};
+    use crate::model::Precision;
 
     fn numbers(n: usize, step: f32) -> Vec<f32> {
         (0..n).map(|i| (i as f32 * step).sin()).collect()
     }
 
+    /// All ways to compute on this machine.
+    fn arithmetics() -> [Arithmetic; 3] {
+        let bf16 = Arithmetic::of(Precision::Bf16);
+        [Arithmetic::Single, bf16, bf16.without_instruction()]
+    }
+
+    /// `from` and a row times a column of `k` numbers, in the order that is promised.
+    fn plain(
+        arithmetic: Arithmetic,
+        k: usize,
+        from: f32,
+        a: impl Fn(usize) -> f32,
+        b: impl Fn(usize) -> f32,
+    ) -> f32 {
+        let at = |x: &dyn Fn(usize) -> f32, l: usize| if l < k { x(l) } else { 0.0 };
+        let (each, elements) = match arithmetic {
+            Arithmetic::Single => (1, k),
+            Arithmetic::Bf16(_) => (2, k.div_ceil(2)),
+        };
+        (0..elements).step_by(INNER).fold(from, |sum, first| {
+            let run = first..elements.min(first + INNER);
+            sum + run.fold(0.0, |sum, l| match arithmetic {
+                Arithmetic::Single => a(l).mul_add(b(l), sum),
+                Arithmetic::Bf16(_) => {
+                    let both = |x: &dyn Fn(usize) -> f32| pair(at(x, each * l), at(x, each * l + 1));
+                    added(sum, both(&a), both(&b))
+                }
+            })
+        })
+    }
+
     #[test]
     fn a_product_is_the_plain_one_whatever_lies_how() {
-        for (m, k, n) in [(1, 1, 1), (5, 7, 3), (6, 64, 64), (13, 33, 130), (20, 1100, 65), (9, 2, 600)] {
+        for (m, k, n) in
+            [(1, 1, 1), (5, 7, 3), (6, 64, 64), (13, 33, 130), (20, 1100, 65), (9, 2, 600), (50, 1031, 7)]
+        {
             let (a, b) = (numbers(m * (k + 2), 0.7), numbers(k * (n + 3), 0.3));
             let turn = |x: &[f32], rows: usize, cols: usize, stride: usize| -> Vec<f32> {
                 (0..cols).flat_map(|c| (0..rows).map(move |r| x[r * stride + c])).collect()
             };
             let (at, bt) = (turn(&a, m, k, k + 2), turn(&b, k, n, n + 3));
-            let plain = |i: usize, j: usize, from: f32| {
-                let (a, b) = (|l: usize| a[i * (k + 2) + l], |l: usize| b[l * (n + 3) + j]);
-                (0..k).step_by(INNER).fold(from, |sum, first| {
-                    let run = first..k.min(first + INNER);
-                    sum + run.fold(0.0, |sum, l| a(l).mul_add(b(l), sum))
-                })
-            };
-            for (add, threads) in [(false, 1), (true, 1), (true, 3)] {
+            let ways = [(false, 1), (true, 1), (true, 3)];
+            for (arithmetic, (add, threads)) in arithmetics().into_iter().flat_map(|a| ways.map(|w| (a, w))) {
+                let sum = |i: usize, j: usize| {
+                    let from = if add { 0.5 } else { 0.0 };
+                    plain(arithmetic, k, from, |l| a[i * (k + 2) + l], |l| b[l * (n + 3) + j])
+                };
                 for (a, b) in [
                     (Mat::strided(&a, m, k, k + 2), Mat::strided(&b, k, n, n + 3)),
                     (Mat::of(&at, k, m).t(), Mat::strided(&b, k, n, n + 3)),
@@ -255,12 +306,12 @@ mod tests {
                     (Mat::of(&at, k, m).t(), Mat::of(&bt, n, k).t()),
                 ] {
                     let mut y = vec![0.5; m * (n + 1)];
-                    product(&mut y, n + 1, add, a, b, threads);
+                    arithmetic.product(&mut y, n + 1, add, a, b, threads);
                     for i in 0..m {
                         for j in 0..n {
                             // To the last bit: what is stated above, and more than a tolerance would.
-                            let plain = plain(i, j, if add { 0.5 } else { 0.0 });
-                            assert_eq!(y[i * (n + 1) + j], plain, "{m} {k} {n}: {i}, {j}");
+                            let (ours, plain) = (y[i * (n + 1) + j], sum(i, j));
+                            assert_eq!(ours, plain, "{arithmetic:?} {m} {k} {n}: {i}, {j}");
                         }
                         assert_eq!(y[i * (n + 1) + n], 0.5, "nothing is written past a row");
                     }

@@ -18,7 +18,8 @@ impl<'a> Weights<'a> {
     /// A token's embedding.
     pub fn embed(&self, token: u32, x: &mut [f32]) {
         let (shape, first) = (&self.arena.shape, self.arena.embedding.start);
-        x.copy_from_slice(&self.base[first + token as usize * shape.hidden..][..shape.hidden]);
+        let row = &self.base[first + token as usize * shape.hidden..][..shape.hidden];
+        self.arithmetic.read(row, x);
         if shape.variant.embedding != 1.0 {
             let scale = shape.variant.embedding as f32;
             for x in x {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::block::{Gradients, Weights, sized};
-use super::gemm::{Mat, product};
+use super::gemm::Mat;
 use super::kernels::{capped, exp, largest, sum, uncapped, wide};
 use crate::core::{TokenGradients, TokenStatistics};
 use crate::model::Variant;
@@ -132,9 +132,10 @@ impl Head<'_> {
         let dlogits = Mat::of(&scratch[..n * v], n, v);
         let head = Mat::of(&self.weights.base[place.clone()], v, d);
         let own = rows.start * d..rows.end * d;
-        product(&mut dx[own.clone()], d, false, dlogits, head, self.threads);
+        let arithmetic = self.weights.arithmetic;
+        arithmetic.product(&mut dx[own.clone()], d, false, dlogits, head, self.threads);
         if let Some(dhead) = gradients.of(place) {
-            product(dhead, d, true, dlogits.t(), Mat::of(&x[own], n, d), self.threads);
+            arithmetic.product(dhead, d, true, dlogits.t(), Mat::of(&x[own], n, d), self.threads);
         }
     }
 
@@ -146,7 +147,8 @@ impl Head<'_> {
             laid.head.spread(x, logits, false, self.threads);
         } else {
             let head = Mat::of(&self.weights.base[self.weights.arena.head.clone()], v, d);
-            product(logits, v, false, Mat::of(x, rows.len(), d), head.t(), self.threads);
+            let (arithmetic, x) = (self.weights.arithmetic, Mat::of(x, rows.len(), d));
+            arithmetic.product(logits, v, false, x, head.t(), self.threads);
         }
         finish(&self.weights.arena.shape.variant, logits);
         if self.temperature != 1.0 {

@@ -1,12 +1,18 @@
 //! How much memory a run takes, told before it starts. What is more than can be counted is the most that can.
 
 use super::arena::Arena;
+use super::arithmetic::Arithmetic;
 use super::attention::{Cache, Heads};
 use super::half::is_apart;
 use super::head;
 use super::lora::Adapters;
 use super::{GRADIENTS, Setup};
-use crate::model::Shape;
+use crate::model::{Precision, Shape};
+
+/// Bytes of a weight as products read it.
+fn bytes(precision: Precision) -> usize {
+    Arithmetic::of(precision).bytes()
+}
 
 /// Bytes that a run needs, by what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +65,7 @@ impl Memory {
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let caches = rows.saturating_mul(cache(answer)).saturating_add(cache(setup.longest));
-        let laid = 4 * arena.len * (1 + usize::from(adapters > 0));
+        let laid = arena.len * (bytes(setup.precision) + 4 * usize::from(adapters > 0));
         Self {
             trained,
             weights: 4 * (copies * arena.len + adapters),
@@ -77,8 +83,8 @@ impl Memory {
 
     /// The same with a second copy of the model: weights, moments, and the weights as passes read them. Gradients and
     /// activations are the copy's alone.
-    pub fn with_learner(self) -> Self {
-        let laid = self.saving + if self.adapters() { self.saving } else { 0 };
+    pub fn with_learner(self, precision: Precision) -> Self {
+        let laid = self.saving / 4 * bytes(precision) + if self.adapters() { self.saving } else { 0 };
         Self { learner: self.weights + 2 * 4 * self.trained + laid, ..self }
     }
 

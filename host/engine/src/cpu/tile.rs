@@ -3,9 +3,12 @@
 //! vectors there are.
 //!
 //! Each number is a chain of fused multiplies and adds from zero, in the order of the inner indices: the same to
-//! the last bit whichever other rows and columns there are.
+//! the last bit whichever other rows and columns there are. What is multiplied are [`Element`]s: numbers, or pairs of
+//! neighbours in bf16.
 
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
+
+use super::arithmetic::{Element, Multiply, Single, Unit};
 
 /// Numbers of a line of the cache. A panel's width is some lines.
 pub const LINE: usize = 16;
@@ -16,25 +19,25 @@ pub const WIDEST: usize = 64;
 
 /// The left side of a tile.
 #[derive(Clone, Copy)]
-pub enum Side<'a> {
+pub enum Side<'a, E = f32> {
     /// Rows as they lie, so far apart.
-    Rows(&'a [f32], usize),
+    Rows(&'a [E], usize),
     /// An inner index after the other, so far apart.
-    Turned(&'a [f32], usize),
+    Turned(&'a [E], usize),
 }
 
 /// A few rows by a panel.
 #[derive(Clone, Copy)]
-pub struct Tile<'a> {
+pub struct Tile<'a, E = f32> {
     /// The rows.
-    pub side: Side<'a>,
+    pub side: Side<'a, E>,
     /// How many they are, at most [`ROWS`].
     pub taken: usize,
     /// Inner indices.
     pub inner: usize,
     /// The panel, `[inner, width]`, and its width. Whole vectors are read, so that it goes on behind the last
     /// column that counts, up to a line.
-    pub panel: (&'a [f32], usize),
+    pub panel: (&'a [E], usize),
     /// Columns that count: no more than [`columns`].
     pub used: usize,
     /// From a row of the result to the next.
@@ -44,11 +47,10 @@ pub struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// Multiplies. It is a call of its own: made anew in each place that wants one, its loops for every number of
-    /// rows and columns would be most of this crate.
+    /// Multiplies numbers.
     #[inline(always)]
     pub fn run<S: Simd>(self, simd: S, y: &mut [f32]) {
-        simd.vectorize(Run { tile: &self, y });
+        self.run_by(simd, Single, y);
     }
 
     /// The same for a panel with more columns than a tile has.
@@ -60,53 +62,67 @@ impl Tile<'_> {
             Tile { panel: (&panel[column..], width), used, ..self }.run(simd, &mut y[column..]);
         }
     }
+}
+
+impl<E: Element> Tile<'_, E> {
+    /// Multiplies elements of any kind. It is a call of its own: made anew in each place that wants one, its loops for
+    /// every number of rows and columns would be most of this crate.
+    #[inline(always)]
+    pub fn run_by<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U, y: &mut [f32]) {
+        unit.call(simd, Run { tile: &self, y });
+    }
 
     #[inline(always)]
-    fn columns<S: Simd>(self, simd: S, y: &mut [f32]) {
+    fn columns<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U, y: &mut [f32]) {
         let vectors = self.used.div_ceil(S::F32_LANES);
         if columns::<S>() == 4 * S::F32_LANES {
             match vectors {
-                1 => self.rows::<S, 1>(simd, y),
-                2 => self.rows::<S, 2>(simd, y),
-                3 => self.rows::<S, 3>(simd, y),
-                _ => self.rows::<S, 4>(simd, y),
+                1 => self.rows::<S, U, 1>(simd, unit, y),
+                2 => self.rows::<S, U, 2>(simd, unit, y),
+                3 => self.rows::<S, U, 3>(simd, unit, y),
+                _ => self.rows::<S, U, 4>(simd, unit, y),
             }
         } else if vectors == 1 {
-            self.rows::<S, 1>(simd, y);
+            self.rows::<S, U, 1>(simd, unit, y);
         } else {
-            self.rows::<S, 2>(simd, y);
+            self.rows::<S, U, 2>(simd, unit, y);
         }
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const V: usize>(self, simd: S, y: &mut [f32]) {
+    fn rows<S: Simd, U: Unit<S, Element = E>, const V: usize>(self, simd: S, unit: U, y: &mut [f32]) {
         match self.taken {
-            6 => self.sums::<S, V, 6>(simd, y),
-            5 => self.sums::<S, V, 5>(simd, y),
-            4 => self.sums::<S, V, 4>(simd, y),
-            3 => self.sums::<S, V, 3>(simd, y),
-            2 => self.sums::<S, V, 2>(simd, y),
-            _ => self.sums::<S, V, 1>(simd, y),
+            6 => self.sums::<S, U, V, 6>(simd, unit, y),
+            5 => self.sums::<S, U, V, 5>(simd, unit, y),
+            4 => self.sums::<S, U, V, 4>(simd, unit, y),
+            3 => self.sums::<S, U, V, 3>(simd, unit, y),
+            2 => self.sums::<S, U, V, 2>(simd, unit, y),
+            _ => self.sums::<S, U, V, 1>(simd, unit, y),
         }
     }
 
     #[inline(always)]
-    fn sums<S: Simd, const V: usize, const R: usize>(self, simd: S, y: &mut [f32]) {
+    fn sums<S: Simd, U: Unit<S, Element = E>, const V: usize, const R: usize>(
+        self,
+        simd: S,
+        unit: U,
+        y: &mut [f32],
+    ) {
         let (panel, width) = self.panel;
         let lines = panel.chunks(width).take(self.inner).map(|line| {
-            let (line, _) = S::as_simd_f32s(&line[..V * S::F32_LANES]);
-            std::array::from_fn::<S::f32s, V, _>(|v| line[v])
+            let line = U::vectors(&line[..V * S::F32_LANES]);
+            std::array::from_fn::<U::Vector, V, _>(|v| line[v])
         });
         // Sums of each side's own, or they would be written to memory at every step.
         let sums = match self.side {
             Side::Rows(a, stride) => {
-                let rows: [&[f32]; R] = std::array::from_fn(|r| &a[r * stride..][..self.inner]);
+                let rows: [&[E]; R] = std::array::from_fn(|r| &a[r * stride..][..self.inner]);
                 let mut sums = [[simd.splat_f32s(0.0); V]; R];
                 for (i, line) in lines.enumerate() {
                     for (sums, row) in sums.iter_mut().zip(&rows) {
-                        let a = simd.splat_f32s(row[i]);
+                        let a = unit.splat(simd, row[i]);
                         for (sum, b) in sums.iter_mut().zip(line) {
-                            *sum = simd.mul_add_e_f32s(a, b, *sum);
+                            *sum = unit.multiply_add(simd, a, b, *sum);
                         }
                     }
                 }
@@ -115,11 +131,11 @@ impl Tile<'_> {
             Side::Turned(a, stride) => {
                 let mut sums = [[simd.splat_f32s(0.0); V]; R];
                 for (line, a) in lines.zip(a.chunks(stride)) {
-                    let a: [f32; R] = std::array::from_fn(|r| a[..R][r]);
+                    let a: [E; R] = std::array::from_fn(|r| a[..R][r]);
                     for (sums, a) in sums.iter_mut().zip(a) {
-                        let a = simd.splat_f32s(a);
+                        let a = unit.splat(simd, a);
                         for (sum, b) in sums.iter_mut().zip(line) {
-                            *sum = simd.mul_add_e_f32s(a, b, *sum);
+                            *sum = unit.multiply_add(simd, a, b, *sum);
                         }
                     }
                 }
@@ -148,17 +164,17 @@ impl Tile<'_> {
 }
 
 /// A tile on its way.
-struct Run<'r, 'a> {
-    tile: &'r Tile<'a>,
+struct Run<'r, 'a, E> {
+    tile: &'r Tile<'a, E>,
     y: &'r mut [f32],
 }
 
-impl WithSimd for Run<'_, '_> {
-    type Output = ();
+impl<E: Element> Multiply for Run<'_, '_, E> {
+    type Element = E;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        self.tile.columns(simd, self.y);
+    fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
+        self.tile.columns(simd, unit, self.y);
     }
 }
 
@@ -168,33 +184,7 @@ pub fn columns<S: Simd>() -> usize {
     S::F32_LANES * if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
-/// Rows become columns of a panel: so many rows, `stride` apart, with zeros past the last.
-#[inline(always)]
-pub fn turn(
-    rows: &[f32],
-    used: usize,
-    stride: usize,
-    inner: std::ops::Range<usize>,
-    width: usize,
-    panel: &mut [f32],
-) {
-    let len = inner.len();
-    if used < width {
-        panel.fill(0.0);
-    }
-    // A few at a time, so that both sides stay in the cache.
-    for from in (0..len).step_by(LINE) {
-        let to = len.min(from + LINE);
-        for column in 0..used {
-            let row = &rows[column * stride + inner.start..][from..to];
-            for (number, place) in row.iter().zip(panel[from * width + column..].iter_mut().step_by(width)) {
-                *place = *number;
-            }
-        }
-    }
-}
-
-/// The first number that begins a line of the cache.
-pub fn start(numbers: &[f32]) -> usize {
-    numbers.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE)
+/// The first element that begins a line of the cache.
+pub fn start<E>(elements: &[E]) -> usize {
+    elements.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE)
 }

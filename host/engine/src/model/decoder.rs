@@ -10,7 +10,8 @@ use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::softmax;
 
 use super::operations::{
-    First, RopeTable, Scores, Turn, ahead, attend, capped, chosen, gated, linear, norm, project, side_by_side,
+    First, RopeTable, Scores, Sides, Turn, ahead, attend, capped, chosen, gated, linear, norm, project,
+    rounded, side_by_side,
 };
 use super::{Checkpoint, Experts, ModelError, Rope};
 
@@ -28,6 +29,7 @@ pub struct Output {
 pub struct Decoder<'a> {
     checkpoint: &'a Checkpoint,
     frozen: bool,
+    sides: Sides,
 }
 
 /// A projection on its way to attention.
@@ -70,12 +72,18 @@ impl Projection {
 impl<'a> Decoder<'a> {
     /// A decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, frozen: false }
+        Self { checkpoint, frozen: false, sides: Sides::Plain }
+    }
+
+    /// One over float32 weights that rounds what is multiplied to bf16, and embeddings, and nothing else: as the CPU
+    /// computes where it is asked for bf16.
+    pub fn rounding(checkpoint: &'a Checkpoint) -> Self {
+        Self { sides: Sides::Rounded, ..Self::new(checkpoint) }
     }
 
     /// One whose results can't be differentiated by the weights: nothing of how they were made is kept.
     pub(crate) fn frozen(checkpoint: &'a Checkpoint) -> Self {
-        Self { checkpoint, frozen: true }
+        Self { frozen: true, ..Self::new(checkpoint) }
     }
 
     /// One forward pass over whole sequences of one length: tokens `[B, T]`, u32.
@@ -102,7 +110,7 @@ impl<'a> Decoder<'a> {
         }
         let last = self.finish(&x_btd)?;
         hidden.push(last.clone());
-        let logits = self.logits(linear(&last, &self.head()?)?)?.to_dtype(DType::F32)?;
+        let logits = self.logits(linear(&last, &self.head()?, self.sides)?)?.to_dtype(DType::F32)?;
         Ok(Output { hidden, logits })
     }
 
@@ -112,6 +120,7 @@ impl<'a> Decoder<'a> {
         let embedding = self.weight("model.embed_tokens.weight")?;
         let hidden = self.checkpoint.shape.hidden;
         let x_btd = embedding.index_select(&tokens.flatten_all()?, 0)?.reshape((b, t, hidden))?;
+        let x_btd = if self.sides == Sides::Rounded { rounded(&x_btd)? } else { x_btd };
         Ok(times(x_btd, self.checkpoint.shape.variant.embedding)?)
     }
 
@@ -165,7 +174,7 @@ impl<'a> Decoder<'a> {
         } else {
             [Ok(self.weight(&name("mlp.gate_proj.weight"))?), Ok(self.weight(&name("mlp.up_proj.weight"))?)]
         };
-        let gated = gated(&x, &gate?, &up?, shape.family.activation)?;
+        let gated = gated(&x, [&gate?, &up?], self.sides, shape.family.activation)?;
         let half = self.linear(&gated, &name("mlp.down_proj.weight"))?;
         join(&x_btd, half, feed_forward.after)
     }
@@ -179,7 +188,10 @@ impl<'a> Decoder<'a> {
         experts: Experts,
     ) -> std::result::Result<Tensor, ModelError> {
         let name = |part: &str| format!("model.layers.{layer}.mlp.{part}.weight");
-        let routes = softmax(&linear(x_btd, &self.weight(&name("gate"))?)?.to_dtype(DType::F32)?, D::Minus1)?;
+        let routes = softmax(
+            &linear(x_btd, &self.weight(&name("gate"))?, Sides::Plain)?.to_dtype(DType::F32)?,
+            D::Minus1,
+        )?;
         let mut weights = (&routes * chosen(&routes, experts.active)?)?;
         if experts.normalized {
             weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
@@ -188,9 +200,13 @@ impl<'a> Decoder<'a> {
         let mut mixed = x_btd.zeros_like()?;
         for expert in 0..experts.count {
             let matrix = |part: &str| self.weight(&name(&format!("experts.{expert}.{part}_proj")));
-            let inside =
-                gated(x_btd, &matrix("gate")?, &matrix("up")?, self.checkpoint.shape.family.activation)?;
-            let made = linear(&inside, &matrix("down")?)?;
+            let inside = gated(
+                x_btd,
+                [&matrix("gate")?, &matrix("up")?],
+                self.sides,
+                self.checkpoint.shape.family.activation,
+            )?;
+            let made = linear(&inside, &matrix("down")?, self.sides)?;
             mixed = (mixed + made.broadcast_mul(&weights.narrow(D::Minus1, expert, 1)?)?)?;
         }
         Ok(mixed)
@@ -206,7 +222,7 @@ impl<'a> Decoder<'a> {
         let [q, k, v] = self.projections(layer)?;
         let is_local = self.checkpoint.shape.variant.sliding.get(layer).copied().unwrap_or(false);
         let table = rope.local.as_ref().filter(|_| is_local).unwrap_or(&rope.usual);
-        let made = |p: &Projection| project(x_btd, &p.weight, p.turn(table));
+        let made = |p: &Projection| project(x_btd, &p.weight, self.sides, p.turn(table));
         let mixed = look(&made(&q)?, &made(&k)?, &made(&v)?)?;
         self.linear(&mixed, &format!("model.layers.{layer}.self_attn.o_proj.weight"))
     }
@@ -251,7 +267,7 @@ impl<'a> Decoder<'a> {
 
     /// `x · wᵀ` over the last dimension.
     fn linear(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
-        Ok(linear(x, &self.weight(weight)?)?)
+        Ok(linear(x, &self.weight(weight)?, self.sides)?)
     }
 
     /// RopeTables for positions `[B, T]`.

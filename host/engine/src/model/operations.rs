@@ -7,7 +7,7 @@
 //! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
 //! head.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{CpuStorage, CustomOp1, D, DType, Device, Layout, Result, Shape as Dims, Tensor, bail};
 use candle_nn::ops::{silu, softmax};
 
 use super::{Activation, Shape};
@@ -37,14 +37,53 @@ pub(crate) enum First<'a> {
     Norm(&'a Tensor, f64),
 }
 
+/// What the two sides of a product are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sides {
+    /// As they are.
+    Plain,
+    /// In float32, of numbers that were rounded to bf16: forward and backward.
+    Rounded,
+}
+
 /// `x · wᵀ` over the last dimension.
-pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+pub(crate) fn linear(x: &Tensor, weight: &Tensor, sides: Sides) -> Result<Tensor> {
     let mut dims = x.dims().to_vec();
     let width = dims.pop().unwrap_or(0);
     let rows: usize = dims.iter().product();
-    let y = x.reshape((rows, width))?.matmul(&weight.t()?)?;
+    let x = x.reshape((rows, width))?;
+    let y = match sides {
+        Sides::Plain => x.matmul(&weight.t()?)?,
+        Sides::Rounded => rounded(&x)?.matmul(&rounded(weight)?.t()?)?.apply_op1(RoundedGradient)?,
+    };
     dims.push(weight.dim(0)?);
     y.reshape(dims)
+}
+
+/// Rounded to bf16, in float32. The gradient is passed on as if nothing was done.
+pub(crate) fn rounded(x: &Tensor) -> Result<Tensor> {
+    // What is added is exact, and so is the sum.
+    x + (x.to_dtype(DType::BF16)?.to_dtype(DType::F32)? - x)?.detach()
+}
+
+/// Does nothing, and rounds the gradient.
+struct RoundedGradient;
+
+impl CustomOp1 for RoundedGradient {
+    fn name(&self) -> &'static str {
+        "rounded-gradient"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Dims)> {
+        let (CpuStorage::F32(numbers), Some((from, to))) = (storage, layout.contiguous_offsets()) else {
+            bail!("a gradient is rounded of float32 that lies in one piece");
+        };
+        Ok((CpuStorage::F32(numbers[from..to].to_vec()), layout.shape().clone()))
+    }
+
+    fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        Ok(Some(rounded(gradient)?))
+    }
 }
 
 /// Root-mean-square norm over the last dimension.
@@ -57,8 +96,8 @@ pub(crate) fn norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> 
 
 /// A projection on its way to attention: the product with a matrix, `[B, T, N E]`, cut into heads, `[B, N, T,
 /// E]`, and turned.
-pub(crate) fn project(x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Tensor> {
-    let x = linear(x, weight)?;
+pub(crate) fn project(x: &Tensor, weight: &Tensor, sides: Sides, turn: Turn<'_>) -> Result<Tensor> {
+    let x = linear(x, weight, sides)?;
     let (b, t, width) = x.dims3()?;
     let cut = (b, t, turn.heads, width / turn.heads);
     let x = match turn.first {
@@ -78,14 +117,19 @@ pub(crate) fn project(x: &Tensor, weight: &Tensor, turn: Turn<'_>) -> Result<Ten
 
 /// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`, or with
 /// another activation.
-pub(crate) fn gated(x: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    let gate = linear(x, gate)?;
+pub(crate) fn gated(
+    x: &Tensor,
+    [gate, up]: [&Tensor; 2],
+    sides: Sides,
+    activation: Activation,
+) -> Result<Tensor> {
+    let gate = linear(x, gate, sides)?;
     let gate = match activation {
         Activation::Silu => silu(&gate)?,
         // By a hyperbolic tangent.
         Activation::GeluTanh => gate.gelu()?,
     };
-    gate * linear(x, up)?
+    gate * linear(x, up, sides)?
 }
 
 /// 1 for each of the so many largest of the last dimension, of equal ones the first, else 0: of f32.

@@ -121,8 +121,8 @@ fn model(folder: &Path, precision: Precision) -> Tensors {
     let mut checkpoint = Checkpoint::load(folder, &Device::Cpu).unwrap();
     // Kernels compute none: sequences within one are refused past it.
     checkpoint.shape.variant.window = None;
-    let setup = Setup { threads: 1, longest: 128, lora: None, reference: false, seed: 1 };
-    Tensors::new(&checkpoint, setup, &Device::Cpu, precision).unwrap()
+    let setup = Setup { precision, threads: 1, longest: 128, lora: None, reference: false, seed: 1 };
+    Tensors::new(&checkpoint, setup, &Device::Cpu).unwrap()
 }
 
 /// The same, which scores and learns by kernels.

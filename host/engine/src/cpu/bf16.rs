@@ -1,0 +1,338 @@
+//! Numbers in bf16, the upper half of a float32, two to an element: neighbours along a product's inner index, the
+//! first one in the lower half.
+//!
+//! An element adds two products to a sum, that of the second numbers first. Each is a fused multiply and add that rounds
+//! to the nearest, and what is below the normal numbers is zero on its way in and out: so Intel documents
+//! VDPBF16PS ([`Avx512Bf16`]). A product of two such numbers is exact in float32, so that any machine comes to the same
+//! sums ([`Widened`]), with or without a fused instruction. The one difference: without VDPBF16PS a sum below 2⁻¹²⁶
+//! stays what it is.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::thread::LocalKey;
+
+use pulp::{Simd, WithSimd};
+
+use super::arithmetic::{Element, Multiply, Unit};
+use super::avx512_bf16::Avx512Bf16;
+use super::kernels::wide_op;
+use super::tile::LINE;
+
+/// Two numbers in bf16.
+pub type Pair = u32;
+
+/// The upper half of a float32.
+const UPPER: u32 = 0xffff_0000;
+
+/// The nearest number in bf16, the even one of two, as a float32. What is below the normal numbers becomes zero, as
+/// VCVTNEPS2BF16 has it; what is no number stays none.
+#[inline(always)]
+pub fn rounded(x: f32) -> f32 {
+    f32::from_bits(upper(x))
+}
+
+#[inline(always)]
+fn upper(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let size = bits & 0x7fff_ffff;
+    let near = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    let near = if size < 0x0080_0000 { bits & 0x8000_0000 } else { near };
+    let near = if size > 0x7f80_0000 { bits | 0x0040_0000 } else { near };
+    near & UPPER
+}
+
+/// Two numbers, rounded.
+#[inline(always)]
+pub fn pair(first: f32, second: f32) -> Pair {
+    upper(first) >> 16 | upper(second)
+}
+
+/// Multiplies pairs as float32: on machines without an instruction for them.
+#[derive(Clone, Copy)]
+pub struct Widened;
+
+impl<S: Simd> Unit<S> for Widened {
+    type Element = Pair;
+    type Vector = S::u32s;
+
+    #[inline(always)]
+    fn vectors(elements: &[Pair]) -> &[S::u32s] {
+        S::as_simd_u32s(elements).0
+    }
+
+    #[inline(always)]
+    fn splat(self, simd: S, element: Pair) -> S::u32s {
+        simd.splat_u32s(element)
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, simd: S, a: S::u32s, b: S::u32s, sum: S::f32s) -> S::f32s {
+        let second = |x| simd.transmute_f32s_u32s(simd.and_u32s(x, simd.splat_u32s(UPPER)));
+        let first = |x| simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(x, simd.splat_u32s(16)));
+        let sum = simd.mul_add_e_f32s(second(a), second(b), sum);
+        simd.mul_add_e_f32s(first(a), first(b), sum)
+    }
+
+    #[inline(always)]
+    fn call<O: Multiply<Element = Pair>>(self, simd: S, op: O) {
+        simd.vectorize(Widening(op));
+    }
+}
+
+/// A loop over pairs that are widened.
+pub struct Widening<O>(pub O);
+
+impl<O: Multiply<Element = Pair>> WithSimd for Widening<O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.0.with(simd, Widened);
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<(Vec<Pair>, Vec<Pair>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+impl Element for Pair {
+    const NUMBERS: usize = 2;
+
+    #[inline]
+    fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Avx512Bf16>) {
+        match instruction {
+            Some(instruction) => instruction.run(op),
+            None => wide_op(Widening(op)),
+        }
+    }
+
+    #[inline(always)]
+    fn rows<'a>(
+        (numbers, stride, len): (&'a [f32], usize, usize),
+        count: usize,
+        inner: Range<usize>,
+        scratch: &'a mut Vec<Pair>,
+    ) -> (&'a [Pair], usize) {
+        let size = inner.len();
+        if scratch.len() < count * size {
+            scratch.resize(count * size, 0);
+        }
+        let rows = scratch.chunks_exact_mut(size.max(1)).zip(numbers.chunks(stride)).take(count);
+        for (pairs, row) in rows {
+            pack(&row[2 * inner.start..len.min(2 * inner.end)], pairs);
+        }
+        (scratch, size)
+    }
+
+    #[inline(always)]
+    fn turn(
+        (rows, stride, len): (&[f32], usize, usize),
+        used: usize,
+        inner: Range<usize>,
+        width: usize,
+        panel: &mut [Pair],
+    ) {
+        if used < width {
+            panel.fill(0);
+        }
+        // As many at a time as fill a line, so that both sides stay in the cache.
+        let mut line = [0; LINE];
+        for from in inner.clone().step_by(LINE) {
+            let to = inner.end.min(from + LINE);
+            for column in 0..used {
+                pack(&rows[column * stride..][2 * from..len.min(2 * to)], &mut line);
+                let places = panel[(from - inner.start) * width + column..].iter_mut().step_by(width);
+                places.zip(&line[..to - from]).for_each(|(place, pair)| *place = *pair);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn line(
+        (numbers, stride, len): (&[f32], usize, usize),
+        inner: usize,
+        columns: Range<usize>,
+        line: &mut [Pair],
+    ) {
+        let first = &numbers[2 * inner * stride..][columns.clone()];
+        let Some(second) = (2 * inner + 1 < len).then(|| &numbers[(2 * inner + 1) * stride..][columns])
+        else {
+            return line.iter_mut().zip(first).for_each(|(place, a)| *place = pair(*a, 0.0));
+        };
+        line.iter_mut().zip(first.iter().zip(second)).for_each(|(place, (a, b))| *place = pair(*a, *b));
+    }
+
+    fn scratch() -> &'static LocalKey<Cell<(Vec<Pair>, Vec<Pair>)>> {
+        &SCRATCH
+    }
+}
+
+/// Numbers that follow each other as pairs; the last one's second is zero if there is none.
+#[inline(always)]
+fn pack(numbers: &[f32], pairs: &mut [Pair]) {
+    let (whole, rest) = numbers.as_chunks::<2>();
+    pairs.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
+    if let (Some(place), [last]) = (pairs.get_mut(whole.len()), rest) {
+        *place = pair(*last, 0.0);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use candle_core::{DType, Device, Tensor};
+
+    use super::*;
+
+    /// A sum and the two products of an element, as Intel documents VDPBF16PS: the plain twin.
+    pub(in super::super) fn added(sum: f32, a: Pair, b: Pair) -> f32 {
+        let zeroed = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
+        let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
+        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
+        add(add(sum, second(a), second(b)), first(a), first(b))
+    }
+
+    /// The same without zeros for what is below the normal numbers.
+    fn added_widened(sum: f32, a: Pair, b: Pair) -> f32 {
+        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
+        first(a).mul_add(first(b), second(a).mul_add(second(b), sum))
+    }
+
+    /// Sums of elements, one each.
+    struct Each<'a> {
+        a: &'a [Pair],
+        b: &'a [Pair],
+        sums: &'a mut [f32],
+    }
+
+    impl Multiply for Each<'_> {
+        type Element = Pair;
+
+        #[inline(always)]
+        fn with<S: Simd, U: Unit<S, Element = Pair>>(self, simd: S, unit: U) {
+            let (sums, _) = S::as_mut_simd_f32s(self.sums);
+            for ((sum, a), b) in sums.iter_mut().zip(U::vectors(self.a)).zip(U::vectors(self.b)) {
+                *sum = unit.multiply_add(simd, *a, *b, *sum);
+            }
+        }
+    }
+
+    struct Stream(u64);
+
+    impl Stream {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+
+        /// A float32 with an exponent in this range.
+        fn number(&mut self, exponents: Range<u64>) -> u32 {
+            let exponent = exponents.start + (self.next() >> 40) % (exponents.end - exponents.start);
+            self.next() as u32 & 0x807f_ffff | (exponent as u32) << 23
+        }
+    }
+
+    /// Exponents of elements and of sums: usual ones, around the smallest normal numbers, inputs below them, all that there
+    /// are, around the largest.
+    const CLASSES: [(Range<u64>, Range<u64>); 5] =
+        [(115..135, 110..140), (50..75, 0..12), (0..3, 0..3), (0..256, 0..256), (185..195, 245..255)];
+
+    fn elements(class: usize, count: usize) -> (Vec<Pair>, Vec<Pair>, Vec<f32>) {
+        let mut stream = Stream(88_172_645_463_325_252 + class as u64);
+        let (of, sums) = CLASSES[class].clone();
+        let elements = |stream: &mut Stream| -> Vec<Pair> {
+            let mut one = || stream.number(of.clone());
+            (0..count).map(|_| one() >> 16 | one() & UPPER).collect()
+        };
+        let (a, b) = (elements(&mut stream), elements(&mut stream));
+        (a, b, (0..count).map(|_| f32::from_bits(stream.number(sums.clone()))).collect())
+    }
+
+    fn same(ours: f32, twin: f32) -> bool {
+        // Which of several things that are no number comes out is the processor's own.
+        ours.to_bits() == twin.to_bits() || ours.is_nan() && twin.is_nan()
+    }
+
+    #[test]
+    fn the_instruction_adds_what_its_twin_does() {
+        let Some(instruction) = Avx512Bf16::here() else {
+            return crate::skip::skip("avx512-bf16", "this processor does not have it");
+        };
+        for class in 0..CLASSES.len() {
+            let (a, b, from) = elements(class, 1 << 16);
+            let mut sums = from.clone();
+            Pair::run(Each { a: &a, b: &b, sums: &mut sums }, Some(instruction));
+            for (i, (ours, from)) in sums.iter().zip(from).enumerate() {
+                let twin = added(from, a[i], b[i]);
+                assert!(same(*ours, twin), "{from:e} {:x} {:x}: {ours:e}, {twin:e}", a[i], b[i]);
+            }
+        }
+    }
+
+    /// With the vectors of every kind of machine that this one can be.
+    #[test]
+    fn without_the_instruction_the_same_numbers_come_out() {
+        let machines: [(&str, fn(Each<'_>) -> bool); 4] = [
+            ("these", |op| {
+                Pair::run(op, None);
+                true
+            }),
+            ("one by one", |op| {
+                Widening(op).with_simd(pulp::Scalar);
+                true
+            }),
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", |op| {
+                pulp::x86::V3::try_new().map(|simd| simd.vectorize(|| Widening(op).with_simd(simd))).is_some()
+            }),
+            #[cfg(target_arch = "x86_64")]
+            ("AVX-512", |op| {
+                pulp::x86::V4::try_new().map(|simd| simd.vectorize(|| Widening(op).with_simd(simd))).is_some()
+            }),
+        ];
+        for (name, run) in machines {
+            for class in 0..CLASSES.len() {
+                let (a, b, from) = elements(class, 1 << 12);
+                let mut sums = from.clone();
+                if !run(Each { a: &a, b: &b, sums: &mut sums }) {
+                    continue;
+                }
+                for (i, (ours, from)) in sums.iter().zip(from).enumerate() {
+                    // Without a fused instruction what is far out of range is rounded once more; usual numbers are not.
+                    let (twin, widened) = (added(from, a[i], b[i]), added_widened(from, a[i], b[i]));
+                    let right = same(*ours, if class == 0 { twin } else { widened });
+                    assert!(
+                        right || name == "one by one" && class > 0,
+                        "{name}: {from:e}: {ours:e}, {twin:e}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_is_to_the_nearest_and_keeps_what_is_no_number() {
+        let mut stream = Stream(7);
+        let numbers: Vec<f32> = (0..1 << 16).map(|_| f32::from_bits(stream.number(1..255))).collect();
+        let count = numbers.len();
+        let tensor = Tensor::from_slice(&numbers, count, &Device::Cpu).expect("a tensor");
+        let there = tensor.to_dtype(DType::BF16).and_then(|t| t.to_dtype(DType::F32)?.to_vec1::<f32>());
+        for (x, expected) in numbers.iter().zip(there.expect("candle rounds")) {
+            assert_eq!(rounded(*x).to_bits(), expected.to_bits(), "{x:e}");
+        }
+        // Halfway between two: the even one.
+        for (x, expected) in
+            [(0x3f80_8000, 0x3f80_0000), (0x3f81_8000, 0x3f82_0000), (0x3f80_8001, 0x3f81_0000)]
+        {
+            assert_eq!(rounded(f32::from_bits(x)).to_bits(), expected);
+        }
+        assert_eq!(rounded(f32::MAX), f32::INFINITY);
+        assert_eq!(rounded(f32::NEG_INFINITY), f32::NEG_INFINITY);
+        for bits in [0x7f80_0001, 0xffff_ffff, 0x7fc0_0000_u32] {
+            assert!(rounded(f32::from_bits(bits)).is_nan(), "{bits:x}");
+        }
+        assert_eq!(rounded(-1e-39).to_bits(), 0x8000_0000, "below the normal numbers is zero");
+        assert_eq!(pair(1.0, -2.0), 0xc000_3f80);
+    }
+}
