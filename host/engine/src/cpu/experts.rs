@@ -104,9 +104,13 @@ impl Mixture<'_> {
         let mut order: Vec<usize> = Vec::with_capacity(count);
         for (token, routes) in routes.chunks_exact_mut(count).enumerate() {
             let top = largest(routes);
-            routes.iter_mut().for_each(|route| *route = exp(*route - top));
+            for route in &mut *routes {
+                *route = exp(*route - top);
+            }
             let share = 1.0 / routes.iter().sum::<f32>();
-            routes.iter_mut().for_each(|route| *route *= share);
+            for route in &mut *routes {
+                *route *= share;
+            }
             order.clear();
             order.extend(0..count);
             // Of equal ones the first.
@@ -147,10 +151,12 @@ impl Mixture<'_> {
         // What each row's weight does to the loss, and the gradient of what the row made.
         let (mut dweights, mut dmade) = (vec![0.0; n * k], vec![0.0; n * k * d]);
         for (token, dy) in dy.chunks_exact(d).enumerate() {
-            for slot in token * k..(token + 1) * k {
-                let row = kept.places[slot] * d..(kept.places[slot] + 1) * d;
-                dweights[slot] = dot(dy, &kept.made[row.clone()]);
-                dmade[row].iter_mut().zip(dy).for_each(|(made, dy)| *made = kept.weights[slot] * dy);
+            let slots = token * k..(token + 1) * k;
+            let own = kept.places[slots.clone()].iter().zip(&kept.weights[slots.clone()]);
+            for ((place, weight), dweight) in own.zip(&mut dweights[slots]) {
+                let row = place * d..(place + 1) * d;
+                *dweight = dot(dy, &kept.made[row.clone()]);
+                dmade[row].iter_mut().zip(dy).for_each(|(made, dy)| *made = weight * dy);
             }
         }
         dx.fill(0.0);
@@ -215,5 +221,7 @@ impl KeptExperts {
 /// Some tokens' rows of `x`, one after the other.
 fn gather(x: &[f32], d: usize, tokens: &[usize], into: &mut Vec<f32>) {
     into.clear();
-    tokens.iter().for_each(|token| into.extend_from_slice(&x[token * d..(token + 1) * d]));
+    for token in tokens {
+        into.extend_from_slice(&x[token * d..(token + 1) * d]);
+    }
 }

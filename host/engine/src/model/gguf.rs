@@ -266,10 +266,11 @@ impl Gguf {
             factor.ok_or_else(|| format!("its rotary embedding is scaled (`{kind}`), and it has no `{key}`"))
         };
         match kind {
-            "none" => match linear {
-                Some(factor) => return Ok(Scaling::Linear(Factor { factor })),
-                None => {}
-            },
+            "none" => {
+                if let Some(factor) = linear {
+                    return Ok(Scaling::Linear(Factor { factor }));
+                }
+            }
             "linear" => return Ok(Scaling::Linear(Factor { factor: needed()? })),
             "yarn" => return self.yarn(keys, needed()?).map(Scaling::Yarn),
             other => {

@@ -23,7 +23,16 @@ static ARCHITECTURES: [Architecture; 10] = [
     Architecture { name: "qwen2", family: "qwen2", is_interleaved: false, read: |_, _| Ok(()) },
     Architecture { name: "qwen3", family: "qwen3", is_interleaved: false, read: |_, _| Ok(()) },
     Architecture { name: "qwen3moe", family: "qwen3_moe", is_interleaved: false, read: qwen3moe },
-    Architecture { name: "smollm3", family: "smollm3", is_interleaved: true, read: smollm3 },
+    Architecture {
+        name: "smollm3",
+        family: "smollm3",
+        is_interleaved: true,
+        // Every fourth layer has no rotary embedding, which no key says.
+        read: |_, shape| {
+            shape.variant.unrotated = (1..=shape.layers).map(|layer| layer % 4 == 0).collect();
+            Ok(())
+        },
+    },
     Architecture { name: "granite", family: "granite", is_interleaved: true, read: granite },
     Architecture { name: "olmo2", family: "olmo2", is_interleaved: false, read: olmo2 },
     Architecture { name: "phi3", family: "phi3", is_interleaved: false, read: phi3 },
@@ -96,12 +105,6 @@ fn qwen3moe(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
         intermediate: keys.needed("expert_feed_forward_length")?,
         normalized: true,
     });
-    Ok(())
-}
-
-/// Every fourth layer has no rotary embedding, which no key says.
-fn smollm3(_: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
-    shape.variant.unrotated = (1..=shape.layers).map(|layer| layer % 4 == 0).collect();
     Ok(())
 }
 
