@@ -77,7 +77,7 @@ impl Head<'_> {
                 let own = rows.start - start..rows.end - start;
                 let of = (&targets[rows.clone()], &statistics[own.clone()]);
                 let slopes = (&slopes.log_probs[own.clone()], slopes.entropies.get(own).unwrap_or_default());
-                self.back(x, rows, of, slopes, dx, gradients, scratch);
+                self.back((x, rows), of, slopes, dx, gradients, scratch);
             }
             (first, start) = (last, end);
         }
@@ -87,8 +87,7 @@ impl Head<'_> {
     /// log-probability of a target has the slope `[v = target] - p[v]`, and the entropy `H` has `-p[v] (log p[v] + H)`.
     fn back(
         &self,
-        x: &[f32],
-        rows: Range<usize>,
+        (x, rows): (&[f32], Range<usize>),
         (targets, statistics): (&[u32], &[TokenStatistics]),
         (dlog_probs, dentropies): (&[f32], &[f32]),
         dx: &mut [f32],
@@ -118,7 +117,9 @@ impl Head<'_> {
                         *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy));
                     }),
                     (Some(cap), true) => {
-                        logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale * uncapped(*l, cap))
+                        for l in &mut *logits {
+                            *l = -exp(*l - log_sum) * scale * uncapped(*l, cap);
+                        }
                     }
                     (Some(cap), false) => logits.iter_mut().for_each(|l| {
                         let log_prob = *l - log_sum;
