@@ -100,6 +100,10 @@ impl StopTexts {
         let mut order: std::collections::VecDeque<usize> =
             next[0].iter().filter(|state| **state > 0).map(|state| usize::from(*state)).collect();
         while let Some(state) = order.pop_front() {
+            #[allow(
+                clippy::needless_range_loop,
+                reason = "two rows of one table, and one of them is written"
+            )]
             for byte in 0..256 {
                 let (own, other) = (usize::from(next[state][byte]), next[like[state]][byte]);
                 if own == 0 {

@@ -16,7 +16,7 @@ pub use x86_64::Avx512Bf16;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use std::arch::x86_64::_mm512_dpbf16_ps;
+    use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
     use std::mem::transmute;
 
     use pulp::x86::V4;
@@ -68,7 +68,11 @@ mod x86_64 {
         #[inline(always)]
         fn multiply_add(self, _: V4, a: u32x16, b: u32x16, sum: f32x16) -> f32x16 {
             // SAFETY: `self` proves that there is the instruction. All five types are 64 bytes of plain numbers.
-            unsafe { transmute(_mm512_dpbf16_ps(transmute(sum), transmute(a), transmute(b))) }
+            unsafe {
+                let sum = transmute::<f32x16, __m512>(sum);
+                let (a, b) = (transmute::<u32x16, __m512bh>(a), transmute::<u32x16, __m512bh>(b));
+                transmute::<__m512, f32x16>(_mm512_dpbf16_ps(sum, a, b))
+            }
         }
 
         #[inline(always)]
