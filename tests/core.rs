@@ -441,7 +441,7 @@ fn coefficient(i: usize, t: usize) -> f32 {
 
 /// What the entropy of a token counts; nothing in some answers.
 fn bonus(i: usize, t: usize) -> f32 {
-    if i % 3 == 0 { 0.0 } else { -0.2 * (1 + t % 3) as f32 }
+    if i.is_multiple_of(3) { 0.0 } else { -0.2 * (1 + t % 3) as f32 }
 }
 
 #[test]
@@ -457,7 +457,8 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
                 let loss = |i: usize, statistics: &[TokenStatistics]| {
                     let each =
                         |of: fn(usize, usize) -> f32| (0..statistics.len()).map(move |t| of(from + i, t));
-                    let entropies = if (from + i) % 3 == 0 { Vec::new() } else { each(bonus).collect() };
+                    let entropies =
+                        if (from + i).is_multiple_of(3) { Vec::new() } else { each(bonus).collect() };
                     TokenGradients { log_probs: each(coefficient).collect(), entropies }
                 };
                 core.learn(part, options, &loss).unwrap();
@@ -939,7 +940,7 @@ fn truncated_answers_that_are_masked_teach_nothing() {
     for sample in sampled.iter_mut().skip(1).step_by(3) {
         sample.truncated = true;
     }
-    let advantage = |i: usize| if i % 2 == 0 { 1.0 } else { -0.7 };
+    let advantage = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -0.7 };
     let all: Vec<Example<'_, Answer>> =
         sampled.iter().enumerate().map(|(i, sample)| Example { sample, advantage: advantage(i) }).collect();
     let those = |truncated: bool| -> Vec<Example<'_, Answer>> {

@@ -40,7 +40,7 @@ fn update(model: &mut Tensors, options: PassOptions) -> Left {
     for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
         let loss = |i: usize, statistics: &[TokenStatistics]| {
             // The entropies of some answers count, too.
-            let entropies = if i % 2 == 0 { Vec::new() } else { vec![0.3; statistics.len()] };
+            let entropies = if i.is_multiple_of(2) { Vec::new() } else { vec![0.3; statistics.len()] };
             TokenGradients {
                 log_probs: (0..statistics.len()).map(|t| slope(from + i, t)).collect(),
                 entropies,

@@ -22,10 +22,10 @@ pub(super) fn tokenizer_json(listed: &Listed<'_>, bos: Option<u32>) -> Result<Va
     // As in llama.cpp where nothing is said: Llama begins a text with a space.
     let adds_space = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE});
-    let normalizers = match adds_space {
-        true => vec![json!({"type": "Prepend", "prepend": SPACE}), spaces],
-        false => vec![spaces],
-    };
+    let mut normalizers = vec![spaces];
+    if adds_space {
+        normalizers.insert(0, json!({"type": "Prepend", "prepend": SPACE}));
+    }
     let mut decoders = vec![
         json!({"type": "Replace", "pattern": {"String": SPACE}, "content": " "}),
         json!({"type": "ByteFallback"}),
