@@ -70,7 +70,7 @@ fn a_text_is_found_in_the_tokens_that_make_it() {
             if stop.is_empty() || stop.contains('\u{fffd}') {
                 continue;
             }
-            let stops = tokens.stops_and(&[stop.clone()]).unwrap();
+            let stops = tokens.stops_and(std::slice::from_ref(&stop)).unwrap();
             let plain = (0..ids.len()).find(|at| so_far(at + 1).contains(&stop)).unwrap();
             let end = stops.end(&ids).unwrap();
             // The end of a turn may come before.

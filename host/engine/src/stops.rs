@@ -206,8 +206,7 @@ mod tests {
             let letters = |n: usize, stream: &mut Stream| -> String {
                 (0..n).map(|_| ['a', 'b'][stream.below(2)]).collect()
             };
-            let texts: Vec<String> =
-                (0..1 + case % 3).map(|_| letters(1 + stream.below(8), stream)).collect();
+            let texts: Vec<String> = (0..=case % 3).map(|_| letters(1 + stream.below(8), stream)).collect();
             let tokens: Vec<u32> = (0..12).map(|_| stream.below(pieces.len()) as u32).collect();
             let bytes: TokenBytes = pieces.iter().cloned().collect();
             let stops = Stops::default().with_texts(StopTexts::new(texts.clone(), bytes));

@@ -407,7 +407,7 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     match (device, dtype) {
         (DeviceName::Cpu, Precision::F32) => {}
         (DeviceName::Cpu, Precision::Bf16) if has_bf16() => {
-            row("device", "cpu, in bf16 by AVX512-BF16".to_owned())
+            row("device", "cpu, in bf16 by AVX512-BF16".to_owned());
         }
         (DeviceName::Cpu, Precision::Bf16) => {
             row("device", "cpu, in bf16 by instructions for f32".to_owned());

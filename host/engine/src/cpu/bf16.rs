@@ -273,6 +273,7 @@ pub(super) mod tests {
     /// With the vectors of every kind of machine that this one can be.
     #[test]
     fn without_the_instruction_the_same_numbers_come_out() {
+        #[allow(clippy::type_complexity, reason = "a table, read once")]
         let machines: [(&str, fn(Each<'_>) -> bool); 4] = [
             ("these", |op| {
                 Pair::run(op, None);
