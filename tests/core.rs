@@ -19,7 +19,7 @@ use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, SpecialIds};
 use allot_engine::tensors::{DeviceName, Tensors};
 use allot_engine::{
     Answer, End, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
-    OptimizerConfig, Sample, Sampling, StopTexts, Stops, UpdateConfig,
+    OptimizerConfig, Purpose, Sample, Sampling, StopTexts, Stops, UpdateConfig,
 };
 use candle_core::{DType, Device, IndexOp as _, Tensor};
 
@@ -772,7 +772,7 @@ fn native(update: UpdateConfig) -> NativeConfig {
     NativeConfig {
         seed: 1,
         sampling: Sampling { max_tokens: 20, ..Sampling::default() },
-        evaluation: Sampling::default(),
+        evaluation: Vec::new(),
         stops: [5].into(),
         rows: 8,
         update,
@@ -792,7 +792,7 @@ fn a_rollout_is_the_same_in_whichever_portion_it_comes() {
     let hot = Some(SamplerSettings { temperature: 1.4, max_tokens: 9 });
     let whole = |portions: &[&[(u32, u32)]], own: Option<SamplerSettings>| {
         let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
-        let mut engine = Native::new(core, native(UpdateConfig::default()), prompts(), Vec::new());
+        let mut engine = Native::new(core, native(UpdateConfig::default()), prompts());
         let (mut ledger, mut next, mut all) = (Ledger::new(limits), HashMap::new(), Vec::new());
         for portion in portions {
             let one = |(prompt, count): &(u32, u32)| {
@@ -806,7 +806,8 @@ fn a_rollout_is_the_same_in_whichever_portion_it_comes() {
             let order: Vec<_> = portion.iter().map(one).collect();
             let grant = ledger.grant(&order, |prompt| next.get(&prompt).copied().unwrap_or(0));
             portion.iter().for_each(|(prompt, count)| *next.entry(PromptId(*prompt)).or_default() += count);
-            let sampled = runtime.block_on(engine.sample(grant, &mut |_, _| {}, &Interrupt::new()));
+            let sampled =
+                runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new()));
             let sampled: Vec<_> = sampled.unwrap().into_iter().flatten().collect();
             ledger.charge(sampled.iter().map(|s| (s.prompt, s.position, s.tokens))).unwrap();
             all.extend(sampled);
@@ -841,7 +842,7 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
     let case = Case::read(&folders().swap_remove(0));
     let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
     let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
-    let mut engine = Native::new(core, native(UpdateConfig::default()), prompts(), Vec::new());
+    let mut engine = Native::new(core, native(UpdateConfig::default()), prompts());
     let order: Vec<_> = (0..6)
         .map(|i| {
             let own = SamplerSettings { temperature: 0.6 + 0.2 * i as f32, max_tokens: 20 };
@@ -850,7 +851,8 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
         })
         .collect();
     let grant = Ledger::new(limits).grant(&order, |_| 0);
-    let sampled = runtime.block_on(engine.sample(grant, &mut |_, _| {}, &Interrupt::new())).unwrap();
+    let sampled =
+        runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new())).unwrap();
     let sampled: Vec<Sample<Answer>> = sampled.into_iter().flatten().collect();
     let core = Cpu::new(&case.checkpoint, setup(2));
     let mut core = core.unwrap();
@@ -910,7 +912,7 @@ fn stale_rollouts_are_weighted_or_clipped_by_how_far_they_moved() {
             UpdateConfig { loss: LossConfig::of(LossKind::Grpo), old_log_probs, ..UpdateConfig::default() };
         let core = (cores()[0].make)(&case.checkpoint, setup(1));
         let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
-        let mut engine = Native::new(core, native(update), prompts, Vec::new());
+        let mut engine = Native::new(core, native(update), prompts);
         let mut update = || runtime.block_on(engine.update(&batch, None, &Interrupt::new())).unwrap();
         update();
         let told = update();
@@ -961,7 +963,7 @@ fn truncated_answers_that_are_masked_teach_nothing() {
         let update = UpdateConfig { loss, mask_truncated, micro_batch_tokens: 24, ..UpdateConfig::default() };
         let core = Box::new(Cpu::new(&case.checkpoint, Setup { reference: true, ..setup(1) }).unwrap());
         let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
-        let mut engine = Native::new(core, native(update), prompts, Vec::new());
+        let mut engine = Native::new(core, native(update), prompts);
         let mut told = Vec::new();
         for _ in 0..2 {
             // In the second one they are stale, and have left the reference.
@@ -1021,7 +1023,7 @@ fn an_update_is_the_same_on_both_cores() {
             let config = NativeConfig {
                 seed: 1,
                 sampling: Sampling::default(),
-                evaluation: Sampling::default(),
+                evaluation: Vec::new(),
                 stops: [5].into(),
                 rows: 8,
                 update: UpdateConfig {
@@ -1038,7 +1040,7 @@ fn an_update_is_the_same_on_both_cores() {
             };
             let core = (kind.make)(&case.checkpoint, Setup { reference: true, ..setup(2) });
             let prompts = whole.iter().map(|(tokens, prompt)| tokens[..*prompt].to_vec()).collect();
-            let mut engine = Native::new(core, config, prompts, Vec::new());
+            let mut engine = Native::new(core, config, prompts);
             runtime.block_on(async {
                 let mut told = engine.update(&batch, None, &Interrupt::new()).await.unwrap().metrics;
                 // Now they are stale.

@@ -176,7 +176,7 @@ fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
     let config = NativeConfig {
         seed: 1,
         sampling,
-        evaluation: sampling,
+        evaluation: vec![sampling],
         stops: [0].into(),
         rows: 16,
         update: UpdateConfig::default(),
@@ -186,7 +186,7 @@ fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
     };
     let prompts: Vec<Vec<u32>> = (0..20).map(|i| vec![1 + i % 5, 2 + i % 7, 3]).collect();
     let lengths = prompts.iter().map(|p| p.len() as u32).collect();
-    let native = Native::new(core, config, prompts, Vec::new());
+    let native = Native::new(core, config, prompts);
     let engine = if beside { native.with_learner().unwrap() } else { native };
     let run = Run {
         settings: Vec::new(),

@@ -59,6 +59,12 @@ fn number(step: &StepEnd, name: &str) -> f64 {
 
 // ---- the same run
 
+/// Held-out problems are answered in a second way, too.
+const ALSO: (&str, &str) = (
+    "[checkpoint]",
+    "[[evaluation.also]]\nname = \"sure\"\nrollouts = 1\nsampling = { temperature = 0.0 }\n\n[checkpoint]",
+);
+
 /// The server's kind and its mean, the loss, the policy, and what else is changed of the config.
 type Case = (&'static str, Mean, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
@@ -71,7 +77,7 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
         ("skyrl-jax", Mean::SequenceMean, "dapo", "pilot-commit", &[("mini_batch = 0", "mini_batch = 12")]),
         ("skyrl-train", Mean::Sum, "dr-grpo", "uniform", &[("epochs = 1", "epochs = 2")]),
         ("tinker", Mean::Sum, "cispo", "pods", &[("max_norm = 0.0", "max_norm = 0.05")]),
-        ("tinker", Mean::Sum, "grpo", "uniform", &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]")]),
+        ("tinker", Mean::Sum, "grpo", "uniform", &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"), ALSO]),
         (
             "skyrl-jax",
             Mean::SequenceMean,
@@ -121,8 +127,8 @@ fn a_run_on_a_server_is_the_run_on_this_machine() {
         let (mut moved, mut compared) = (false, 0);
         for (a, b) in here.2.iter().zip(&there.2) {
             assert_eq!(
-                (a.spent, a.trained, a.effective, a.accuracy),
-                (b.spent, b.trained, b.effective, b.accuracy)
+                (a.spent, a.trained, a.effective, a.accuracy, &a.scores),
+                (b.spent, b.trained, b.effective, b.accuracy, &b.scores)
             );
             assert_eq!(a.updated, b.updated);
             if !a.updated {

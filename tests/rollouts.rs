@@ -61,6 +61,12 @@ const APART: &str = "sampling/sampling_logp_difference/mean";
 
 // ---- the same run
 
+/// Held-out problems are answered in a second way, too.
+const ALSO: (&str, &str) = (
+    "[checkpoint]",
+    "[[evaluation.also]]\nname = \"sure\"\nrollouts = 1\nsampling = { temperature = 0.0 }\n\n[checkpoint]",
+);
+
 /// What is changed of the config.
 type Edits = &'static [(&'static str, &'static str)];
 
@@ -71,7 +77,7 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
         (Kind::Vllm, &[]),
         (Kind::Sglang, &[("\"uniform\"", "\"pilot-commit\""), ("mini_batch = 0", "mini_batch = 12")]),
         (Kind::Vllm, &[("\"uniform\"", "\"pods\""), ("\"grpo\", dual_clip = 0.0", "\"dapo\"")]),
-        (Kind::Sglang, &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]")]),
+        (Kind::Sglang, &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"), ALSO]),
         (
             Kind::Vllm,
             &[("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"), ("max_tokens = 8", "max_tokens = 5")],
@@ -103,8 +109,8 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
         let (mut moved, mut compared) = (false, 0);
         for (a, b) in here.2.iter().zip(&there.2) {
             assert_eq!(
-                (a.spent, a.trained, a.effective, a.accuracy, a.updated),
-                (b.spent, b.trained, b.effective, b.accuracy, b.updated)
+                (a.spent, a.trained, a.effective, a.accuracy, &a.scores, a.updated),
+                (b.spent, b.trained, b.effective, b.accuracy, &b.scores, b.updated)
             );
             for (name, x) in &a.metrics {
                 let y = number(b, name).unwrap_or_else(|| panic!("no {name}"));

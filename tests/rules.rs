@@ -22,7 +22,8 @@ use allot_allocation::{
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
-    Capabilities, Coin, Cost, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole,
+    Capabilities, Coin, Cost, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled,
+    Whole,
 };
 use allot_loop::{Every, Loop, Scores};
 use allot_record::{Line, Reader, Record, Views};
@@ -342,10 +343,11 @@ impl Engine for Metered {
     async fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, bool>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<bool>, EngineError> {
-        self.coin.sample(grant, whole, interrupt).await
+        self.coin.sample(grant, purpose, whole, interrupt).await
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<bool>]) -> Compute {

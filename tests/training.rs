@@ -184,6 +184,88 @@ fn what_is_told_written_and_kept_is_the_same() {
     }
 }
 
+/// Further settings change nothing but what is told of them: not the run, not its accuracy.
+#[test]
+fn held_out_problems_are_scored_in_further_settings_beside_the_first() {
+    let also = "\n[[evaluation.also]]\nname = \"sure\"\nrollouts = 1\nsampling = { temperature = 0.0 }\n\n\
+                [[evaluation.also]]\nname = \"many\"\nsampling = { temperature = 0.7, top_p = 0.9, max_tokens = 6 }\n\
+                rollouts = 4\n";
+    let scratch = with(&format!("{CONFIG}{also}"));
+    scratch.write("plain.toml", CONFIG);
+    scratch
+        .write("sure.toml", CONFIG.replace("rollouts = 2", "rollouts = 1\nsampling = { temperature = 0.0 }"));
+    for (config, run) in [("run.toml", "out"), ("plain.toml", "plain"), ("sure.toml", "sure")] {
+        trained(&scratch, &[config, "--out", run]);
+    }
+    let folder = |run: &str| scratch.path().join(run);
+    let [all, plain, sure] = ["out", "plain", "sure"].map(|run| record(&folder(run)));
+    let mut scored = 0;
+    for ((step, plain), sure) in all.0.iter().zip(&plain.0).zip(&sure.0) {
+        assert_eq!((step.accuracy, &step.metrics), (plain.accuracy, &plain.metrics));
+        let Some(accuracy) = sure.accuracy else { continue };
+        scored += 1;
+        let first = plain.scores.len();
+        assert_eq!(step.scores[..first], plain.scores, "the first setting's come first");
+        let (names, numbers): (Vec<&str>, Vec<f64>) =
+            step.scores[first..].iter().map(|(name, number)| (name.as_str(), *number)).unzip();
+        // Its problems are of two levels.
+        let expected = [
+            "also/sure/held-out/avg@1",
+            "also/sure/held-out/unjudged",
+            "also/sure/held-out/sums/1",
+            "also/sure/held-out/sums/2",
+            "also/many/held-out/avg@4",
+            "also/many/held-out/pass@2",
+            "also/many/held-out/pass@4",
+            "also/many/held-out/unjudged",
+            "also/many/held-out/sums/1",
+            "also/many/held-out/sums/2",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(numbers[0], accuracy, "what a run is told that has it as its first setting");
+        assert!(numbers[4] <= numbers[5] && numbers[5] <= numbers[6], "{numbers:?}");
+    }
+    assert_eq!(scored, 3);
+    assert_eq!(all.1.accuracy, plain.1.accuracy);
+
+    let head = |run: &str| -> serde_json::Value {
+        let text = fs::read_to_string(folder(run).join("record.jsonl")).unwrap();
+        serde_json::from_str(text.lines().next().unwrap()).unwrap()
+    };
+    assert_eq!(head("plain")["training"]["held_out"]["also"], serde_json::Value::Null);
+    assert_eq!(head("out")["training"]["held_out"]["also"][1]["sampling"]["max_tokens"], 6);
+    assert!(!fs::read_to_string(folder("plain").join("resolved.toml")).unwrap().contains("also"));
+
+    let rows = rows(&folder("out"));
+    let of = |set: &str| rows.iter().filter(|row| row["set"] == format!("\"{set}\"")).collect::<Vec<_>>();
+    assert_eq!(["held-out", "held-out/sure", "held-out/many"].map(|set| of(set).len()), [240, 120, 480]);
+    assert!(of("held-out/many").iter().all(|row| row["tokens"].parse::<u32>().unwrap() <= 6));
+    let spent = all.1.evaluated.unwrap().run_rollouts;
+    assert_eq!(spent, 240 + 120 + 480);
+
+    // It goes on as any other.
+    copied(&folder("out"), &folder("again"));
+    fs::remove_dir_all(newest(&folder("again"))).unwrap();
+    trained(&scratch, &["--resume", "again"]);
+    assert_same(&folder("out"), &folder("again"), "further settings");
+
+    let dry = told(&scratch, &["run.toml", "--dry-run"]);
+    let line = "30 in `held-out`, 2 rollouts each, 1 rollout as `sure`, 4 rollouts as `many`";
+    assert!(dry.contains(line), "{dry}");
+    let said = scratch.allot(&["report", "out", "again", "--out", "page"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let table = |name: &str| fs::read_to_string(scratch.path().join("page/tables").join(name)).unwrap();
+    let (finals, parts) = (table("finals.csv"), table("parts.csv"));
+    assert!(
+        finals.contains("also/many/held-out/pass@4") && finals.contains("also/sure/held-out/avg@1"),
+        "{finals}"
+    );
+    assert!(
+        parts.contains("sums/1") && !parts.contains("also"),
+        "parts are those of the first setting: {parts}"
+    );
+}
+
 #[test]
 fn a_run_goes_on_from_each_of_its_checkpoints_to_the_same_end() {
     let short = CONFIG.replace("every = 2 # checkpoint", "every = 1");
@@ -345,7 +427,8 @@ fn the_page_tells_each_number_of_a_step() {
 
     // And each that is written is in it.
     let update = "mask_truncated = true\nloss = { kind = \"grpo\", kl = 0.05 }";
-    let scratch = with(&format!("{CONFIG}\n[update]\n{update}\n"));
+    let also = "[[evaluation.also]]\nname = \"again\"\n";
+    let scratch = with(&format!("{CONFIG}\n[update]\n{update}\n{also}"));
     trained(&scratch, &["run.toml", "--policy", "dapo", "--out", "out"]);
     let mut written = BTreeSet::new();
     for line in lines(&scratch.path().join("out"), "metrics.jsonl") {

@@ -8,7 +8,9 @@ use allot::world::{Clock, World};
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Compute, Geometry, Grant, Ledger, Limits, Order, Pool, RolloutBuffer, Run};
-use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
+use allot_engine::{
+    Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole,
+};
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Constants, Loop, State};
 use allot_record::Record;
@@ -32,6 +34,7 @@ impl Engine for Fake {
     async fn sample(
         &mut self,
         grant: Grant,
+        _: Purpose,
         whole: Whole<'_, ()>,
         _: &Interrupt,
     ) -> Result<Sampled<()>, EngineError> {

@@ -10,7 +10,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use allot_allocation::{Ledger, Limits, PromptId, Request};
-use allot_engine::{Engine as _, Interrupt, NativeConfig, OptimizerConfig, Sampling, Stops, UpdateConfig};
+use allot_engine::{
+    Engine as _, Interrupt, NativeConfig, OptimizerConfig, Purpose, Sampling, Stops, UpdateConfig,
+};
 use allot_remote::Remote;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -80,7 +82,7 @@ pub fn ask(asked: Asked) -> Served {
     let config = NativeConfig {
         seed: 1,
         sampling,
-        evaluation: sampling,
+        evaluation: vec![sampling],
         stops: Stops::default(),
         rows: samples as usize,
         update: UpdateConfig::default(),
@@ -92,8 +94,7 @@ pub fn ask(asked: Asked) -> Served {
     let prompts = samples.div_ceil(GROUP);
     let train = vec![vec![1; 100]; prompts as usize];
     let server = serde_json::from_value(server).unwrap();
-    let mut remote =
-        Remote::new(&server, config, shape, train, Vec::new(), |words| eprintln!("{words}")).unwrap();
+    let mut remote = Remote::new(&server, config, shape, train, |words| eprintln!("{words}")).unwrap();
     let mut ledger = Ledger::new(Limits {
         rounds: 1,
         step_rollouts: Some(samples),
@@ -105,13 +106,14 @@ pub fn ask(asked: Asked) -> Served {
     let grant = ledger.grant(&order, |_| 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (began, computed) = (Instant::now(), clock::process());
-    let rollouts = match runtime.block_on(remote.sample(grant, &mut |_, _| (), &Interrupt::new())) {
-        Ok(rollouts) => rollouts,
-        Err(error) => {
-            eprintln!("{samples} samples, {connections} connections: {error}");
-            std::process::exit(1);
-        }
-    };
+    let rollouts =
+        match runtime.block_on(remote.sample(grant, Purpose::Training, &mut |_, _| (), &Interrupt::new())) {
+            Ok(rollouts) => rollouts,
+            Err(error) => {
+                eprintln!("{samples} samples, {connections} connections: {error}");
+                std::process::exit(1);
+            }
+        };
     let (wall, cpu) = (began.elapsed().as_secs_f64(), clock::process() - computed);
     ledger.charge(rollouts.iter().flatten().map(|r| (r.prompt, r.position, r.tokens))).unwrap();
     let [opened, asked] = tally(port);

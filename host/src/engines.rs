@@ -8,8 +8,8 @@ use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
-    Whole,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
+    Sampled, Whole,
 };
 use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
@@ -173,13 +173,14 @@ impl Engine for AnyEngine {
     async fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> std::result::Result<Sampled<Answer>, EngineError> {
         match self {
-            Self::Native(native) => native.sample(grant, whole, interrupt).await,
-            Self::Split(split) => split.sample(grant, whole, interrupt).await,
-            Self::Remote(remote) => remote.sample(grant, whole, interrupt).await,
+            Self::Native(native) => native.sample(grant, purpose, whole, interrupt).await,
+            Self::Split(split) => split.sample(grant, purpose, whole, interrupt).await,
+            Self::Remote(remote) => remote.sample(grant, purpose, whole, interrupt).await,
         }
     }
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use allot_allocation::{Ledger, Limits, PromptId, Request, RolloutId, Spent};
-use allot_engine::{Engine, Interrupt, Sample};
+use allot_engine::{Engine, Interrupt, Purpose as SampledFor, Sample};
 use allot_loop::Scores;
 use allot_remote::patient;
 use allot_tasks::{Problem, mean_pass_at_k};
 
 use crate::stop::Stop;
-use allot_config::train::Unjudged;
+use allot_config::train::{Setting, Unjudged};
 use allot_judges::Reward;
 use allot_judges::protocol::Part;
 use allot_outputs::rollouts::{Purpose, RolloutRow};
@@ -30,15 +30,15 @@ pub struct Evaluation {
     sets: Vec<Set>,
     /// Every prompt's problem, by the prompt's number.
     problems: Rc<Vec<Problem>>,
-    /// Rollouts of each problem.
-    rollouts: u32,
+    /// The settings that they are scored in, the one that accuracy is of first.
+    settings: Vec<Setting>,
     unjudged: Unjudged,
     ledger: Ledger,
 }
 
 /// A held-out rollout, for the table.
 pub struct Answered<A> {
-    /// The set's name.
+    /// The set's name, with that of the setting if it is a further one.
     pub set: String,
     /// The rollout.
     pub sample: Sample<A>,
@@ -70,22 +70,23 @@ impl Tally {
 }
 
 impl Evaluation {
-    /// Sets to be scored with this many rollouts of each problem, of at most `longest` tokens.
+    /// Sets to be scored in these settings, the one that accuracy is of first, with answers of at most `longest` tokens.
     pub fn new(
         sets: Vec<Set>,
         problems: Rc<Vec<Problem>>,
-        rollouts: u32,
+        settings: Vec<Setting>,
         unjudged: Unjudged,
         longest: u32,
     ) -> Self {
         let limits =
             Limits { rounds: u32::MAX, step_rollouts: None, run_rollouts: None, run_tokens: None, longest };
-        Self { sets, problems, rollouts, unjudged, ledger: Ledger::new(limits) }
+        Self { sets, problems, settings, unjudged, ledger: Ledger::new(limits) }
     }
 
     /// How many answers a score takes.
     pub fn answers(&self) -> u64 {
-        self.sets.iter().map(|set| set.prompts.len() as u64 * u64::from(self.rollouts)).sum()
+        let each: u64 = self.settings.iter().map(|(_, rollouts)| u64::from(*rollouts)).sum();
+        self.sets.iter().map(|set| set.prompts.len() as u64 * each).sum()
     }
 
     /// What evaluation has spent.
@@ -124,13 +125,16 @@ impl Evaluation {
     ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
         let (mut parts, mut answered) = (Vec::new(), Vec::new());
         let mut main = None;
-        for set in &self.sets {
+        let settings = self.settings.iter().enumerate();
+        let all = self.sets.iter().flat_map(|set| settings.clone().map(move |setting| (set, setting)));
+        for (set, (number, (setting, rollouts))) in all {
+            let (k, purpose) = (*rollouts, SampledFor::Evaluation(number));
             let order: Vec<Request> =
-                set.prompts.clone().map(|prompt| Request::new(PromptId(prompt), self.rollouts)).collect();
+                set.prompts.clone().map(|prompt| Request::new(PromptId(prompt), k)).collect();
             let grant = self.ledger.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
             let begin = &mut |place, sample: &_| reward.begin(place, sample);
-            let sampled = engine.sample(grant, begin, interrupt).await.map_err(failed)?;
+            let sampled = engine.sample(grant, purpose, begin, interrupt).await.map_err(failed)?;
             if interrupt.is_asked() && sampled.iter().any(Option::is_none) {
                 return Err(Stop::Interrupted);
             }
@@ -153,23 +157,29 @@ impl Evaluation {
             for (prompt, counted) in tallies.keys().zip(&counted) {
                 sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*counted);
             }
-            let (name, k) = (&set.name, self.rollouts);
+            // Those of further settings are called otherwise, for nothing that looks for a set's takes them for one.
+            let name = match setting {
+                None => format!("eval/{}", set.name),
+                Some(setting) => format!("also/{setting}/{}", set.name),
+            };
             let average = average(&counted);
-            parts.push((format!("eval/{name}/avg@{k}"), average));
-            parts.extend(
-                passes(k).filter_map(|k| Some((format!("eval/{name}/pass@{k}"), passed(&counted, k)?))),
-            );
-            parts.push((format!("eval/{name}/unjudged"), unjudged(tallies.values())));
+            parts.push((format!("{name}/avg@{k}"), average));
+            parts.extend(passes(k).filter_map(|k| Some((format!("{name}/pass@{k}"), passed(&counted, k)?))));
+            parts.push((format!("{name}/unjudged"), unjudged(tallies.values())));
             if sources.len() > 1 {
                 let one = |(source, counted): (&&str, &Vec<(u32, u32)>)| {
-                    (format!("eval/{name}/{source}"), self::average(counted))
+                    (format!("{name}/{source}"), self::average(counted))
                 };
                 parts.extend(sources.iter().map(one));
             }
-            // The first set is the one that a run is told by.
+            // The first set in the first setting is the one that a run is told by.
             main.get_or_insert(average);
+            let name = match setting {
+                None => set.name.clone(),
+                Some(setting) => format!("{}/{setting}", set.name),
+            };
             answered.extend(samples.into_iter().zip(verdicts).map(|(sample, verdict)| Answered {
-                set: set.name.clone(),
+                set: name.clone(),
                 sample,
                 reward: verdict.reward,
                 correct: verdict.correct,

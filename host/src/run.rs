@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use allot_allocation::{Geometry, Grant, Outcome, RolloutId, View};
-use allot_engine::{Engine, EngineError, Example, Sample};
+use allot_engine::{Engine, EngineError, Example, Purpose, Sample};
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Learned, Next, Round, Scores};
 use allot_record::{End, Line, Phase};
@@ -159,7 +159,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let rest = grant.without(|place| came[place].is_some());
         let Self { engine, reward, interrupt, .. } = &mut *self;
         let begin = &mut |i: usize, sample: &Sample<E::Answer>| reward.begin(missing[i], sample);
-        let sampled = engine.sample(rest, begin, interrupt).await;
+        let sampled = engine.sample(rest, Purpose::Training, begin, interrupt).await;
         let step = round.step;
         let sampled = sampled.map_err(|error| Stop::Engine { step, error })?;
         for (place, sample) in missing.into_iter().zip(sampled) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, Terms, TokenCosts, shown};
 use allot_config::settings;
-use allot_config::train::TrainConfig;
+use allot_config::train::{AlsoConfig, TrainConfig};
 use allot_engine::core::Core;
 use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{By, Checkpoint, Shape};
@@ -206,7 +206,7 @@ impl<'a> Prepared<'a> {
         let native = NativeConfig {
             seed: config.run.seed,
             sampling: config.rollout,
-            evaluation: config.evaluation_sampling(),
+            evaluation: config.evaluation_samplings(),
             stops: self.stops.clone(),
             rows: config.model.rows,
             update: config.update,
@@ -214,9 +214,8 @@ impl<'a> Prepared<'a> {
             updates: config.run.steps,
             signals,
         };
-        let mut train = self.problems.prompts.clone();
-        let held_out = train.split_off(self.problems.train);
-        let lengths: Vec<u32> = train.iter().map(|p| p.len() as u32).collect();
+        let prompts = self.problems.prompts.clone();
+        let lengths: Vec<u32> = prompts[..self.problems.train].iter().map(|p| p.len() as u32).collect();
         let (engine, fingerprint) = match config.engine.server() {
             None => {
                 let core = self.core()?;
@@ -225,12 +224,12 @@ impl<'a> Prepared<'a> {
                     self.finite(&weights)?;
                     allot_models::fingerprint(core.arena(), &weights)
                 };
-                let native = Native::new(core, native, train, held_out);
+                let native = Native::new(core, native, prompts);
                 let native = if config.run.lag > 0 { native.with_learner()? } else { native };
                 (self.here(native)?, fingerprint)
             }
             Some(server) => {
-                let remote = Remote::new(server, native, self.shape.clone(), train, held_out, run_dir::note)?;
+                let remote = Remote::new(server, native, self.shape.clone(), prompts, run_dir::note)?;
                 (AnyEngine::Remote(Box::new(remote)), allot_models::fingerprint_of_name(&server.base_model))
             }
         };
@@ -246,8 +245,8 @@ impl<'a> Prepared<'a> {
         let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, known)?;
         let reward = reward.ending_at(self.stops.clone());
         let sets = self.problems.sets.clone();
-        let (rollouts, unjudged) = (config.evaluation.rollouts, config.evaluation.unjudged);
-        let evaluation = Evaluation::new(sets, all, rollouts, unjudged, longest);
+        let (settings, unjudged) = (config.evaluation.settings(), config.evaluation.unjudged);
+        let evaluation = Evaluation::new(sets, all, settings, unjudged, longest);
         let state = allot_loop::State::new(
             self.state.clone(),
             Pool::new(config.run.seed, config.run.order, self.run.pool, lengths),
@@ -338,6 +337,14 @@ impl<'a> Prepared<'a> {
                 "sampling": config.evaluation_sampling(),
             },
         });
+        if !config.evaluation.also.is_empty() {
+            let also = |setting: &AlsoConfig| {
+                let rollouts = setting.rollouts.unwrap_or(config.evaluation.rollouts);
+                let sampling = config.sampling_as(setting.sampling);
+                serde_json::json!({ "name": setting.name, "rollouts": rollouts, "sampling": sampling })
+            };
+            training["held_out"]["also"] = config.evaluation.also.iter().map(also).collect();
+        }
         if let Some(growth) = config.evaluation.growth {
             // A rule of its own, where scores are not evenly apart.
             training["held_out"]["every_rollouts"] = serde_json::json!(config.evaluation.every_rollouts);

@@ -84,7 +84,13 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         ("[requests]", plain("requests")),
         ("[update]", plain("update")),
         ("[optimizer]", plain("optimizer")),
-        ("[evaluation]", plain("evaluation")),
+        (
+            "[evaluation]",
+            vec![
+                ("[evaluation]\nno_such_key = 1\n".into(), String::new()),
+                ("[[evaluation.also]]\nno_such_key = 1\n".into(), String::new()),
+            ],
+        ),
         ("[checkpoint]", plain("checkpoint")),
         (
             "[[data]]",

@@ -12,7 +12,9 @@
 use std::collections::BTreeSet;
 
 use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
-use allot_engine::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
+use allot_engine::{
+    Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole,
+};
 
 use crate::{Bank, Fit, Prompt, Rollout};
 
@@ -237,6 +239,7 @@ impl Engine for Draws {
     async fn sample(
         &mut self,
         grant: Grant,
+        _: Purpose,
         whole: Whole<'_, Drawn>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Drawn>, EngineError> {

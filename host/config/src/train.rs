@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts};
+use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
 use allot_engine::cpu::LoraConfig;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -158,9 +158,29 @@ pub struct EvaluationConfig {
     pub sampling: Option<EvaluationSampling>,
     /// What an answer without a verdict counts as.
     pub unjudged: Unjudged,
+    /// Further settings that the same problems are scored in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<AlsoConfig>,
     /// Further sets, all of whose problems are held out.
     pub sets: Vec<DatasetConfig>,
 }
+
+/// A further setting that held-out problems are scored in. No target looks at what it comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlsoConfig {
+    /// What its scores are called by.
+    pub name: String,
+    /// Rollouts of each problem, if not as many as in the first setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollouts: Option<u32>,
+    /// How they are sampled, where that is not as the run's rollouts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<EvaluationSampling>,
+}
+
+/// A setting that held-out problems are scored in: the name of a further one, and rollouts of each problem.
+pub type Setting = (Option<String>, u32);
 
 /// What a held-out answer without a verdict counts as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +212,31 @@ impl EvaluationConfig {
     pub fn when(&self, name: &str) -> Result<Every> {
         super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
+
+    /// The settings that problems are scored in, the one that accuracy is of first.
+    pub fn settings(&self) -> Vec<Setting> {
+        let also = self.also.iter();
+        let also = also.map(|s| (Some(s.name.clone()), s.rollouts.unwrap_or(self.rollouts)));
+        std::iter::once((None, self.rollouts)).chain(also).collect()
+    }
+
+    /// What is wrong with the further settings, if something is.
+    fn wrong(&self) -> Option<(String, String)> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        for (i, setting) in self.also.iter().enumerate() {
+            let name = &setting.name;
+            if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+                let rule =
+                    "it is 1 to 64 letters, digits, `-`, `_` and `.`, for it is in the names of scores";
+                return Some((format!("`evaluation.also.name` is `{}`", shown::name(name)), rule.to_owned()));
+            }
+            if self.also[..i].iter().any(|other| other.name == *name) {
+                let what = format!("two of `evaluation.also` are called `{name}`");
+                return Some((what, "each has a name of its own".to_owned()));
+            }
+        }
+        None
+    }
 }
 
 impl Default for EvaluationConfig {
@@ -205,6 +250,7 @@ impl Default for EvaluationConfig {
             problems: 500,
             sampling: None,
             unjudged: Unjudged::default(),
+            also: Vec::new(),
             sets: Vec::new(),
         }
     }
@@ -324,6 +370,9 @@ impl TrainConfig {
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
             ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64, MOST_TOKENS),
         ];
+        let also = config.evaluation.also.iter().filter_map(|s| s.rollouts);
+        let also = also.map(|rollouts| ("evaluation.also.rollouts", u64::from(rollouts), MOST_ANSWERS));
+        let more: Vec<_> = more.into_iter().chain(also).collect();
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &more)?;
         config.evaluation.when(name)?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
@@ -349,8 +398,15 @@ impl TrainConfig {
         if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
             return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
         }
-        let evaluation = self.evaluation_sampling();
-        for (section, s) in [("rollout", self.rollout), ("evaluation.sampling", evaluation)] {
+        if let Some((what, rule)) = self.evaluation.wrong() {
+            return Err(Error::new(format!("`{name}`: {what}; {rule}")));
+        }
+        let also = self.evaluation.also.iter();
+        let also =
+            also.map(|s| (format!("evaluation.also.{}.sampling", s.name), self.sampling_as(s.sampling)));
+        let sections =
+            [("rollout", self.rollout), ("evaluation.sampling", self.sampling_as(self.evaluation.sampling))];
+        for (section, s) in sections.map(|(key, s)| (key.to_owned(), s)).into_iter().chain(also) {
             // As it was written: 0.1 in 32 bits has a long tail in 64.
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
             let (t, p): (f64, f64) = (plain(s.temperature), plain(s.top_p));
@@ -520,9 +576,20 @@ impl TrainConfig {
         Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
     }
 
-    /// How held-out problems are answered.
+    /// How held-out problems are answered where accuracy is taken.
     pub fn evaluation_sampling(&self) -> Sampling {
-        let (own, run) = (self.evaluation.sampling.unwrap_or_default(), self.rollout);
+        self.sampling_as(self.evaluation.sampling)
+    }
+
+    /// The same, and in each further setting, in the order of [`EvaluationConfig::settings`].
+    pub fn evaluation_samplings(&self) -> Vec<Sampling> {
+        let also = self.evaluation.also.iter().map(|setting| setting.sampling);
+        std::iter::once(self.evaluation.sampling).chain(also).map(|own| self.sampling_as(own)).collect()
+    }
+
+    /// How rollouts are sampled where this says so, else as the run's are.
+    pub fn sampling_as(&self, own: Option<EvaluationSampling>) -> Sampling {
+        let (own, run) = (own.unwrap_or_default(), self.rollout);
         Sampling {
             temperature: own.temperature.unwrap_or(run.temperature),
             top_k: own.top_k.unwrap_or(run.top_k),

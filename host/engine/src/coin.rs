@@ -29,7 +29,7 @@ use allot_allocation::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Report, Sample, Sampled, Whole};
+use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole};
 
 /// The world's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -240,6 +240,7 @@ impl Engine for Coin {
     async fn sample(
         &mut self,
         grant: Grant,
+        _: Purpose,
         whole: Whole<'_, bool>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<bool>, EngineError> {

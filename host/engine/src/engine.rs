@@ -16,6 +16,15 @@ pub type Whole<'a, A> = &'a mut dyn FnMut(usize, &Sample<A>);
 /// Rollouts in the order that they were granted in; none in place of one that was not whole when somebody asked to stop.
 pub type Sampled<A> = Vec<Option<Sample<A>>>;
 
+/// What rollouts are sampled for. It says how, where a grant's lines do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be learned from.
+    Training,
+    /// To be scored, in the setting of this number: the first is what a run's accuracy is of.
+    Evaluation(usize),
+}
+
 /// Something that samples rollouts and learns from them.
 pub trait Engine {
     /// What a rollout says: token ids, or whatever a reward can judge.
@@ -28,11 +37,12 @@ pub trait Engine {
     fn version(&self) -> u32;
 
     /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
-    /// depend on (run seed, prompt, version, position) alone. `whole` is told of each as it comes. Those that were not
+    /// depend on (run seed, prompt, version, position) and on how it is sampled alone. `whole` is told of each as it comes. Those that were not
     /// whole when somebody asked to stop are missing; nothing else may be.
     fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, Self::Answer>,
         interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Sampled<Self::Answer>, EngineError>>;

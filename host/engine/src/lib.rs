@@ -37,7 +37,7 @@ pub mod tensors;
 mod update;
 
 pub use coin::{Coin, CoinConfig, normal};
-pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Report, Sample, Sampled, Whole};
+pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Purpose, Report, Sample, Sampled, Whole};
 pub use interrupt::Interrupt;
 pub use loss::{LossConfig, LossKind};
 pub use native::{Answer, Native, NativeConfig, Signal};

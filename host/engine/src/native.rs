@@ -10,8 +10,8 @@ use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
-    Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Report, Sample, Sampled,
-    Sampling, Stops, Whole,
+    Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Purpose, Report, Sample,
+    Sampled, Sampling, Stops, Whole,
 };
 
 /// An answer in tokens: the engine knows nothing of text.
@@ -56,8 +56,8 @@ pub struct NativeConfig {
     pub seed: u64,
     /// How rollouts are sampled.
     pub sampling: Sampling,
-    /// How held-out prompts are answered.
-    pub evaluation: Sampling,
+    /// How held-out prompts are answered, in each setting that they are scored in.
+    pub evaluation: Vec<Sampling>,
     /// What ends an answer.
     pub stops: Stops,
     /// Answers at a time.
@@ -72,13 +72,22 @@ pub struct NativeConfig {
     pub signals: Vec<Signal>,
 }
 
+impl NativeConfig {
+    /// How answers for a purpose are drawn.
+    pub fn sampling(&self, purpose: Purpose) -> Sampling {
+        match purpose {
+            Purpose::Training => self.sampling,
+            Purpose::Evaluation(setting) => self.evaluation.get(setting).copied().unwrap_or(self.sampling),
+        }
+    }
+}
+
 /// The engine.
 pub struct Native {
     core: Box<dyn Core>,
     config: NativeConfig,
-    /// The prompts to train on, then those held out, in tokens.
+    /// The prompts, in tokens.
     prompts: Vec<Vec<u32>>,
-    trained_on: usize,
     version: u32,
     /// Where rollouts are sampled by another engine: how far its log-probabilities may lie from this one's.
     foreign: Option<f64>,
@@ -89,18 +98,10 @@ pub struct Native {
 }
 
 impl Native {
-    /// An engine over a model and its prompts: those to train on, then those held out.
-    pub fn new(
-        core: Box<dyn Core>,
-        config: NativeConfig,
-        train: Vec<Vec<u32>>,
-        held_out: Vec<Vec<u32>>,
-    ) -> Self {
-        let trained_on = train.len();
-        let mut prompts = train;
-        prompts.extend(held_out);
+    /// An engine over a model and the prompts that it may be asked, in tokens.
+    pub fn new(core: Box<dyn Core>, config: NativeConfig, prompts: Vec<Vec<u32>>) -> Self {
         let computed = Compute::default();
-        Self { core, config, prompts, trained_on, version: 0, foreign: None, computed, learner: None }
+        Self { core, config, prompts, version: 0, foreign: None, computed, learner: None }
     }
 
     /// The same, that learns while it samples, by a second copy of the model. Where the model is on a device on which there
@@ -145,11 +146,6 @@ impl Native {
             self.learner = Learner::of(self.core.as_ref())?;
         }
         Ok(())
-    }
-
-    /// How a prompt is answered.
-    pub fn sampling(&self, prompt: PromptId) -> Sampling {
-        if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
     }
 
     /// A rollout, of an answer to a prompt at a position.
@@ -216,9 +212,11 @@ impl Engine for Native {
     async fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
+        let sampling = self.config.sampling(purpose);
         let mut places = Vec::new();
         let mut requests = Vec::new();
         for line in grant.lines() {
@@ -227,7 +225,7 @@ impl Engine for Native {
                 requests.push(Request {
                     prompt: self.prompt(line.prompt),
                     seed: seed::rollout(self.config.seed, line.prompt, self.version, position),
-                    sampling: self.sampling(line.prompt).with(line.sampling),
+                    sampling: sampling.with(line.sampling),
                 });
             }
         }

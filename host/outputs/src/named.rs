@@ -157,6 +157,11 @@ pub const ALL: &[Named] = &[
         Trl::None,
     ),
     named(
+        &["also/NAME/SET/avg@K", "also/NAME/SET/pass@K", "also/NAME/SET/unjudged", "also/NAME/SET/SOURCE"],
+        "The same in a further setting of `[[evaluation.also]]`, by its name",
+        Trl::None,
+    ),
+    named(
         &["policy/NAME"],
         "A metric of the policy's own, by its name: the mean over the calls of the step that gave it",
         Trl::None,

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Report, Sample,
-    Sampled, Whole, learning_flops,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Purpose, Report,
+    Sample, Sampled, Whole, learning_flops,
 };
 use futures_util::StreamExt as _;
 use futures_util::future::{self, LocalBoxFuture, MaybeDone};
@@ -60,22 +60,18 @@ pub struct State {
 }
 
 impl Remote {
-    /// An engine over a server's model and our prompts: those to train on, then those held out. `shape` is for
-    /// counting operations. `notice` is told when the server is away.
+    /// An engine over a server's model and our prompts. `shape` is for counting operations. `notice` is told when the
+    /// server is away.
     pub fn new(
         server: &RemoteConfig,
         config: NativeConfig,
         shape: Shape,
-        train: Vec<Vec<u32>>,
-        held_out: Vec<Vec<u32>>,
+        prompts: Vec<Vec<u32>>,
         notice: fn(&str),
     ) -> Result<Self, EngineError> {
-        let trained_on = train.len();
-        let mut prompts = train;
-        prompts.extend(held_out);
         let client = Client::open(server.address(), notice)?;
         Ok(Self {
-            trainer: Rc::new(Trainer { client, server: server.clone(), config, shape, prompts, trained_on }),
+            trainer: Rc::new(Trainer { client, server: server.clone(), config, shape, prompts }),
             state: State::default(),
             kept: Cell::new(true),
             session: None,
@@ -142,7 +138,7 @@ impl Remote {
     async fn ask(
         &self,
         session: &Session,
-        wanted: &[sample::Wanted],
+        (wanted, purpose): (&[sample::Wanted], Purpose),
         came: &mut [Option<Vec<Sample<Answer>>>],
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -159,7 +155,7 @@ impl Remote {
         let (sampler, trainer) = (sampler.as_str(), &*self.trainer);
         let one = |i: usize| async move {
             let w = wanted[i];
-            let sampling = trainer.sampling(w.prompt);
+            let sampling = trainer.config.sampling(purpose);
             let seed = wire_seed(trainer.config.seed, w.prompt, version, w.first);
             let body = sample::body(trainer.prompt(w.prompt), w.count, seed, sampling, &trainer.config.stops);
             let sampled: sample::Sampled = session.sample(&trainer.client, sampler, body).await?;
@@ -178,7 +174,7 @@ impl Remote {
     /// The same, on a model that is made anew where the server loses it, until all have come or somebody asks to stop.
     async fn all(
         &mut self,
-        wanted: &[sample::Wanted],
+        (wanted, purpose): (&[sample::Wanted], Purpose),
         came: &mut [Option<Vec<Sample<Answer>>>],
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -188,7 +184,7 @@ impl Remote {
             self.open().await?;
             let before = came.iter().flatten().count();
             let failure = match &self.session {
-                Some(session) => self.ask(session, wanted, came, whole, interrupt).await.err(),
+                Some(session) => self.ask(session, (wanted, purpose), came, whole, interrupt).await.err(),
                 None => None,
             };
             if came.iter().flatten().count() > before {
@@ -260,13 +256,14 @@ impl Engine for Remote {
     async fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
         let wanted = wanted(&grant, self.trainer.server.samples_per_request);
         let mut came: Vec<Option<Vec<Sample<Answer>>>> = vec![None; wanted.len()];
         let mut begun = self.begun.take();
-        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt);
+        let all = patient(self.all((&wanted, purpose), &mut came, whole, interrupt), interrupt);
         let all = beside(&mut begun, all).await;
         self.begun = begun;
         all.unwrap_or(Ok(()))?;

@@ -3,7 +3,7 @@
 
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
-use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, Sampling, UpdateConfig, learning_flops};
+use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, UpdateConfig, learning_flops};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
@@ -19,19 +19,14 @@ pub(crate) struct Trainer {
     pub(crate) server: RemoteConfig,
     pub(crate) config: NativeConfig,
     pub(crate) shape: Shape,
-    /// The prompts to train on, then those held out, in tokens.
+    /// The prompts, in tokens.
     pub(crate) prompts: Vec<Vec<u32>>,
-    pub(crate) trained_on: usize,
 }
 
 /// What comes of an update: what is told of it, what it computed, and where the server has it.
 pub(crate) type Made = Result<(Report, Compute, State), Failure>;
 
 impl Trainer {
-    pub(crate) fn sampling(&self, prompt: PromptId) -> Sampling {
-        if (prompt.0 as usize) < self.trained_on { self.config.sampling } else { self.config.evaluation }
-    }
-
     pub(crate) fn prompt(&self, prompt: PromptId) -> &[u32] {
         &self.prompts[prompt.0 as usize]
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_config::train::TrainConfig;
+use allot_config::train::{Setting, TrainConfig};
 use allot_engine::cpu::has_bf16;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
@@ -371,9 +371,12 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     }
     row("problems", format!("{} to train on", prepared.problems.train));
     for set in &prepared.problems.sets {
-        let rollouts = config.evaluation.rollouts;
-        let each = count(u64::from(rollouts), "rollout");
-        row("  held out", format!("{} in `{}`, {each} each", set.prompts.len(), set.name));
+        let each = |(name, rollouts): &Setting| {
+            let rollouts = count(u64::from(*rollouts), "rollout");
+            name.as_ref().map_or(format!("{rollouts} each"), |name| format!("{rollouts} as `{name}`"))
+        };
+        let all: Vec<String> = config.evaluation.settings().iter().map(each).collect();
+        row("  held out", format!("{} in `{}`, {}", set.prompts.len(), set.name, all.join(", ")));
     }
     row("policy", format!("{} {}", description.name, description.version));
     for (name, value) in &prepared.run.settings {

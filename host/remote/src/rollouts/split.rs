@@ -5,8 +5,8 @@ use std::path::Path;
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::ModelError;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Report, Sample, Sampled,
-    Whole,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
+    Sampled, Whole,
 };
 
 use super::config::{RolloutsConfig, ServerKind};
@@ -59,7 +59,7 @@ impl Split {
     /// Samples what is wanted by the weights of now, which servers are given that do not have them.
     async fn all(
         &mut self,
-        wanted: &[RolloutKey],
+        (wanted, purpose): (&[RolloutKey], Purpose),
         came: &mut Sampled<Answer>,
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -73,7 +73,7 @@ impl Split {
         let Self { native, fleet, handover, .. } = &*self;
         let weights = Weights { label: &label, folder: &folder, version };
         let loaded = || handover.leave(Some(&label));
-        let asking = |sampler, i: usize| ask(native, sampler, wanted[i], &label);
+        let asking = |sampler, i: usize| ask(native, sampler, (wanted[i], purpose), &label);
         fleet.sample(weights, came, whole, interrupt, asking, loaded).await
     }
 }
@@ -82,11 +82,11 @@ impl Split {
 async fn ask(
     native: &Native,
     sampler: &Sampler,
-    place: RolloutKey,
+    (place, purpose): (RolloutKey, Purpose),
     label: &str,
 ) -> Result<Sample<Answer>, Missed> {
     let config = native.config();
-    let sampling = native.sampling(place.prompt).with(place.sampling);
+    let sampling = config.sampling(purpose).with(place.sampling);
     let request = SampleRequest {
         prompt: native.prompt(place.prompt),
         seed: wire_seed(config.seed, place.prompt, place.version, place.position),
@@ -118,6 +118,7 @@ impl Engine for Split {
     async fn sample(
         &mut self,
         grant: Grant,
+        purpose: Purpose,
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
@@ -133,7 +134,7 @@ impl Engine for Split {
         };
         let wanted: Vec<RolloutKey> = grant.lines().iter().flat_map(of).collect();
         let mut came: Sampled<Answer> = vec![None; wanted.len()];
-        let all = patient(self.all(&wanted, &mut came, whole, interrupt), interrupt).await;
+        let all = patient(self.all((&wanted, purpose), &mut came, whole, interrupt), interrupt).await;
         all.unwrap_or(Ok(()))?;
         Ok(came)
     }

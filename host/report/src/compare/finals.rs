@@ -51,14 +51,20 @@ const NOTHING: Estimate = Estimate { value: f64::NAN, low: None, high: None };
 /// Of a set's numbers: the share of its answers without a verdict.
 pub const UNJUDGED: &str = "/unjudged";
 
-/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k, and answers without
-/// a verdict where there are any.
+/// What the numbers of further settings are called by.
+const ALSO: &str = "also/";
+
+/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k, answers without a verdict
+/// where there are any, and avg@k in further settings.
 fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
     let Some(first) = runs.first().and_then(|run| run.scores.last()) else { return Vec::new() };
     let any = |name: &str| runs.iter().any(|run| run.scores.last().and_then(|s| named(s, name)) > Some(0.0));
     let names = first.parts.iter().map(|(name, _)| name);
     names
-        .filter(|name| name.contains("/pass@") || (name.ends_with(UNJUDGED) && any(name)))
+        .filter(|name| {
+            let further = name.starts_with(ALSO) && name.contains("/avg@");
+            further || name.contains("/pass@") || (name.ends_with(UNJUDGED) && any(name))
+        })
         .filter_map(|name| {
             let values: Option<Vec<f64>> = runs.iter().map(|run| named(run.scores.last()?, name)).collect();
             Some((name.clone(), mean(&values?)))
@@ -70,7 +76,8 @@ fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
 /// it. They are rliable's tasks.
 pub fn part_names(groups: &[Runs]) -> Vec<String> {
     let first = groups.iter().flat_map(|g| &g.runs).find_map(|run| run.scores.last());
-    let names: Vec<&str> = first.iter().flat_map(|s| &s.parts).map(|(name, _)| name.as_str()).collect();
+    let names = first.iter().flat_map(|s| &s.parts).map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.filter(|name| !name.starts_with(ALSO)).collect();
     let whole = |name: &&&str| name.contains("/avg@");
     let sources: Vec<&&str> = names
         .iter()
