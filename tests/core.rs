@@ -694,10 +694,6 @@ fn a_step_needs_gradients_that_are_finite() {
 #[test]
 fn tensors_refuse_what_they_do_not_do() {
     let case = Case::read(&folders()[0]);
-    let adapted = Setup { lora: Some(LoraConfig { rank: 4, alpha: 8.0 }), ..setup(1) };
-    let refused = Tensors::new(&case.checkpoint, adapted, &Device::Cpu).err().unwrap();
-    assert_eq!(refused.to_string(), "low-rank adapters are trained on the CPU alone");
-    assert!(refused.hint().is_some());
     let mut core = (cores()[1].make)(&case.checkpoint, setup(1));
     let tokens = [1, 2, 1_000_000];
     let refused = core.score(&[Sequence { tokens: &tokens, prompt: 1 }], PLAIN, false).err().unwrap();
@@ -764,6 +760,88 @@ fn adapters_learn_and_merge() {
                 .abs()
                 < 1e-3
         );
+    }
+}
+
+/// Adapters on both cores: the same gradients, the same steps, the same sums with the weights; and what one saved the
+/// other takes up.
+#[test]
+fn adapters_are_the_same_on_both_cores() {
+    let sgd = OptimizerConfig { learning_rate: 1e-2, ..OptimizerConfig::default() };
+    let lora = Some(LoraConfig { rank: 4, alpha: 8.0 });
+    for folder in folders() {
+        let case = Case::read(&folder);
+        let whole = ragged(&prompts());
+        let sequences: Vec<Sequence<'_>> =
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt }).collect();
+        let step = |core: &mut Box<dyn Core>, options: PassOptions| -> (Vec<f32>, f64) {
+            for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
+                let loss = |i: usize, statistics: &[TokenStatistics]| {
+                    (0..statistics.len()).map(|t| coefficient(from + i, t)).collect()
+                };
+                core.learn(part, options, &loss).unwrap();
+            }
+            let gathered = core.gathered().unwrap();
+            (gathered, core.step(&sgd, sgd.learning_rate).unwrap())
+        };
+        let said = |core: &mut Box<dyn Core>, reference: bool| -> Vec<f32> {
+            let all = core.score(&sequences, PLAIN, reference).unwrap().concat();
+            all.iter().map(|t| t.log_prob).collect()
+        };
+        let off = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let size = |a: &[f32]| a.iter().fold(1e-3_f32, |m, x| m.max(x.abs()));
+        let adapted = Setup { lora, reference: true, ..setup(2) };
+        let base = case.checkpoint.weights.len();
+        for (kind, recompute) in cores().iter().skip(1).flat_map(|k| [(k, false), (k, true)]) {
+            let name = format!("{}, {}", name(&folder), kind.name);
+            let options = PassOptions { recompute, ..PLAIN };
+            let [mut ours, mut theirs] =
+                [kind.make, cores()[0].make].map(|make| make(&case.checkpoint, adapted));
+            assert!(ours.adapted() && ours.shape() == theirs.shape());
+            let before = said(&mut ours, false);
+            assert!(off(&before, &said(&mut theirs, false)) < kind.log_prob, "{name}");
+            let mut worst = 0.0_f32;
+            for _ in 0..3 {
+                let ((a, norm), (b, other)) = (step(&mut ours, options), step(&mut theirs, options));
+                assert_eq!(a.len(), b.len());
+                worst = worst.max(off(&a, &b) / size(&b));
+                assert!((norm - other).abs() < f64::from(kind.gradient) * other, "{name}: {norm} {other}");
+            }
+            assert!(worst < 4.0 * kind.gradient, "{name}: gradients {worst:e}");
+            let (a, b) = (said(&mut ours, false), said(&mut theirs, false));
+            println!("{name:<44} gradients {worst:.1e}, after three steps {:.1e}", off(&a, &b));
+            assert!(off(&a, &before) > 0.1, "{name}: nothing was learned");
+            if kind.exact {
+                assert!(off(&a, &b) < 2e-2, "{name}: {:e}", off(&a, &b));
+            }
+            assert!(
+                off(&said(&mut ours, true), &before) < kind.sampled.max(1e-6),
+                "{name}: the reference stays"
+            );
+            assert!(ours.finite().unwrap() && ours.steps() == 3);
+
+            // The weights stay; what others see has the adapters in it.
+            assert!(ours.weights().unwrap() == theirs.weights().unwrap(), "{name}");
+            let merged = ours.checkpoint().unwrap();
+            assert_eq!(merged.weights.len(), base);
+            let mut plain = (cores()[1].make)(&merged, setup(1));
+            assert!(off(&said(&mut plain, false), &a) < kind.log_prob, "{name}: the sums");
+
+            let scratch = tempfile::tempdir().unwrap();
+            ours.save_training(scratch.path()).unwrap();
+            step(&mut ours, options);
+            let next = said(&mut ours, false);
+            for make in [cores()[0].make, kind.make] {
+                let mut other = make(&case.checkpoint, adapted);
+                other.load_training(scratch.path(), Path::new("nowhere"), 3).unwrap();
+                assert_eq!(other.steps(), 3);
+                assert!(off(&said(&mut other, false), &a) < kind.log_prob, "{name}: taken up");
+                // With the moments: the next step goes as far.
+                step(&mut other, options);
+                let far = off(&said(&mut other, false), &next);
+                assert!(!kind.exact || far < 2e-2, "{name}: a step on {far:e}");
+            }
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> Prepared<'a> {
         };
         sampler.as_ref().map_or(Ok(()), |sampler| sampler.fits(setup.longest))?;
         let (u, m) = (&config.update, &config.model);
-        let (rows, micro, longest) = (m.rows, u.micro_batch_tokens, setup.longest);
+        let (rows, micro) = (m.rows, u.micro_batch_tokens);
         let memory: Memory = match m.device {
             DeviceName::Cpu => {
                 let memory = Memory::of(&shape, &setup, rows, answer, micro, u.recompute);
@@ -158,7 +158,7 @@ impl<'a> Prepared<'a> {
                 shape
                     .has_kernels()
                     .map_err(|reason| Error::new(reason).hint("set `model.device` to \"cpu\""))?;
-                tensors::memory(&shape, m.dtype, setup.reference, rows, longest, micro, u.recompute)
+                tensors::memory(&shape, &setup, rows, micro, u.recompute)
             }
         };
         let (tokens, problems) = (Rc::new(tokens), Rc::new(problems));

@@ -425,12 +425,6 @@ impl TrainConfig {
         self.reward.check(name, self.rollout.max_tokens)?;
         self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
-        if self.model.device != DeviceName::Cpu && self.model.lora.is_some() {
-            let device = self.model.device;
-            let what =
-                format!("`{name}`: `model.device` is `{device}`; adapters are trained on the CPU alone");
-            return Err(Error::new(what).hint("leave out `model.lora` or `model.device`"));
-        }
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {

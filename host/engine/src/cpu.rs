@@ -40,7 +40,7 @@ pub(crate) use adamw::Moments;
 pub use arena::Arena;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
-pub(crate) use saved::{read_moments, write_moments};
+pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moments};
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};
 use crate::optimizer::OptimizerConfig;

@@ -129,9 +129,6 @@ pub enum ModelError {
         /// What says so.
         what: &'static str,
     },
-    /// Adapters on a device that has none.
-    #[error("low-rank adapters are trained on the CPU alone")]
-    Adapters,
     /// The tensor library failed.
     #[error("{0}")]
     Tensor(#[from] candle_core::Error),
@@ -148,9 +145,6 @@ impl ModelError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Foreign { hint, .. } | Self::Device { hint, .. } => Some(hint),
-            Self::Adapters => {
-                Some("leave out `model.lora`, or set `model.device` to \"cpu\" and `model.dtype` to \"f32\"")
-            }
             Self::In { error, .. } => error.hint(),
             _ => None,
         }

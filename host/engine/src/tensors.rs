@@ -3,9 +3,10 @@
 //! Weights and the optimizer's moments are float32; the model computes with a copy of the matrices in a
 //! kind of number of its choice, made anew by each step. What the blocks are is told once, in
 //! [`crate::model::Decoder`], and candle differentiates it; what they are made of are candle's operations, or
-//! kernels of ours. It trains no adapters: that is the CPU core's.
+//! kernels of ours. Where adapters are trained the weights stay as they are, and the copy has the adapters in it.
 
 mod adamw;
+mod adapted;
 mod batch;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -31,7 +32,6 @@ mod plain;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, Var};
@@ -40,12 +40,13 @@ pub use device::DeviceName;
 pub use memory::memory;
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};
-use crate::cpu::{self, Arena, Setup, read_moments, write_moments};
+use crate::cpu::{self, Arena, Setup, read_adapters, read_moments, write_adapters, write_moments};
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
 use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, OptimizerConfig, Stops};
 use adamw::Moments;
+use adapted::Adapters;
 use batch::{Batch, batches};
 #[cfg(feature = "cuda")]
 use cuda::Cuda;
@@ -65,11 +66,13 @@ use plain::Plain;
 pub struct Tensors {
     arena: Arena,
     device: Device,
-    /// The weights that are trained, f32.
+    /// The weights that are trained, or that adapters stand beside, f32.
     masters: Checkpoint,
-    /// The copy to compute with, where it is not the masters themselves.
+    /// The adapters, where they are what is trained.
+    adapters: Option<Arc<Adapters>>,
+    /// The copy to compute with, where it is not the masters themselves. With adapters it has their sums with the weights.
     copy: Option<Checkpoint>,
-    /// The weights as they were, for a penalty on leaving them.
+    /// The weights as they were, for a penalty on leaving them; none where the masters are that.
     reference: Option<Checkpoint>,
     /// None since the last step.
     gradients: Option<Gradients>,
@@ -84,9 +87,7 @@ pub struct Tensors {
 impl Tensors {
     /// A model with these weights on a device, computing in the setup's kind of number.
     pub fn new(checkpoint: &Checkpoint, setup: Setup, device: &Device) -> Result<Self, ModelError> {
-        if setup.lora.is_some() {
-            return Err(ModelError::Adapters);
-        }
+        let precision = setup.precision;
         #[cfg(feature = "cuda")]
         let cuda = cuda(&checkpoint.shape, device, precision.dtype())?;
         #[cfg(feature = "cuda")]
@@ -95,11 +96,19 @@ impl Tensors {
         let by = By::Cpu;
         checkpoint.shape.fits(setup.longest, by)?;
         let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
-        let precision = setup.precision;
         let kind = precision.dtype();
         let fresh = || mapped(&masters, |weight| computing(weight, kind));
-        let copy = (precision != Precision::F32).then(fresh).transpose()?;
-        let reference = setup.reference.then(fresh).transpose()?;
+        let arena = Arena::new(&checkpoint.shape);
+        let adapters = setup.lora.map(|config| {
+            let layout = cpu::Adapters::new(&arena, config);
+            let numbers = layout.fresh(setup.seed);
+            Ok::<_, ModelError>(Arc::new(Adapters::new(layout, &numbers, device)?))
+        });
+        let adapters = adapters.transpose()?;
+        let copy = (precision != Precision::F32 || adapters.is_some()).then(fresh).transpose()?;
+        // The masters of adapters are what they were.
+        let apart = precision != Precision::F32 || adapters.is_none();
+        let reference = (setup.reference && apart).then(fresh).transpose()?;
         #[cfg(feature = "cuda")]
         let learning: Box<dyn Learning> = match &cuda {
             Some((cuda, kind)) => Box::new(Kernels::new(Arc::clone(cuda) as _, *kind)),
@@ -111,7 +120,8 @@ impl Tensors {
             learning,
             #[cfg(feature = "cuda")]
             cuda,
-            arena: Arena::new(&checkpoint.shape),
+            arena,
+            adapters,
             device: device.clone(),
             copy,
             reference,
@@ -127,6 +137,12 @@ impl Tensors {
         Batch::new(self.learning.even(), sequences, numbers, vocabulary, &self.device)
     }
 
+    /// The adapters' layout, where adapters are trained.
+    #[cfg(test)]
+    fn layout(&self) -> Option<&cpu::Adapters> {
+        self.adapters.as_deref().map(|adapters| &adapters.layout)
+    }
+
     /// The weights to compute with.
     fn computed(&self) -> &Checkpoint {
         self.copy.as_ref().unwrap_or(&self.masters)
@@ -134,7 +150,9 @@ impl Tensors {
 
     /// Makes the copy anew.
     fn refresh(&self) -> Result<(), ModelError> {
-        if let Some(copy) = &self.copy {
+        if let (Some(copy), Some(adapters)) = (&self.copy, &self.adapters) {
+            adapters.merge(&self.masters, copy)?;
+        } else if let Some(copy) = &self.copy {
             for (name, weight) in &copy.weights {
                 weight.set(&self.masters.weights[name].as_detached_tensor().to_dtype(weight.dtype())?)?;
             }
@@ -157,6 +175,10 @@ impl Tensors {
 impl Core for Tensors {
     fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    fn adapted(&self) -> bool {
+        self.adapters.is_some()
     }
 
     fn sample(
@@ -187,8 +209,8 @@ impl Core for Tensors {
         options: PassOptions,
         reference: bool,
     ) -> Result<Vec<Vec<TokenStatistics>>, ModelError> {
-        let frozen = self.reference.as_ref().filter(|_| reference);
-        let weights = frozen.unwrap_or(self.computed());
+        let frozen = self.reference.as_ref().or_else(|| self.adapters.is_some().then_some(&self.masters));
+        let weights = frozen.filter(|_| reference).unwrap_or(self.computed());
         let mut all = vec![Vec::new(); sequences.len()];
         for numbers in batches(sequences) {
             let batch = self.batch(sequences, numbers)?;
@@ -206,7 +228,7 @@ impl Core for Tensors {
         options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError> {
-        let mut gradients = self.gradients.take().unwrap_or_default();
+        let mut gradients = self.gradients.take().unwrap_or_else(|| Gradients::new(self.adapters.clone()));
         for numbers in batches(sequences) {
             let answers: Vec<usize> = numbers.iter().map(|i| sequences[*i].answer()).collect();
             let batch = self.batch(sequences, numbers)?;
@@ -223,9 +245,20 @@ impl Core for Tensors {
 
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError> {
         let Some(gradients) = self.gradients.take() else { return Ok(0.0) };
-        let copies = self.copy.as_ref().map(|copy| &copy.weights);
-        let weights = &self.masters.weights;
-        Ok(self.moments.step(&*self.learning, weights, copies, gradients, (config, rate))?)
+        let (learning, gradients) = (&*self.learning, gradients.into_all());
+        let Some(adapters) = &self.adapters else {
+            let copies = self.copy.as_ref().map(|copy| &copy.weights);
+            return Ok(self.moments.step(
+                learning,
+                &self.masters.weights,
+                copies,
+                gradients,
+                (config, rate),
+            )?);
+        };
+        let norm = self.moments.step(learning, &adapters.vars, None, gradients, (config, rate))?;
+        self.refresh()?;
+        Ok(norm)
     }
 
     fn wait(&self) -> Result<(), ModelError> {
@@ -238,7 +271,8 @@ impl Core for Tensors {
 
     fn finite(&self) -> Result<bool, ModelError> {
         // A sum of squares is finite only where all of them are.
-        let all: Vec<&Tensor> = self.masters.weights.values().map(Var::as_tensor).collect();
+        let trained = self.adapters.as_ref().map_or(&self.masters.weights, |adapters| &adapters.vars);
+        let all: Vec<&Tensor> = trained.values().map(Var::as_tensor).collect();
         Ok(self.learning.squares(&all)?.is_finite())
     }
 
@@ -248,41 +282,81 @@ impl Core for Tensors {
     }
 
     fn gathered(&self) -> Result<Vec<f32>, ModelError> {
-        let Some(gradients) = self.gradients.as_ref().filter(|g| !g.is_empty()) else {
-            return Ok(vec![0.0; self.arena.len]);
-        };
-        self.flat(gradients.iter())
+        let none = BTreeMap::new();
+        let gradients = self.gradients.as_ref().map_or(&none, Gradients::all);
+        match &self.adapters {
+            Some(adapters) => Ok(adapters.flat(gradients)?),
+            None if gradients.is_empty() => Ok(vec![0.0; self.arena.len]),
+            None => self.flat(gradients.iter()),
+        }
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
-        mapped(&self.masters, |weight| weight.to_device(&Device::Cpu))
+        let Some(adapters) = &self.adapters else {
+            return mapped(&self.masters, |weight| weight.to_device(&Device::Cpu));
+        };
+        // As the CPU core makes the sums.
+        let mut merged = self.weights()?.into_owned();
+        adapters.layout.merge(&adapters.numbers()?, &self.arena, &mut merged);
+        let mut weights = BTreeMap::new();
+        for (name, dims, numbers) in self.arena.tensors(&merged) {
+            weights.insert(name.to_owned(), Var::from_slice(numbers, dims, &Device::Cpu)?);
+        }
+        Ok(Checkpoint { shape: self.arena.shape.clone(), weights })
     }
 
     fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
         let mut moments = cpu::Moments { steps: self.moments.steps, ..cpu::Moments::default() };
-        if !self.moments.of.is_empty() {
-            moments.means = self.flat(self.moments.of.iter().map(|(name, (mean, _))| (name, mean)))?;
-            moments.squares = self.flat(self.moments.of.iter().map(|(name, (_, square))| (name, square)))?;
+        let of = &self.moments.of;
+        if let Some(adapters) = &self.adapters {
+            if !of.is_empty() {
+                let by = |one: fn(&(Tensor, Tensor)) -> &Tensor| {
+                    of.iter().map(|(name, both)| (name.clone(), one(both).clone())).collect()
+                };
+                moments.means = adapters.flat(&by(|(mean, _)| mean))?;
+                moments.squares = adapters.flat(&by(|(_, square)| square))?;
+            }
+            write_adapters(folder, &adapters.layout, &adapters.numbers()?)?;
+        } else if !of.is_empty() {
+            moments.means = self.flat(of.iter().map(|(name, (mean, _))| (name, mean)))?;
+            moments.squares = self.flat(of.iter().map(|(name, (_, square))| (name, square)))?;
         }
         write_moments(folder, &moments)
     }
 
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
-        let loaded = Checkpoint::load(model, &self.device)?;
-        let stored = read_moments(folder, steps, self.arena.len)?;
-        for (name, weight) in &self.masters.weights {
-            let new = loaded.weights.get(name).ok_or_else(|| ModelError::Missing(name.clone()))?;
-            weight.set(new.as_tensor())?;
-        }
-        self.refresh()?;
+        let device = &self.device;
         let mut of = BTreeMap::new();
-        if steps > 0 {
-            let means = self.arena.tensors(&stored.means).zip(self.arena.tensors(&stored.squares));
-            for ((name, dims, mean), (_, _, square)) in means {
-                let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, dims, &self.device);
-                of.insert(name.to_owned(), (tensor(mean)?, tensor(square)?));
+        let mut both = |name: &str, dims: &[usize], mean: &[f32], square: &[f32]| {
+            let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, dims, device);
+            of.insert(name.to_owned(), (tensor(mean)?, tensor(square)?));
+            Ok::<_, ModelError>(())
+        };
+        if let Some(adapters) = &self.adapters {
+            let layout = &adapters.layout;
+            let stored = read_moments(folder, steps, layout.len())?;
+            adapters.set(&read_adapters(folder, layout)?, device)?;
+            if steps > 0 {
+                let means = layout.tensors(&stored.means).zip(layout.tensors(&stored.squares));
+                means
+                    .into_iter()
+                    .try_for_each(|((name, dims, mean), (_, _, square))| both(name, dims, mean, square))?;
+            }
+        } else {
+            let loaded = Checkpoint::load(model, device)?;
+            let stored = read_moments(folder, steps, self.arena.len)?;
+            for (name, weight) in &self.masters.weights {
+                let new = loaded.weights.get(name).ok_or_else(|| ModelError::Missing(name.clone()))?;
+                weight.set(new.as_tensor())?;
+            }
+            if steps > 0 {
+                let means = self.arena.tensors(&stored.means).zip(self.arena.tensors(&stored.squares));
+                means
+                    .into_iter()
+                    .try_for_each(|((name, dims, mean), (_, _, square))| both(name, dims, mean, square))?;
             }
         }
+        self.refresh()?;
         self.moments = Moments { steps, of };
         self.gradients = None;
         Ok(())

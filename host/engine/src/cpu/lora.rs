@@ -97,6 +97,21 @@ impl Adapters {
         self.len == 0
     }
 
+    /// What their part is multiplied with.
+    pub(crate) fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Where every matrix lies, by PEFT's name.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        self.tensors.iter().map(|(name, place, _)| (name.as_str(), place.clone()))
+    }
+
+    /// The weight that a matrix of this name stands beside.
+    pub(crate) fn weight(name: &str) -> String {
+        name.trim_start_matches("base_model.model.").replace(".lora_A", "").replace(".lora_B", "")
+    }
+
     /// Adapters that change nothing yet: `A` uniform in ±1/√cols as PEFT has it, `B` zero.
     pub fn fresh(&self, run_seed: u64) -> Vec<f32> {
         let mut all = vec![0.0; self.len];

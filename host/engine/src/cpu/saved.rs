@@ -8,7 +8,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor, Var};
 
-use super::{Cpu, Moments};
+use super::{Adapters, Cpu, Moments};
 use crate::model::{Checkpoint, ModelError, Precision, safetensors};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -31,19 +31,7 @@ impl Cpu {
     /// Writes moments and adapters into a folder; weights are not among them.
     pub(super) fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
         write_moments(folder, &self.moments)?;
-        if let Some((adapters, numbers)) = &self.adapters {
-            let mut all = HashMap::new();
-            for (name, shape, numbers) in adapters.tensors(numbers) {
-                all.insert(name.to_owned(), Tensor::from_slice(numbers, shape, &Device::Cpu)?);
-            }
-            let adapter = folder.join(ADAPTER);
-            std::fs::create_dir_all(&adapter).map_err(|e| ModelError::write(&adapter, &e))?;
-            write(&folder.join(ADAPTERS), all)?;
-            let config = folder.join(ADAPTER_CONFIG);
-            let text = format!("{:#}\n", adapters.peft());
-            std::fs::write(&config, text).map_err(|e| ModelError::write(&config, &e))?;
-        }
-        Ok(())
+        self.adapters.as_ref().map_or(Ok(()), |(adapters, numbers)| write_adapters(folder, adapters, numbers))
     }
 
     /// Takes up training where a checkpoint left it: its weights, or its adapters where they are what is
@@ -63,24 +51,41 @@ impl Cpu {
                 }
                 self.arena.fill(tensors.into_iter())?
             }
-            Some((adapters, numbers)) => {
-                let mut stored = read(&folder.join(ADAPTERS))?;
-                let mut all = Vec::with_capacity(numbers.len());
-                for (name, shape, _) in adapters.tensors(numbers) {
-                    let numbers = take(&mut stored, name)?;
-                    if numbers.len() != shape.iter().product::<usize>() {
-                        let (name, found) = (name.to_owned(), vec![numbers.len()]);
-                        return Err(ModelError::WrongShape { name, found, expected: shape.to_vec() });
-                    }
-                    all.extend(numbers);
-                }
-                all
-            }
+            Some((adapters, _)) => read_adapters(folder, adapters)?,
         };
         let moments = read_moments(folder, steps, trained.len())?;
         self.restore(trained, moments);
         Ok(())
     }
+}
+
+/// Writes adapters as PEFT lays them out.
+pub(crate) fn write_adapters(folder: &Path, adapters: &Adapters, numbers: &[f32]) -> Result<(), ModelError> {
+    let mut all = HashMap::new();
+    for (name, shape, numbers) in adapters.tensors(numbers) {
+        all.insert(name.to_owned(), Tensor::from_slice(numbers, shape, &Device::Cpu)?);
+    }
+    let adapter = folder.join(ADAPTER);
+    std::fs::create_dir_all(&adapter).map_err(|e| ModelError::write(&adapter, &e))?;
+    write(&folder.join(ADAPTERS), all)?;
+    let config = folder.join(ADAPTER_CONFIG);
+    let text = format!("{:#}\n", adapters.peft());
+    std::fs::write(&config, text).map_err(|e| ModelError::write(&config, &e))
+}
+
+/// Reads them back, in their layout.
+pub(crate) fn read_adapters(folder: &Path, adapters: &Adapters) -> Result<Vec<f32>, ModelError> {
+    let mut stored = read(&folder.join(ADAPTERS))?;
+    let mut all = Vec::with_capacity(adapters.len());
+    for (name, place) in adapters.places() {
+        let numbers = take(&mut stored, name)?;
+        if numbers.len() != place.len() {
+            let (name, found) = (name.to_owned(), vec![numbers.len()]);
+            return Err(ModelError::WrongShape { name, found, expected: vec![place.len()] });
+        }
+        all.extend(numbers);
+    }
+    Ok(all)
 }
 
 /// Writes moments as every core keeps them: in the layout of what is trained, so that a run may be taken

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor, Var};
 
-use super::gradients::Gradients;
 use super::learning::{Learning, Rates, Trained};
 use crate::OptimizerConfig;
 
@@ -27,7 +26,7 @@ impl Moments {
         learning: &dyn Learning,
         weights: &BTreeMap<String, Var>,
         copies: Option<&BTreeMap<String, Var>>,
-        mut gradients: Gradients,
+        mut gradients: BTreeMap<String, Tensor>,
         (c, rate): (&OptimizerConfig, f64),
     ) -> Result<f64> {
         let norm = learning.squares(&gradients.values().collect::<Vec<_>>())?.sqrt();

@@ -43,15 +43,15 @@ impl Head<'_> {
     }
 
     /// The backward pass: from the gradients by what was said of each target, `[R]`, those of `x`, in its kind of number,
-    /// and of the matrix, in float32, added to `sum`.
+    /// and of the matrix, in float32, added to `sum`; none of that where it is not `wanted`.
     pub fn back(
         &self,
         x: &Tensor,
         targets: &Tensor,
         statistics: &Tensor,
         slopes: &Slopes,
-        sum: Option<Tensor>,
-    ) -> Result<(Tensor, Tensor)> {
+        (wanted, sum): (bool, Option<Tensor>),
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let (mut dx, mut dweight) = (Vec::new(), sum);
         for (from, n) in self.chunks(x)? {
             let chunk = |tensor: &Tensor| tensor.narrow(0, from, n);
@@ -71,11 +71,13 @@ impl Head<'_> {
                 None => dlogits,
             };
             dx.push(dlogits.matmul(&self.weight)?);
-            dweight = Some(self.learning.headed(dweight.take(), &dlogits, &x)?);
+            if wanted {
+                dweight = Some(self.learning.headed(dweight.take(), &dlogits, &x)?);
+            }
         }
         let dweight = match dweight {
-            Some(sum) => sum,
-            None => self.weight.zeros_like()?.to_dtype(DType::F32)?,
+            None if wanted => Some(self.weight.zeros_like()?.to_dtype(DType::F32)?),
+            sum => sum,
         };
         Ok((Tensor::cat(&dx, 0)?, dweight))
     }

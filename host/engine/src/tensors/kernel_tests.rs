@@ -19,7 +19,7 @@ use super::Tensors;
 use super::emulated::Emulated;
 use super::kernels::Kernels;
 use super::machine::{DeviceBuffer, KERNELS, KernelConfig, Machine as _, SOURCES};
-use crate::cpu::Setup;
+use crate::cpu::{LoraConfig, Setup};
 use crate::model::{Checkpoint, Precision};
 
 /// Shapes of heads: whether numbers are bfloat16, width, heads of queries, of keys and values.
@@ -118,16 +118,25 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn model(folder: &Path, precision: Precision) -> Tensors {
+    trained(folder, precision, None)
+}
+
+/// The same, with adapters if there are any to train.
+fn trained(folder: &Path, precision: Precision, lora: Option<LoraConfig>) -> Tensors {
     let mut checkpoint = Checkpoint::load(folder, &Device::Cpu).unwrap();
     // Kernels compute none: sequences within one are refused past it.
     checkpoint.shape.variant.window = None;
-    let setup = Setup { precision, threads: 1, longest: 128, lora: None, reference: false, seed: 1 };
+    let setup = Setup { precision, threads: 1, longest: 128, lora, reference: false, seed: 1 };
     Tensors::new(&checkpoint, setup, &Device::Cpu).unwrap()
 }
 
-/// The same, which scores and learns by kernels.
+/// A model that scores and learns by kernels.
 fn fused(folder: &Path, precision: Precision) -> Option<Tensors> {
-    let mut model = model(folder, precision);
+    by_kernels(model(folder, precision), precision)
+}
+
+/// The same model, which scores and learns by kernels.
+fn by_kernels(mut model: Tensors, precision: Precision) -> Option<Tensors> {
     let kind = KernelConfig::of(&model.computed().shape, precision.dtype()).unwrap();
     let machine = Emulated::new(kind, 1).unwrap()?;
     model.learning = Box::new(Kernels::new(Arc::new(machine), kind));

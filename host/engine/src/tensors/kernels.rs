@@ -10,8 +10,10 @@ mod learning;
 
 use std::sync::Arc;
 
-use candle_core::{D, DType, Error, Result, Tensor, bail};
+use candle_core::{D, DType, Error, Result, Tensor, Var, bail};
 
+use super::adapted::Adapter;
+use super::gradients::Gradients;
 use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine};
 use crate::model::operations::{First, RopeTable, Turn};
 
@@ -83,6 +85,24 @@ impl Kernels {
         let (slope, x) = (slope.reshape(((), outer))?, x.reshape(((), inner))?);
         self.machine.multiply(&made, Factor::across(&slope), Factor::of(&x), add)?;
         Ok(made)
+    }
+
+    /// The way back from a product to what is trained beside the matrix, `W + s B A`: from `slope` by what came out, dB
+    /// takes up `s slopeᵀ (x Aᵀ)` and dA `s (slope B)ᵀ x`, and dW is never made.
+    fn adapted(
+        &self,
+        gradients: &mut Gradients,
+        adapter: &Adapter,
+        slope: &Tensor,
+        x: &Tensor,
+    ) -> Result<()> {
+        let kind = if self.kind.bf16 { DType::BF16 } else { DType::F32 };
+        let scaled =
+            |matrix: &Var| (matrix.as_detached_tensor() * adapter.scale)?.to_dtype(kind)?.contiguous();
+        let inner = self.product(x, &scaled(&adapter.a)?)?;
+        gradients.renew(&adapter.names[1], |sum| self.weighed(slope, &inner, sum))?;
+        let dinner = self.unproduct(slope, &scaled(&adapter.b)?, None)?;
+        gradients.renew(&adapter.names[0], |sum| self.weighed(&dinner, x, sum))
     }
 
     /// What a norm makes of the stream. With a part that the stream takes up first, that sum, too; else the stream

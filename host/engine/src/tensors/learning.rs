@@ -8,7 +8,7 @@
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 use super::batch::Batch;
-use super::gradients::{Gradients, add};
+use super::gradients::Gradients;
 use crate::core::TokenGradients;
 use crate::model::operations::{Scores, ahead, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError, RopeTables};
@@ -362,7 +362,7 @@ impl Back for Taped<'_> {
         let mut store = (&self.out * slope)?.sum_all()?.backward()?;
         for (name, weight) in &self.weights.weights {
             if let Some(gradient) = store.remove(weight) {
-                add(gradients, name, &gradient)?;
+                gradients.add(name, &gradient)?;
             }
         }
         let dx = store.remove(&self.input);

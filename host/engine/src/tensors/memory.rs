@@ -1,25 +1,22 @@
 //! How much memory a run takes on a device, told before it starts.
 
-use crate::cpu::{Arena, Memory};
+use crate::cpu::{Adapters, Arena, Memory, Setup};
 use crate::model::{Precision, Shape};
 
 /// Bytes of the logits that live at once, and of what else lives of them.
 const LOGITS: usize = 1 << 30;
 
-/// For a model of this shape; prompts and answers have at most `longest` tokens and are sampled `rows` at
-/// a time, micro-batches have at most `micro` tokens or one sequence. Activations are reckoned, not
-/// counted, for kernels of ours; candle's operations keep several times as much.
-pub fn memory(
-    shape: &Shape,
-    precision: Precision,
-    reference: bool,
-    rows: usize,
-    longest: usize,
-    micro: usize,
-    recompute: bool,
-) -> Memory {
-    let (trained, size) = (Arena::new(shape).len, precision.dtype().size_in_bytes());
-    let copies = usize::from(precision != Precision::F32) + usize::from(reference);
+/// For a model of this shape, set up so; answers are sampled `rows` at a time, micro-batches have at most `micro` tokens
+/// or one sequence. Activations are reckoned, not counted, for kernels of ours; candle's operations keep several times
+/// as much.
+pub fn memory(shape: &Shape, setup: &Setup, rows: usize, micro: usize, recompute: bool) -> Memory {
+    let (arena, longest, precision) = (Arena::new(shape), setup.longest, setup.precision);
+    let (all, size) = (arena.len, precision.dtype().size_in_bytes());
+    let trained = setup.lora.map_or(all, |config| Adapters::new(&arena, config).len());
+    let apart = precision != Precision::F32;
+    // With adapters there is a copy in any case, and the weights that they stand beside are the reference.
+    let copies = usize::from(apart || setup.lora.is_some())
+        + usize::from(setup.reference && (apart || setup.lora.is_none()));
     let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
     // What each operation gave, for each token: residuals and norms; projections, before and after they are
     // turned; weights of attention and what is mixed by them; the feed-forward part.
@@ -33,7 +30,7 @@ pub fn memory(
     let joined = shape.layers * shape.hidden * (q + 2 * kv + 2 * shape.intermediate);
     Memory {
         trained,
-        weights: trained * (4 + size * copies),
+        weights: all * (4 + size * copies),
         // Gradients and two moments.
         optimizer: 3 * 4 * trained,
         rollouts: caches.saturating_add(workspace).saturating_add(joined).saturating_mul(size),

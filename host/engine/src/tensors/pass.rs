@@ -6,7 +6,7 @@
 use candle_core::{DType, Tensor};
 
 use super::batch::Batch;
-use super::gradients::{Gradients, renew};
+use super::gradients::Gradients;
 use super::head::{Head, told};
 use super::learning::{Learning, Slopes, Way};
 use crate::core::{Loss, PassOptions, TokenGradients, TokenStatistics};
@@ -79,9 +79,12 @@ impl<'a> Pass<'a> {
         }
         let slopes = Slopes::new(slopes, x_rd.device())?;
         let name = self.weights.shape.head_name();
-        let sum = gradients.remove(name);
-        let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &slopes, sum)?;
-        gradients.insert(name.to_owned(), dhead);
+        let wanted = gradients.wants(name);
+        let sum = gradients.take(name);
+        let (dx_rd, dhead) = head.back(&x_rd, &self.batch.targets, &said, &slopes, (wanted, sum))?;
+        if let Some(dhead) = dhead {
+            gradients.renew(name, |_| Ok(dhead))?;
+        }
 
         let Some(last) = last else { return Ok(()) };
         let mut dx_btd = last.back(&dx_rd, gradients)?;
@@ -114,12 +117,14 @@ impl<'a> Pass<'a> {
     /// The embedding's gradient.
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
+        if !gradients.wants(NAME) {
+            return Ok(());
+        }
         let shape = &self.weights.shape;
         let scale = shape.variant.embedding;
         let dx_btd = &if scale == 1.0 { dx_btd.clone() } else { (dx_btd * scale)? };
         let none = || Tensor::zeros((shape.vocabulary, shape.hidden), DType::F32, dx_btd.device());
-        Ok(renew(gradients, NAME, |sum| {
-            self.learning.embedded(sum.map_or_else(none, Ok)?, dx_btd, self.batch)
-        })?)
+        Ok(gradients
+            .renew(NAME, |sum| self.learning.embedded(sum.map_or_else(none, Ok)?, dx_btd, self.batch))?)
     }
 }

@@ -69,7 +69,7 @@ fn there_and_back(
     let positions = Tensor::arange(3, 3 + tokens as u32, device).unwrap().unsqueeze(0).unwrap();
     let rope = Decoder::frozen(checkpoint).rope(&positions).unwrap();
     let way = Way { rope, ahead: learning.ahead(tokens, None, device).unwrap(), near: None };
-    let mut gradients = Gradients::new();
+    let mut gradients = Gradients::default();
     let mut all = Vec::new();
     for (n, x_btd) in [x_btd.clone(), (x_btd * 0.5).unwrap()].iter().enumerate() {
         let made = learning.block(checkpoint, 1, x_btd, &way, true).unwrap();
@@ -80,8 +80,8 @@ fn there_and_back(
             [("stream", &made.stream), ("keys", &made.cache.0), ("values", &made.cache.1), ("back", &dx)];
         all.extend(numbers.map(|(what, x)| (format!("{what} {n}"), floats(x))));
     }
-    assert!(gradients.values().all(|g| g.dtype() == DType::F32));
-    all.extend(gradients.iter().map(|(name, g)| (name.clone(), floats(g))));
+    assert!(gradients.all().values().all(|g| g.dtype() == DType::F32));
+    all.extend(gradients.all().iter().map(|(name, g)| (name.clone(), floats(g))));
     all
 }
 

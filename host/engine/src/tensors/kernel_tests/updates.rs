@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{apart, folders, fused, model, told};
+use super::{apart, by_kernels, folders, fused, model, told, trained};
 use crate::OptimizerConfig;
 use crate::core::{Core as _, PassOptions, Sequence, TokenGradients, TokenStatistics};
+use crate::cpu::LoraConfig;
 use crate::model::Precision;
 use crate::tensors::Tensors;
 
@@ -49,7 +50,11 @@ fn update(model: &mut Tensors, options: PassOptions) -> Left {
         model.learn(part, options, &loss).unwrap();
     }
     let gathered = model.gathered().unwrap();
-    let gradients = model.arena().tensors(&gathered).map(|(n, _, g)| (n.to_owned(), g.to_vec())).collect();
+    let named = |(n, _, g): (&str, &[usize], &[f32])| (n.to_owned(), g.to_vec());
+    let gradients = match model.layout() {
+        Some(adapters) => adapters.tensors(&gathered).map(named).collect(),
+        None => model.arena().tensors(&gathered).map(named).collect(),
+    };
     // A weight whose gradient is next to nothing goes as far as any other, to either side: so much is left of
     // that by an epsilon which is not small.
     let config = OptimizerConfig { epsilon: 1e-3, ..OptimizerConfig::default() };
@@ -86,6 +91,45 @@ fn far(ours: &Left, theirs: &Left) -> [f32; 5] {
         most(&ours.after, &theirs.after),
         most(&ours.again, &theirs.again),
     ]
+}
+
+/// Where adapters are trained, gradients are made by the chain rule in candle, and without those of weights in kernels.
+#[test]
+fn an_update_of_adapters_by_kernels_is_candle_s() {
+    let lora = Some(LoraConfig { rank: 4, alpha: 8.0 });
+    for folder in [1, 6].map(|i| folders().swap_remove(i)) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let options = PassOptions { temperature: 0.8, recompute: false };
+        let twice = |mut model: Tensors| {
+            // `B` is zero at first, and so is the gradient of `A`.
+            let first = update(&mut model, options);
+            assert!(
+                first.gradients.iter().all(|(name, g)| name.contains("_A") == g.iter().all(|g| *g == 0.0))
+            );
+            update(&mut model, options)
+        };
+        let theirs = twice(trained(&folder, Precision::F32, lora));
+        let kernels = |precision| by_kernels(trained(&folder, precision, lora), precision).map(twice);
+        let Some(ours) = kernels(Precision::F32) else { return };
+        let off = far(&ours, &theirs);
+        println!("{name:<28} adapters, float32 {}", told(&off));
+        let least = [1e-4, 2e-5, 1e-6, 1e-6, 1e-4];
+        assert!(off.iter().zip(least).all(|(off, least)| *off < least), "{name}: {}", told(&off));
+
+        let Some(rounded) = kernels(Precision::Bf16) else { return };
+        let candle = twice(trained(&folder, Precision::Bf16, lora));
+        let means = [&rounded, &candle].map(|left| mean(&left.log_probs, &theirs.log_probs));
+        let off = far(&rounded, &theirs);
+        println!(
+            "{name:<28} bfloat16 from float32 {}; candle's {}",
+            told(&off),
+            told(&far(&candle, &theirs))
+        );
+        println!("{name:<28} log-probabilities on average, and candle's: {}", told(&means));
+        let most = [1.0, 0.2, 0.05, 1e-6, 1.0];
+        assert!(off.iter().zip(most).all(|(off, most)| *off < most), "{name}: {}", told(&off));
+        assert!(means[0] < 1.5 * means[1], "{name}: {}", told(&means));
+    }
 }
 
 #[test]

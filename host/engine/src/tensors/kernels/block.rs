@@ -8,7 +8,7 @@ use candle_core::{Result, Tensor, bail};
 use super::Kernels;
 use crate::model::operations::{First, RopeTable, Turn};
 use crate::model::{Checkpoint, Decoder, ModelError, Projection};
-use crate::tensors::gradients::{Gradients, add, renew};
+use crate::tensors::gradients::Gradients;
 use crate::tensors::learning::{Back, Made, Way};
 
 /// A projection, and what came of it.
@@ -156,7 +156,14 @@ impl Back for Block<'_> {
         let (name, epsilon) = (|part: &str| format!("model.layers.{layer}.{part}"), shape.epsilon);
         let slope = slope.contiguous()?;
         let weigh = |gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor| {
-            renew(gradients, &name(part), |sum| kernels.weighed(slope, x, sum))
+            let name = name(part);
+            match gradients.adapter(&name) {
+                Some(adapter) => kernels.adapted(gradients, &adapter, slope, x),
+                None if gradients.wants(&name) => {
+                    gradients.renew(&name, |sum| kernels.weighed(slope, x, sum))
+                }
+                None => Ok(()),
+            }
         };
 
         weigh(gradients, "mlp.down_proj.weight", &slope, &self.gated)?;
@@ -172,7 +179,7 @@ impl Back for Block<'_> {
         drop((dgates, dups, normed_again));
         let ([first, second], [before, middle]) = (self.norms, self.streams);
         let [slope, dsecond] = kernels.norm_back(&middle, (&second, epsilon), &dnormed, Some(&slope))?;
-        add(gradients, &name("post_attention_layernorm.weight"), &dsecond)?;
+        gradients.add(&name("post_attention_layernorm.weight"), &dsecond)?;
         drop((dnormed, middle));
 
         weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
@@ -190,19 +197,19 @@ impl Back for Block<'_> {
             let mut dproduct = kernels.gather(&dmade, rope, None)?;
             if let (Some(product), Some(norm)) = (product, &by.norm) {
                 let [dbefore, dnorm] = kernels.norm_back(product, (norm, epsilon), &dproduct, None)?;
-                add(gradients, &name(&own("norm.weight")), &dnorm)?;
+                gradients.add(&name(&own("norm.weight")), &dnorm)?;
                 dproduct = dbefore;
             }
             if by.bias.is_some() {
                 let width = by.heads * shape.head;
-                add(gradients, &name(&own("proj.bias")), &kernels.columns(&dproduct, width)?)?;
+                gradients.add(&name(&own("proj.bias")), &kernels.columns(&dproduct, width)?)?;
             }
             weigh(gradients, &own("proj.weight"), &dproduct, &normed)?;
             dnormed = Some(kernels.unproduct(&dproduct, &by.weight, dnormed)?);
         }
         let Some(dnormed) = dnormed else { return Ok(slope) };
         let [slope, dfirst] = kernels.norm_back(&before, (&first, epsilon), &dnormed, Some(&slope))?;
-        add(gradients, &name("input_layernorm.weight"), &dfirst)?;
+        gradients.add(&name("input_layernorm.weight"), &dfirst)?;
         Ok(slope)
     }
 }

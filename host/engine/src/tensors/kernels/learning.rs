@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use super::{Kernels, threads};
 use crate::model::{Checkpoint, Decoder, ModelError};
 use crate::tensors::batch::Batch;
-use crate::tensors::gradients::{Gradients, add};
+use crate::tensors::gradients::Gradients;
 use crate::tensors::learning::{Back, Learning, Made, Rates, Slopes, Trained, Way};
 use crate::tensors::machine::{Arg, Launch};
 
@@ -177,7 +177,7 @@ impl Back for Answers<'_> {
         gradients: &mut Gradients,
     ) -> std::result::Result<Tensor, ModelError> {
         let [slope, dnorm] = self.kernels.norm_back(&self.rows, (&self.norm, self.epsilon), slope, None)?;
-        add(gradients, NORM, &dnorm)?;
+        gradients.add(NORM, &dnorm)?;
         let nothing = Tensor::zeros((1, self.dims.2), slope.dtype(), slope.device())?;
         let rows = Tensor::cat(&[&nothing, &slope], 0)?.index_select(&self.batch.back.inverse, 0)?;
         Ok(rows.reshape(self.dims)?)
