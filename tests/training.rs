@@ -1018,6 +1018,11 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
     configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
     configs.push(with_update("old_log_probs = \"decoupled\"\nmicro_batch_tokens = 64"));
     configs.push(with_update("old_log_probs = \"sampling\"\nmini_batch = 16"));
+    let cut = "max_tokens = 8\ntemperature = 0.7\ntop_k = 6\ntop_p = 0.9";
+    let masks =
+        with_update("keep_sampling_mask = true\nmini_batch = 24\nloss = { kind = \"dapo\", kl = 0.05 }");
+    // With a lag a checkpoint keeps rollouts, with the tokens that they were drawn from.
+    configs.push(masks.replace("max_tokens = 8", cut).replace("seed = 1", "seed = 1\nlag = 1"));
     configs.push(short.replace("rows = 64", "rows = 64\nstop = [\"12\", \"7\"]"));
     configs.push(with_update("mask_truncated = true").replace("max_tokens = 8", "max_tokens = 3"));
     configs.push(lora.clone());

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use allot_allocation::PromptId;
-use allot_engine::{Answer, Sample};
+use allot_engine::{Answer, Sample, SamplingMask};
 use allot_interpreter::math::Math;
 use allot_interpreter::trial::Trial;
 use allot_interpreter::{Interpreter, Limits};
@@ -171,7 +171,11 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
         prompt: PromptId(prompt as u32),
         position: 0,
         version: 0,
-        answer: Answer { log_probs: vec![0.0; tokens.len()], tokens: tokens.clone() },
+        answer: Answer {
+            log_probs: vec![0.0; tokens.len()],
+            tokens: tokens.clone(),
+            mask: SamplingMask::default(),
+        },
         tokens: tokens.len() as u32,
         truncated: false,
         log_prob: 0.0,

@@ -12,7 +12,7 @@ use allot_engine::cpu::{Memory, Setup};
 use allot_engine::model::{By, Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
-use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Signal, Stops};
+use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Sampling, Signal, Stops};
 use allot_judges::component::ComponentConfig;
 use allot_judges::config::RewardConfig;
 use allot_judges::http::HttpConfig;
@@ -205,7 +205,7 @@ impl<'a> Prepared<'a> {
         let signals = self.policy.description().signals.iter().map(signal).collect::<Result<Vec<_>>>()?;
         let native = NativeConfig {
             seed: config.run.seed,
-            sampling: config.rollout,
+            sampling: Sampling { keep_mask: config.update.keep_sampling_mask, ..config.rollout },
             evaluation: config.evaluation_samplings(),
             stops: self.stops.clone(),
             rows: config.model.rows,

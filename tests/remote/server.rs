@@ -400,6 +400,7 @@ impl World {
             top_k: p["top_k"].as_i64().unwrap().max(0) as usize,
             top_p: p["top_p"].as_f64().unwrap() as f32,
             max_tokens: p["max_tokens"].as_u64().unwrap() as u32,
+            ..Sampling::default()
         };
         let (prompt, stops) =
             (numbers(&body["prompt"]["chunks"][0]["tokens"]), Stops::from(numbers(&p["stop"])));
@@ -493,8 +494,10 @@ impl World {
             _ => {
                 let key = if verb == "forward" { "forward_input" } else { "forward_backward_input" };
                 let data = data(&body[key]);
-                let sequences: Vec<Sequence<'_>> =
-                    data.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt }).collect();
+                let sequences: Vec<Sequence<'_>> = data
+                    .iter()
+                    .map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, mask: None })
+                    .collect();
                 let statistics = model.core.score(&sequences, MANNER, false).unwrap();
                 let one = |(statistics, datum): (&Vec<TokenStatistics>, &Datum)| {
                     // Those of the prompt are nobody's.
@@ -523,7 +526,7 @@ impl World {
 /// One step of the optimizer on what was gathered, by the server's own mean.
 fn step(core: &mut dyn Core, gathered: &[Datum], mean: Mean, adam: &Value) -> f64 {
     let sequences: Vec<Sequence<'_>> =
-        gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt }).collect();
+        gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, mask: None }).collect();
     let all = gathered.len() as f64;
     core.learn(&sequences, MANNER, &|i, statistics| {
         let d = &gathered[i];

@@ -470,6 +470,7 @@ fn sampling(params: &Value, top_k: usize, longest: u64) -> Sampling {
         top_k,
         top_p: params["top_p"].as_f64().unwrap() as f32,
         max_tokens: longest as u32,
+        ..Sampling::default()
     }
 }
 

@@ -180,6 +180,8 @@ fn keys_and_values_that_make_no_sense_are_told() {
         ("[optimizer]", "[update]\ncorrection = 0.0\n[optimizer]"),
         ("[optimizer]", "[update]\nloss = { kind = \"grpo\", kl = -1.0 }\n[optimizer]"),
         ("[optimizer]", "[update]\nloss = { kind = \"grpo\", entropy = inf }\n[optimizer]"),
+        ("[optimizer]", "[update]\nkeep_sampling_mask = true\n[optimizer]"),
+        ("[reward]", "top_p = 0.9\n[update]\nkeep_sampling_mask = true\n[reward]"),
         ("rows = 64", "stop = [\"\"]"),
         ("rows = 64", "stop = [\"7<end>\"]"),
         ("grader = \"exact\"", "grader = \"exact\"\nright = inf"),

@@ -214,7 +214,7 @@ fn score(model: &mut dyn Core, sequences: &[Vec<u32>]) -> Result<Duration> {
 
 /// Sequences whose first token is the prompt.
 fn whole(sequences: &[Vec<u32>]) -> Vec<Sequence<'_>> {
-    sequences.iter().map(|tokens| Sequence { tokens, prompt: 1 }).collect()
+    sequences.iter().map(|tokens| Sequence { tokens, prompt: 1, mask: None }).collect()
 }
 
 fn train(model: &mut dyn Core, sequences: &[Vec<u32>], recompute: bool) -> Result<Duration> {

@@ -286,6 +286,9 @@ const MOST_RANK: u64 = 1 << 14;
 /// Passes over a batch.
 const MOST_EPOCHS: u64 = 10_000;
 
+/// Tokens of which each is drawn, where they are kept: four bytes each, for each token of each answer.
+const MOST_KEPT: usize = 4096;
+
 /// Tokens of a micro-batch.
 const MOST_TOKENS: u64 = 1 << 24;
 
@@ -425,10 +428,47 @@ impl TrainConfig {
         self.reward.check(name, self.rollout.max_tokens)?;
         self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
+        self.check_mask(name)?;
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
             return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+        }
+        Ok(())
+    }
+
+    /// Sampling masks are kept by what samples on this machine's CPU alone.
+    fn check_mask(&self, name: &str) -> Result<()> {
+        if !self.update.keep_sampling_mask {
+            return Ok(());
+        }
+        let refused = |why: &str, hint: &str| {
+            Err(Error::new(format!("`{name}`: `update.keep_sampling_mask` is true; {why}")).hint(hint))
+        };
+        let Sampling { temperature, top_k, top_p, .. } = self.rollout;
+        if self.rollouts.is_some() || !self.engine.is_native() {
+            return refused(
+                "a server does not tell from which tokens it drew",
+                "leave it out, or sample here",
+            );
+        }
+        if self.model.device != DeviceName::Cpu {
+            return refused(
+                "kernels do not tell from which tokens they drew",
+                "leave it out, or use the CPU",
+            );
+        }
+        if top_k == 0 && top_p >= 1.0 || temperature == 0.0 {
+            let what = format!(
+                "rollouts are drawn from all tokens: `rollout.top_k` is {top_k}, `rollout.top_p` {top_p} and \
+                 `rollout.temperature` {temperature}"
+            );
+            return refused(&what, "leave it out");
+        }
+        if top_k == 0 || top_k > MOST_KEPT {
+            let what =
+                format!("`rollout.top_k` is {top_k}, and each token would keep so many as `top_p` leaves");
+            return refused(&what, &format!("set `rollout.top_k` from 1 to {MOST_KEPT}"));
         }
         Ok(())
     }
@@ -589,6 +629,7 @@ impl TrainConfig {
             top_k: own.top_k.unwrap_or(run.top_k),
             top_p: own.top_p.unwrap_or(run.top_p),
             max_tokens: own.max_tokens.unwrap_or(run.max_tokens),
+            ..Sampling::default()
         }
     }
 }

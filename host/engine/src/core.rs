@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::cpu::Moments;
 use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
-use crate::{Interrupt, OptimizerConfig, Sampling, Stops};
+use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by that. It may be called
 /// from several threads, and in any order.
@@ -144,12 +144,14 @@ pub struct Request<'a> {
 pub struct Answered {
     /// Its tokens, with the one that stopped it, or in which a text did.
     pub tokens: Vec<u32>,
-    /// The log-probability of each at the sampling temperature, before top-k and top-p.
+    /// The log-probability of each at the sampling temperature, before top-k and top-p; after them where the mask is kept.
     pub log_probs: Vec<f32>,
     /// Mean entropy of the distributions that they were drawn from, in nats.
     pub entropy: f32,
     /// Whether it met the length limit.
     pub truncated: bool,
+    /// What its tokens were drawn from, where that is kept.
+    pub mask: SamplingMask,
 }
 
 /// A prompt and the answer that was given.
@@ -159,6 +161,8 @@ pub struct Sequence<'a> {
     pub tokens: &'a [u32],
     /// How many of them are the prompt. At least 1.
     pub prompt: usize,
+    /// What the answer's tokens were drawn from, if not from the whole vocabulary: what is said of them is among those.
+    pub mask: Option<&'a SamplingMask>,
 }
 
 impl Sequence<'_> {

@@ -5,7 +5,8 @@ use allot_allocation::seed::Stream;
 
 use crate::core::{Answered, Request, TokenStatistics};
 use crate::cpu::head::statistics;
-use crate::sampler::Sampling;
+use crate::mask::leave;
+use crate::sampler::{Sampling, of_some};
 use crate::stops::{Stops, Watch};
 
 /// An answer so far.
@@ -54,8 +55,17 @@ impl Draft {
 
     /// Draws a token from logits that are divided by the temperature.
     pub fn take(&mut self, logits: &[f32], stops: &Stops) {
-        let token = self.sampling.draw(logits, self.stream.unit());
-        self.push(token, statistics(logits, token as usize), stops);
+        let unit = self.stream.unit();
+        if !self.sampling.keep_mask || !self.sampling.cuts() {
+            let token = self.sampling.draw(logits, unit);
+            return self.push(token, statistics(logits, token as usize), stops);
+        }
+        let left = self.sampling.left(logits);
+        let token = of_some(logits, &left, unit);
+        let mut masked = logits.to_vec();
+        leave(&mut masked, &left);
+        self.answer.mask.push(&left);
+        self.push(token, statistics(&masked, token as usize), stops);
     }
 
     /// The random numbers that its next tokens are drawn with, as long as there are places for them.

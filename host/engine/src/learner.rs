@@ -12,7 +12,7 @@ use allot_allocation::Compute;
 use crate::core::{Core, Sequence};
 use crate::model::ModelError;
 use crate::update::{TrainingSample, UpdateConfig, UpdateContext, update};
-use crate::{EngineError, Interrupt, OptimizerConfig, Report};
+use crate::{EngineError, Interrupt, OptimizerConfig, Report, SamplingMask};
 
 /// How often somebody's wish to stop is looked for while an update is waited for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,6 +26,8 @@ pub(crate) struct Lesson {
     pub(crate) prompt: usize,
     /// Log-probabilities when it was sampled.
     pub(crate) sampled: Vec<f32>,
+    /// What its tokens were drawn from, where that is kept.
+    pub(crate) mask: SamplingMask,
     /// The temperature that it was sampled at.
     pub(crate) temperature: f32,
     /// Whether the weights changed since.
@@ -56,7 +58,11 @@ type Made = Result<(Report, Compute), EngineError>;
 impl Lesson {
     fn sample(&self) -> TrainingSample<'_> {
         TrainingSample {
-            sequence: Sequence { tokens: &self.tokens, prompt: self.prompt },
+            sequence: Sequence {
+                tokens: &self.tokens,
+                prompt: self.prompt,
+                mask: Some(&self.mask).filter(|mask| !mask.is_empty()),
+            },
             sampled: &self.sampled,
             temperature: self.temperature,
             stale: self.stale,

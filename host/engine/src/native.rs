@@ -11,7 +11,7 @@ use crate::model::ModelError;
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Purpose, Report, Sample,
-    Sampled, Sampling, Stops, Whole,
+    Sampled, Sampling, SamplingMask, Stops, Whole,
 };
 
 /// An answer in tokens: the engine knows nothing of text.
@@ -21,6 +21,9 @@ pub struct Answer {
     pub tokens: Vec<u32>,
     /// The log-probability of each when it was sampled.
     pub log_probs: Vec<f32>,
+    /// What its tokens were drawn from, where that is kept.
+    #[serde(default, skip_serializing_if = "SamplingMask::is_empty")]
+    pub mask: SamplingMask,
 }
 
 /// What can be measured of each rollout while it is sampled.
@@ -167,7 +170,7 @@ impl Native {
             truncated: answered.truncated,
             log_prob,
             signals: self.config.signals.iter().map(signal).collect(),
-            answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs },
+            answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs, mask: answered.mask },
             sampling,
         }
     }
@@ -181,6 +184,7 @@ impl Native {
                 tokens: [prompt, &sample.answer.tokens].concat(),
                 prompt: prompt.len(),
                 sampled: sample.answer.log_probs.clone(),
+                mask: sample.answer.mask.clone(),
                 temperature: self.config.sampling.with(sample.sampling).divisor(),
                 stale: sample.version != self.version,
                 truncated: sample.truncated,

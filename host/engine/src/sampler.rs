@@ -17,11 +17,15 @@ pub struct Sampling {
     pub top_p: f32,
     /// Longest answer, in tokens.
     pub max_tokens: u32,
+    /// Whether the tokens that top-k and top-p leave are kept with an answer, and its log-probabilities are those among
+    /// them. It is no key of its own: an update wants it, or not.
+    #[serde(skip)]
+    pub keep_mask: bool,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: 0, top_p: 1.0, max_tokens: 256 }
+        Self { temperature: 1.0, top_k: 0, top_p: 1.0, max_tokens: 256, keep_mask: false }
     }
 }
 
@@ -54,9 +58,19 @@ impl Sampling {
         if self.temperature == 0.0 {
             return first_largest(logits);
         }
-        if self.top_k == 0 && self.top_p >= 1.0 {
+        if !self.cuts() {
             return of_all(logits, unit);
         }
+        of_some(logits, &self.left(logits), unit)
+    }
+
+    /// Whether top-k or top-p leave tokens out.
+    pub fn cuts(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0
+    }
+
+    /// The tokens that top-k and top-p leave, in the order of the vocabulary.
+    pub fn left(&self, logits: &[f32]) -> Vec<u32> {
         let top = largest(logits);
         let weight = |l: f32| f64::from(l - top).exp();
         let mut order: Vec<usize> = (0..logits.len()).collect();
@@ -74,9 +88,16 @@ impl Sampling {
             order.truncate(needed.map_or(order.len(), |n| n + 1));
         }
         order.sort_unstable();
-        let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
-        share(order.iter().map(|i| (*i, weight(logits[*i]))), unit * total)
+        order.into_iter().map(|i| i as u32).collect()
     }
+}
+
+/// A draw from these tokens.
+pub fn of_some(logits: &[f32], left: &[u32], unit: f64) -> u32 {
+    let top = largest(logits);
+    let weight = |i: &u32| f64::from(logits[*i as usize] - top).exp();
+    let total: f64 = left.iter().map(weight).sum();
+    share(left.iter().map(|i| (*i as usize, weight(i))), unit * total)
 }
 
 /// Tokens whose weights are added up at a time.
@@ -181,6 +202,15 @@ mod tests {
         // A tie at the edge goes to the first.
         assert!(draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&1));
         assert!(!draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&3));
+    }
+
+    #[test]
+    fn what_is_left_is_what_is_drawn_from() {
+        let top_p = Sampling { top_p: 0.6, ..Sampling::default() };
+        assert_eq!(top_p.left(&logits()), [0, 2]);
+        let both = Sampling { top_k: 3, top_p: 0.6, ..Sampling::default() };
+        assert_eq!(both.left(&logits()), [0, 2], "of three a share of 0.571 is too little");
+        assert!(!Sampling::default().cuts() && top_p.cuts());
     }
 
     #[test]

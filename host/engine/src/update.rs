@@ -35,6 +35,10 @@ pub struct UpdateConfig {
     /// `mask_truncated_completions`: they have their part in baselines, and in means over answers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mask_truncated: bool,
+    /// Whether the tokens that top-k and top-p left are kept with a rollout, and learned at the distribution among them,
+    /// from which it came (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_sampling_mask: bool,
 }
 
 /// What ratios between new and old probabilities are measured from.
@@ -83,6 +87,7 @@ impl Default for UpdateConfig {
             micro_batch_tokens: 4096,
             recompute: false,
             mask_truncated: false,
+            keep_sampling_mask: false,
         }
     }
 }
@@ -343,12 +348,16 @@ fn options(config: &UpdateConfig, temperature: f32) -> PassOptions {
     PassOptions { temperature, recompute: config.recompute }
 }
 
-/// Runs of lessons of one temperature and at most this many tokens, or of one that is longer.
+/// Runs of lessons of one temperature, all with a sampling mask or all without, and at most this many tokens, or of one
+/// that is longer.
 fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
     let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
     for (i, lesson) in lessons.iter().enumerate() {
         let more = lesson.sequence.read();
-        if i > from && (tokens + more > most || lesson.temperature != lessons[from].temperature) {
+        let first = &lessons[from];
+        let alike = lesson.temperature == first.temperature
+            && lesson.sequence.mask.is_some() == first.sequence.mask.is_some();
+        if i > from && (tokens + more > most || !alike) {
             all.push(from..i);
             (from, tokens) = (i, 0);
         }

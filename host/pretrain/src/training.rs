@@ -53,7 +53,7 @@ pub fn train(
         let examples =
             (0..config.batch).map(|_| lessons.draw(care, &mut stream)).collect::<Result<Vec<_>>>()?;
         let sequences: Vec<Sequence<'_>> =
-            examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt }).collect();
+            examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt, mask: None }).collect();
         // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
         let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
         let losses = Mutex::new(vec![0.0; sequences.len()]);

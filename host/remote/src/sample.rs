@@ -1,7 +1,7 @@
 //! From a grant to requests, and from the server's answers to rollouts, each looked at before it counts.
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
-use allot_engine::{Answer, End, Sample, Sampling, Stops};
+use allot_engine::{Answer, End, Sample, Sampling, SamplingMask, Stops};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ impl Claim {
             truncated: self.truncated,
             log_prob,
             signals: vec![(log_prob / tokens as f64) as f32; limits.signals],
-            answer: Answer { tokens: self.tokens, log_probs },
+            answer: Answer { tokens: self.tokens, log_probs, mask: SamplingMask::default() },
             sampling: place.sampling,
         })
     }

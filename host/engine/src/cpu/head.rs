@@ -7,6 +7,7 @@ use super::block::{Gradients, Weights, sized};
 use super::gemm::Mat;
 use super::kernels::{capped, exp, largest, sum, uncapped, wide};
 use crate::core::{TokenGradients, TokenStatistics};
+use crate::mask::leave;
 use crate::model::Variant;
 
 /// Logits at a time: rows times vocabulary.
@@ -21,6 +22,8 @@ pub struct Head<'a> {
     pub temperature: f32,
     /// Threads of each matrix product.
     pub threads: usize,
+    /// What each target was drawn from; none where that is the whole vocabulary for all.
+    pub masks: &'a [&'a [u32]],
 }
 
 impl Head<'_> {
@@ -63,7 +66,8 @@ impl Head<'_> {
                 self.statistics(self.logits(x, start..end, scratch), &targets[start..end])
             } else {
                 let d = self.weights.arena.shape.hidden;
-                self.logprob_entropy(&x[start * d..end * d], &targets[start..end], scratch)
+                let part = Self { masks: self.masks.get(start..end).unwrap_or_default(), ..*self };
+                part.logprob_entropy(&x[start * d..end * d], &targets[start..end], scratch)
             };
             let mut slopes = TokenGradients::default();
             for answer in first..last {
@@ -140,7 +144,7 @@ impl Head<'_> {
         }
     }
 
-    /// Logits of some rows, divided by the temperature.
+    /// Logits of some rows, divided by the temperature; those that sampling left out are next to impossible.
     fn logits<'r>(&self, x: &[f32], rows: Range<usize>, scratch: &'r mut Vec<f32>) -> &'r mut [f32] {
         let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
         let (x, logits) = (&x[rows.start * d..rows.end * d], sized(scratch, rows.len() * v));
@@ -159,6 +163,8 @@ impl Head<'_> {
                 || logits.iter_mut().for_each(|l| *l *= scale),
             );
         }
+        let masks = self.masks.get(rows).unwrap_or_default();
+        logits.chunks_exact_mut(v).zip(masks).for_each(|(logits, kept)| leave(logits, kept));
         logits
     }
 

@@ -7,6 +7,7 @@ use super::attention::Span;
 use super::block::{Block, Gradients, Kept, RopeTable, Scratch, Weights, sized};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
+use crate::SamplingMask;
 use crate::core::{Sequence, TokenGradients, TokenStatistics};
 
 /// How a pass computes.
@@ -47,7 +48,8 @@ impl Pass {
     pub fn score(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<TokenStatistics>> {
         let packed = Packed::of(sequences);
         self.forward(how, &packed, false);
-        let mut all = head(how).logprob_entropy(&self.normed, &packed.targets, &mut self.logits).into_iter();
+        let mut all =
+            head(how, &packed).logprob_entropy(&self.normed, &packed.targets, &mut self.logits).into_iter();
         packed.counts.iter().map(|n| all.by_ref().take(*n).collect()).collect()
     }
 
@@ -64,11 +66,11 @@ impl Pass {
         self.forward(how, &packed, true);
         let dnormed = sized(&mut self.dnormed, self.normed.len());
         let of = (&self.normed[..], &packed.targets[..], &packed.counts[..]);
-        head(how).learn(of, loss, dnormed, gradients, &mut self.logits);
+        head(how, &packed).learn(of, loss, dnormed, gradients, &mut self.logits);
         self.backward(how, &packed, gradients);
     }
 
-    fn forward(&mut self, how: How<'_>, packed: &Packed, keep: bool) {
+    fn forward(&mut self, how: How<'_>, packed: &Packed<'_>, keep: bool) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
         let x = sized(&mut self.x, packed.tokens.len() * d);
@@ -96,7 +98,7 @@ impl Pass {
         norm(&self.last, weight, arena.shape.epsilon as f32, normed, sized(&mut self.scales, rows));
     }
 
-    fn backward(&mut self, how: How<'_>, packed: &Packed, gradients: &mut Gradients<'_>) {
+    fn backward(&mut self, how: How<'_>, packed: &Packed<'_>, gradients: &mut Gradients<'_>) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
         let dlast = sized(&mut self.dlast, self.last.len());
@@ -137,7 +139,7 @@ impl Pass {
 }
 
 /// A batch as it lies in its rows.
-struct Packed {
+struct Packed<'a> {
     spans: Vec<Span>,
     /// The token of each row.
     tokens: Vec<u32>,
@@ -146,10 +148,12 @@ struct Packed {
     targets: Vec<u32>,
     /// How many each answer has.
     counts: Vec<usize>,
+    /// What each target was drawn from; none where that is the whole vocabulary for all.
+    masks: Vec<&'a [u32]>,
 }
 
-impl Packed {
-    fn of(sequences: &[Sequence<'_>]) -> Self {
+impl<'a> Packed<'a> {
+    fn of(sequences: &[Sequence<'a>]) -> Self {
         let (mut spans, mut tokens, mut foretell) = (Vec::new(), Vec::new(), Vec::new());
         let mut prompt = 0..0;
         for (i, sequence) in sequences.iter().enumerate() {
@@ -168,7 +172,9 @@ impl Packed {
         }
         let targets = sequences.iter().flat_map(|s| &s.tokens[s.prompt..]).copied().collect();
         let counts = sequences.iter().map(Sequence::answer).collect();
-        Self { spans, tokens, foretell, targets, counts }
+        // All have one or none has, as an update cuts them.
+        let masks = sequences.iter().filter_map(|s| s.mask).flat_map(SamplingMask::rows).collect();
+        Self { spans, tokens, foretell, targets, counts, masks }
     }
 }
 
@@ -176,6 +182,7 @@ fn block<'a>(how: How<'a>, layer: usize, spans: &'a [Span]) -> Block<'a> {
     Block { weights: how.weights, layer, rope: how.rope, spans, threads: how.threads }
 }
 
-fn head(how: How<'_>) -> Head<'_> {
-    Head { weights: how.weights, temperature: how.temperature, threads: how.threads }
+fn head<'a>(how: How<'a>, packed: &'a Packed<'_>) -> Head<'a> {
+    let (temperature, threads) = (how.temperature, how.threads);
+    Head { weights: how.weights, temperature, threads, masks: &packed.masks }
 }

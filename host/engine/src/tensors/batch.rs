@@ -4,6 +4,7 @@
 
 use candle_core::{Device, Tensor};
 
+use crate::SamplingMask;
 use crate::core::Sequence;
 use crate::model::ModelError;
 
@@ -18,6 +19,9 @@ pub struct Batch {
     pub places: Tensor,
     /// The tokens of the answers, `[R]`, u32.
     pub targets: Tensor,
+    /// What each target was drawn from, `[R, K]`, u32, those with fewer filled up by the target; none where that is the
+    /// whole vocabulary for all.
+    pub masks: Option<Tensor>,
     /// How gradients of rows find back.
     #[cfg(any(feature = "cuda", test))]
     pub back: Back,
@@ -58,7 +62,16 @@ impl Batch {
             targets.extend_from_slice(&sequence.tokens[sequence.prompt..]);
         }
         let r = targets.len();
+        let masks = all().map(|sequence| sequence.mask).collect::<Option<Vec<_>>>();
+        let masks: Vec<&[u32]> = masks.unwrap_or_default().into_iter().flat_map(SamplingMask::rows).collect();
+        let widest = masks.iter().map(|kept| kept.len()).max().unwrap_or(0);
+        let filled = |(kept, target): (&&[u32], &u32)| {
+            let fill = std::iter::repeat_n(*target, widest - kept.len());
+            kept.iter().copied().chain(fill).collect::<Vec<u32>>()
+        };
+        let masks: Vec<u32> = masks.iter().zip(&targets).flat_map(filled).collect();
         Ok(Self {
+            masks: (widest > 0).then(|| Tensor::from_vec(masks, (r, widest), device)).transpose()?,
             #[cfg(any(feature = "cuda", test))]
             back: Back::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
@@ -139,7 +152,7 @@ mod tests {
     fn padding_never_costs_more_than_there_is() {
         let tokens = vec![1; 1000];
         let of = |lengths: &[usize]| {
-            let sequence = |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1 };
+            let sequence = |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1, mask: None };
             let sequences: Vec<Sequence<'_>> = lengths.iter().map(sequence).collect();
             let all = batches(&sequences);
             let most: usize = lengths.iter().sum();

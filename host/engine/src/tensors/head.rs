@@ -8,6 +8,7 @@ use candle_core::{DType, Result, Tensor};
 
 use super::learning::{Learning, Slopes};
 use crate::core::TokenStatistics;
+use crate::mask::LEFT_OUT;
 use crate::model::{Decoder, Variant};
 
 /// The head of a model at a sampling temperature.
@@ -22,6 +23,8 @@ pub struct Head<'a> {
     pub temperature: f32,
     /// What it is made of.
     pub learning: &'a dyn Learning,
+    /// What targets were drawn from, `[R, K]`: see [`super::batch::Batch::masks`].
+    pub masks: Option<&'a Tensor>,
 }
 
 impl Head<'_> {
@@ -30,7 +33,7 @@ impl Head<'_> {
     pub fn logprob_entropy(&self, x: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let one = |(from, n)| {
             self.learning.logprob_entropy(
-                &self.logits(&x.narrow(0, from, n)?)?,
+                &self.left(self.logits(&x.narrow(0, from, n)?)?, from)?,
                 &targets.narrow(0, from, n)?,
                 self.temperature,
             )
@@ -64,6 +67,7 @@ impl Head<'_> {
                 Some(cap) => Some((((&logits / cap)?.sqr()?.neg()? + 1.0)? / self.variant.logits)?),
                 None => None,
             };
+            let logits = self.left(logits, from)?;
             let dlogits = self.learning.dlogits(logits, &targets, &statistics, &slopes, self.temperature)?;
             let dlogits = match slope {
                 Some(slope) => (dlogits * slope)?,
@@ -80,6 +84,15 @@ impl Head<'_> {
             sum => sum,
         };
         Ok((Tensor::cat(&dx, 0)?, dweight))
+    }
+
+    /// Logits of rows from one on, of which those that sampling left out are next to impossible.
+    fn left(&self, logits: Tensor, from: usize) -> Result<Tensor> {
+        let Some(masks) = self.masks else { return Ok(logits) };
+        let kept = masks.narrow(0, from, logits.dim(0)?)?.contiguous()?;
+        let left_out = Tensor::full(LEFT_OUT, logits.dims(), logits.device())?.to_dtype(logits.dtype())?;
+        left_out.scatter_set(&kept, &logits.gather(&kept, 1)?, 1)?;
+        Ok(left_out)
     }
 
     fn logits(&self, x: &Tensor) -> Result<Tensor> {

@@ -111,6 +111,7 @@ impl<'a> Pass<'a> {
             variant: &self.weights.shape.variant,
             temperature: self.options.temperature,
             learning: self.learning,
+            masks: self.batch.masks.as_ref(),
         })
     }
 

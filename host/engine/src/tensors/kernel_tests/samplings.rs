@@ -19,6 +19,7 @@ fn requests(prompts: &[Vec<u32>]) -> Vec<Request<'_>> {
                 top_k: if j == 1 { 20 } else { 0 },
                 top_p: if j == 4 { 0.9 } else { 1.0 },
                 max_tokens: [20, 1, 7, 20, 13][(i + j) % 5],
+                ..Sampling::default()
             };
             Request { prompt, seed: (i * 1000 + j) as u64, sampling }
         })
@@ -113,8 +114,11 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
         let Some(answers) = sampled(&rounded, &all, &[5].into(), (12, STRIDE, 20)) else { return };
         let whole: Vec<Vec<u32>> =
             all.iter().zip(&answers).map(|(r, a)| [r.prompt, &a.tokens].concat()).collect();
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().zip(&all).map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len() }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .zip(&all)
+            .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), mask: None })
+            .collect();
         let options = PassOptions { temperature: 1.0, recompute: false };
         let scored = |model: &mut Tensors| -> Vec<f32> {
             let statistics = model.score(&sequences, options, false).unwrap().concat();

@@ -132,6 +132,7 @@ fn draws_are_the_sampler_s() {
                 top_k: [0, 0, 7, 40, 1, 100_000][i % 6],
                 top_p: [1.0, 0.9, 1.0, 0.5, 0.05][i % 5],
                 max_tokens: 3,
+                ..Sampling::default()
             })
             .collect();
         // Every third row has few values, so that there are ties everywhere.
