@@ -5,12 +5,24 @@ use candle_core::Device;
 use crate::core::Core;
 use crate::cpu::{Cpu, Setup};
 use crate::model::{Checkpoint, ModelError};
-use crate::tensors::Tensors;
 
 /// The core for a device, with these weights.
 pub fn core(device: &Device, checkpoint: &Checkpoint, setup: Setup) -> Result<Box<dyn Core>, ModelError> {
-    Ok(match device {
-        Device::Cpu => Box::new(Cpu::new(checkpoint, setup)?),
-        _ => Box::new(Tensors::new(checkpoint, setup, device)?),
-    })
+    if device.is_cpu() {
+        return Ok(Box::new(Cpu::new(checkpoint, setup)?));
+    }
+    in_tensors(device, checkpoint, setup)
+}
+
+#[cfg(feature = "cuda")]
+fn in_tensors(device: &Device, checkpoint: &Checkpoint, setup: Setup) -> Result<Box<dyn Core>, ModelError> {
+    Ok(Box::new(crate::tensors::Tensors::new(checkpoint, setup, device)?))
+}
+
+/// Without CUDA no other device can be opened. A program that can't have this core is smaller by candle's products and
+/// derivatives, in all formats of numbers.
+#[cfg(not(feature = "cuda"))]
+fn in_tensors(device: &Device, _: &Checkpoint, _: Setup) -> Result<Box<dyn Core>, ModelError> {
+    let (reason, hint) = crate::tensors::no_cuda();
+    Err(ModelError::Device { device: format!("{device:?}"), reason, hint })
 }

@@ -37,6 +37,8 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor, Var};
 
 pub use device::DeviceName;
+#[cfg(not(feature = "cuda"))]
+pub(crate) use device::no_cuda;
 pub use memory::memory;
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};

@@ -73,12 +73,18 @@ impl From<DeviceName> for String {
 }
 
 /// A reason and a hint.
-type Refusal = (String, &'static str);
+pub(crate) type Refusal = (String, &'static str);
 
 #[cfg(not(feature = "cuda"))]
 fn cuda(_: usize) -> Result<Device, Refusal> {
+    Err(no_cuda())
+}
+
+/// Why there is no GPU, and what to do.
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn no_cuda() -> Refusal {
     let reason = "this program was built without CUDA".to_owned();
-    Err((reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set the device to \"cpu\""))
+    (reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set the device to \"cpu\"")
 }
 
 #[cfg(feature = "cuda")]
