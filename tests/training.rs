@@ -592,6 +592,11 @@ fn so_does_one_that_samples_while_it_learns() {
     }
 }
 
+#[test]
+fn so_does_one_in_bf16() {
+    killed_again_and_again(&CONFIG.replace("[model]", "[model]\ndtype = \"bf16\""));
+}
+
 fn killed_again_and_again(config: &str) {
     let config = config.replace("every = 2 # checkpoint", "every = 1").replace("keep = 9", "keep = 1");
     let scratch = with(&config.replace("\"uniform\"", "\"pilot-commit\""));
@@ -1027,6 +1032,10 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
     configs.push(with_update("mask_truncated = true").replace("max_tokens = 8", "max_tokens = 3"));
     configs.push(lora.clone());
     configs.push(format!("{lora}\n[update]\nloss = {{ kind = \"grpo\", kl = 0.05 }}\n"));
+    let bf16 = |config: &str| config.replace("[model]", "[model]\ndtype = \"bf16\"");
+    configs.push(bf16(&with_update("loss = { kind = \"grpo\", kl = 0.05 }\nrecompute = true")));
+    configs.push(bf16(&lora));
+    configs.push(bf16(&short.replace("seed = 1", "seed = 1\nlag = 1")));
     configs
         .push(short.replace("max_tokens = 8", "max_tokens = 8\ntemperature = 0.7\ntop_k = 6\ntop_p = 0.9"));
     configs.push(
@@ -1046,6 +1055,25 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
         assert_eq!(trained(&scratch, &["--resume", "out"]), table, "{config}");
         assert_same(&whole, &run, &config);
     }
+}
+
+/// In bf16 weights are laid out for products in half of the room, and what is trained takes what it takes.
+#[test]
+fn what_bf16_takes_is_told_before() {
+    let row = |config: &str, name: &str| -> String {
+        let said = trained(&with(config), &["run.toml", "--dry-run"]);
+        let line = said.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let bf16 = CONFIG.replace("[model]", "[model]\ndtype = \"bf16\"");
+    assert_eq!(row(CONFIG, "device"), "");
+    let told = ["cpu, in bf16 by AVX512-BF16", "cpu, in bf16 by instructions for f32"];
+    assert!(told.contains(&row(&bf16, "device").as_str()));
+    assert_eq!(row(CONFIG, "  weights"), row(&bf16, "  weights"));
+    let mib = |config: &str| -> f64 { row(config, "  sampling").trim_end_matches(" MiB").parse().unwrap() };
+    let saved = mib(CONFIG) - mib(&bf16);
+    // Two bytes of each of the model's 152,128 parameters.
+    assert!((saved - 2.0 * 152_128.0 / f64::from(1 << 20)).abs() < 0.11, "{saved}");
 }
 
 #[test]

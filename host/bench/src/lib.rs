@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
-use allot_engine::cpu::Setup;
+use allot_engine::cpu::{Limits, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::DeviceName;
@@ -39,6 +39,9 @@ const REST: Duration = Duration::from_millis(50);
 /// A turn does the work again and again for at least so long: in a run it follows on itself, too, and what takes a
 /// few milliseconds would else be measured with the waking of threads and cold caches.
 const TURN: Duration = Duration::from_millis(250);
+
+/// How long what a machine allows is measured, each time.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -85,6 +88,9 @@ pub struct Outcome {
     pub here: Vec<f64>,
     /// And in the peer, if there was one; else in the first kind of number, if there are several and this is another.
     pub beside: Vec<f64>,
+    /// Seconds that this machine's cores would take for it in each round, if they did nothing but multiply and read
+    /// weights: as fast as they did these just then. None on a GPU.
+    pub limit: Vec<f64>,
 }
 
 /// Where work is done, and in what kinds of number.
@@ -111,6 +117,7 @@ pub enum Weights<'a> {
 pub struct Bench {
     models: Vec<(Precision, Box<dyn Core>)>,
     shape: Shape,
+    limits: Option<Limits>,
 }
 
 impl Bench {
@@ -128,7 +135,9 @@ impl Bench {
             Ok::<_, ModelError>((precision, place::core(&device, &checkpoint, setup)?))
         };
         let models = place.precisions.iter().map(model).collect::<std::result::Result<_, _>>()?;
-        Ok(Self { models, shape })
+        let on_cpu = place.device == DeviceName::Cpu;
+        let limits = on_cpu.then(|| Limits::new(place.threads)).transpose()?;
+        Ok(Self { models, shape, limits })
     }
 
     /// Writes it down as a peer can read it.
@@ -144,7 +153,14 @@ impl Bench {
     /// first counts for none.
     pub fn rounds(&mut self, work: Work, rounds: usize, mut peer: Option<&mut Peer>) -> Result<Vec<Outcome>> {
         let tokens_a_round = work.tokens();
-        let outcome = |dtype| Outcome { work, dtype, tokens_a_round, here: Vec::new(), beside: Vec::new() };
+        let outcome = |dtype| Outcome {
+            work,
+            dtype,
+            tokens_a_round,
+            here: Vec::new(),
+            beside: Vec::new(),
+            limit: Vec::new(),
+        };
         let mut outcomes: Vec<Outcome> = self.models.iter().map(|(dtype, _)| outcome(*dtype)).collect();
         for round in 0..=rounds as u64 {
             let mut random = Stream::new(round);
@@ -181,7 +197,12 @@ impl Bench {
             let theirs = json!({ "least": TURN.as_secs_f64(), "of": theirs });
             let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
             if round > 0 {
+                let read = self.limits.as_ref().map(|limits| limits.read(LOOK));
                 for (i, outcome) in outcomes.iter_mut().enumerate() {
+                    if let Some((limits, read)) = self.limits.as_ref().zip(read) {
+                        let products = limits.products(outcome.dtype, LOOK);
+                        outcome.limit.push(limit(work, &self.shape, outcome.dtype, (products, read)));
+                    }
                     outcome.here.push(times[i]);
                     outcome.beside.extend(theirs.or((i > 0).then_some(times[0])));
                 }
@@ -230,6 +251,26 @@ fn train(model: &mut dyn Core, sequences: &[Vec<u32>], recompute: bool) -> Resul
     // A GPU may still be writing weights.
     model.wait()?;
     Ok(start.elapsed())
+}
+
+/// Seconds for products, at so many operations a second, and for reading weights, at so many bytes a second: whichever is
+/// longer, token by token. An update also moves weights, gradients and moments, four bytes each, in and out.
+fn limit(work: Work, shape: &Shape, dtype: Precision, (products, read): (f64, f64)) -> f64 {
+    let bytes = shape.parameters() as f64 * if dtype == Precision::Bf16 { 2.0 } else { 4.0 };
+    let pass = |operations: f64| (operations / products).max(bytes / read);
+    match work {
+        Work::Decode { batch, prompt, tokens } => {
+            let steps = tokens.saturating_sub(1);
+            let each = batch as f64 * shape.decode_flops(prompt, tokens) / steps.max(1) as f64;
+            pass(shape.prefill_flops(prompt)) + steps as f64 * pass(each)
+        }
+        Work::Score { batch, tokens } => pass(batch as f64 * shape.pass_flops(1, tokens - 1)),
+        Work::Train { batch, tokens, recompute } => {
+            let passes = if recompute { 4.0 } else { 3.0 };
+            let operations = passes * batch as f64 * shape.pass_flops(1, tokens - 1);
+            pass(operations) + 8.0 * 4.0 * shape.parameters() as f64 / read
+        }
+    }
 }
 
 /// The mean of a turn's times.
@@ -287,6 +328,12 @@ impl Outcome {
     /// And in what it is measured beside.
     pub fn beside(&self) -> Option<f64> {
         (!self.beside.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.beside))
+    }
+
+    /// The share of what the machine's cores can do: the median of the rounds.
+    pub fn share(&self) -> Option<f64> {
+        let shares: Vec<f64> = self.here.iter().zip(&self.limit).map(|(here, limit)| limit / here).collect();
+        (!shares.is_empty()).then(|| median(&shares))
     }
 
     /// How many times as fast it is here: the median of the rounds, the lowest and the highest.

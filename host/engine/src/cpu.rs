@@ -17,6 +17,7 @@ mod gemm;
 mod half;
 pub(crate) mod head;
 pub(crate) mod kernels;
+mod limits;
 mod lora;
 mod memory;
 mod packed;
@@ -38,6 +39,7 @@ use crate::{Interrupt, Stops};
 
 pub(crate) use adamw::Moments;
 pub use arena::Arena;
+pub use limits::Limits;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::Memory;
 pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moments};

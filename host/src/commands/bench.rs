@@ -175,7 +175,8 @@ fn works(what: &What, context: usize) -> Vec<Work> {
 
 fn show(outcomes: &[Outcome], beside: &str, screen: &mut Screen<'_>) {
     let several = outcomes.iter().any(|outcome| outcome.dtype != outcomes[0].dtype);
-    screen.say(format_args!("{:<28}{:>14}{:>14}  times as fast", "", "tokens/s here", beside));
+    let title = ("", "tokens/s here", "of the limit", beside);
+    screen.say(format_args!("{:<34}{:>14}{:>14}{:>14}  times as fast", title.0, title.1, title.2, title.3));
     for outcome in outcomes {
         let what = match outcome.work {
             Work::Decode { batch, prompt, tokens } => format!("decode {batch} × {tokens}, after {prompt}"),
@@ -189,8 +190,9 @@ fn show(outcomes: &[Outcome], beside: &str, screen: &mut Screen<'_>) {
         let what = if several { what + dtype } else { what };
         let other = outcome.beside().map_or_else(|| "–".to_owned(), |beside| format!("{beside:.0}"));
         let ratio = outcome.ratio().map(|(median, low, high)| format!("{median:.2} ({low:.2}–{high:.2})"));
+        let share = outcome.share().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", 100.0 * share));
         screen.say(format_args!(
-            "{what:<28}{:>14.0}{other:>14}  {}",
+            "{what:<34}{:>14.0}{share:>14}{other:>14}  {}",
             outcome.here(),
             ratio.unwrap_or_default()
         ));

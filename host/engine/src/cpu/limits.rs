@@ -1,0 +1,170 @@
+//! What a machine allows, whatever the program: how fast its cores read memory, and how fast they multiply. Measured, by
+//! loops that do nothing else.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use pulp::Simd;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::arithmetic::{Arithmetic, Element, Multiply, Unit};
+use super::bf16::{Pair, pair};
+use super::kernels::{total, wide};
+use super::tile::{LINE, ROWS};
+use crate::model::{ModelError, Precision};
+
+/// Numbers that are read: far more than caches hold.
+const READ: usize = 1 << 26;
+/// Places that a core reads at, more of which are under way than of one.
+const STREAMS: usize = 4;
+/// Products between two looks at the clock, a thread.
+const AT_ONCE: usize = 1 << 14;
+
+/// Threads, and memory to read.
+pub struct Limits {
+    pool: ThreadPool,
+    numbers: Vec<f32>,
+}
+
+impl Limits {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Result<Self, ModelError> {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
+        let mut numbers = vec![0.0; READ];
+        // Pages that nobody wrote to may all be one.
+        pool.install(|| numbers.par_iter_mut().enumerate().for_each(|(i, x)| *x = i as f32));
+        Ok(Self { pool, numbers })
+    }
+
+    /// Bytes read a second, over about so long.
+    pub fn read(&self, least: Duration) -> f64 {
+        let each = self.numbers.len() / self.pool.current_num_threads();
+        let passes = self.again(least, || {
+            self.numbers.par_chunks_exact(each).for_each(|part| {
+                black_box(read(part));
+            });
+        });
+        passes * size_of_val(&self.numbers[..]) as f64
+    }
+
+    /// Operations a second of products in this precision, over about so long.
+    pub fn products(&self, precision: Precision, least: Duration) -> f64 {
+        let arithmetic = Arithmetic::of(precision);
+        let threads = self.pool.current_num_threads();
+        let operations: usize =
+            self.pool.install(|| (0..threads).into_par_iter().map(|_| lanes(arithmetic)).sum());
+        let passes = self.again(least, || {
+            (0..threads).into_par_iter().with_max_len(1).for_each(|_| {
+                multiply(arithmetic, AT_ONCE);
+            });
+        });
+        passes * (2 * operations * AT_ONCE) as f64
+    }
+
+    /// How often it is done a second.
+    fn again(&self, least: Duration, once: impl Fn() + Sync) -> f64 {
+        self.pool.install(|| {
+            let (start, mut passes) = (Instant::now(), 0.0);
+            loop {
+                once();
+                passes += 1.0;
+                let took = start.elapsed();
+                if took >= least {
+                    return passes / took.as_secs_f64();
+                }
+            }
+        })
+    }
+}
+
+/// The sum of all numbers, in some streams.
+fn read(numbers: &[f32]) -> f32 {
+    wide(
+        #[inline(always)]
+        || {
+            let mut sums = [[0.0; LINE]; STREAMS];
+            let each = (numbers.len() / STREAMS).max(1);
+            let mut streams = [numbers; STREAMS].map(|_| numbers[..0].chunks_exact(LINE));
+            for (stream, part) in streams.iter_mut().zip(numbers.chunks(each)) {
+                *stream = part.chunks_exact(LINE);
+            }
+            for _ in 0..each / LINE {
+                for (sums, stream) in sums.iter_mut().zip(&mut streams) {
+                    let Some(line) = stream.next() else { continue };
+                    for i in 0..LINE {
+                        sums[i] += line[i];
+                    }
+                }
+            }
+            sums.into_iter().map(total).sum()
+        },
+    )
+}
+
+/// Products of one step of [`Peak`].
+fn lanes(arithmetic: Arithmetic) -> usize {
+    multiply(arithmetic, 0)
+}
+
+/// So many steps of products. Gives how many products a step has.
+fn multiply(arithmetic: Arithmetic, steps: usize) -> usize {
+    let mut lanes = 0;
+    match arithmetic {
+        Arithmetic::Single => f32::run(Peak { elements: [1.0, 0.5], steps, lanes: &mut lanes }, None),
+        Arithmetic::Bf16(instruction) => {
+            let elements = [pair(1.0, 0.5), pair(0.5, 0.25)];
+            Pair::run(Peak { elements, steps, lanes: &mut lanes }, instruction);
+        }
+    }
+    lanes
+}
+
+/// Products of numbers that are in registers already, with as many sums as a tile has.
+struct Peak<'a, E> {
+    elements: [E; 2],
+    steps: usize,
+    lanes: &'a mut usize,
+}
+
+impl<E: Element> Multiply for Peak<'_, E> {
+    type Element = E;
+
+    #[inline(always)]
+    fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
+        *self.lanes = ROWS * 2 * S::F32_LANES * E::NUMBERS;
+        let [a, b] = black_box(self.elements).map(|element| unit.splat(simd, element));
+        let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
+        for _ in 0..self.steps {
+            for sum in sums.as_flattened_mut() {
+                *sum = unit.multiply_add(simd, a, b, *sum);
+            }
+        }
+        let mut all = simd.splat_f32s(0.0);
+        for sum in sums.as_flattened() {
+            all = simd.add_f32s(all, *sum);
+        }
+        black_box(simd.reduce_sum_f32s(all));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_reads_and_multiplies() {
+        let numbers: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+        assert_eq!(
+            read(&numbers),
+            (0..(1000 / STREAMS / LINE * LINE * STREAMS)).map(|i| i as f32).sum::<f32>().min(499_500.0)
+        );
+        let limits = Limits::new(2).expect("threads");
+        let least = Duration::from_millis(5);
+        assert!(limits.read(least) > 1e8);
+        for precision in [Precision::F32, Precision::Bf16] {
+            assert!(limits.products(precision, least) > 1e8);
+        }
+    }
+}
