@@ -4,14 +4,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::arithmetic::{Arithmetic, Element, Multiply, Unit};
 use super::bf16::{Pair, pair};
-use super::kernels::{total, wide};
-use super::tile::{LINE, ROWS};
+use super::kernels::wide_op;
+use super::tile::ROWS;
 use crate::model::{ModelError, Precision};
 
 /// Numbers that are read: far more than caches hold.
@@ -43,7 +43,7 @@ impl Limits {
         let each = self.numbers.len() / self.pool.current_num_threads();
         let passes = self.again(least, || {
             self.numbers.par_chunks_exact(each).for_each(|part| {
-                black_box(read(part));
+                black_box(wide_op(Sum(part)));
             });
         });
         passes * size_of_val(&self.numbers[..]) as f64
@@ -79,28 +79,28 @@ impl Limits {
     }
 }
 
-/// The sum of all numbers, in some streams.
-fn read(numbers: &[f32]) -> f32 {
-    wide(
-        #[inline(always)]
-        || {
-            let mut sums = [[0.0; LINE]; STREAMS];
-            let each = (numbers.len() / STREAMS).max(1);
-            let mut streams = [numbers; STREAMS].map(|_| numbers[..0].chunks_exact(LINE));
-            for (stream, part) in streams.iter_mut().zip(numbers.chunks(each)) {
-                *stream = part.chunks_exact(LINE);
+/// The sum of numbers, as far as they are whole vectors in each of some streams.
+struct Sum<'a>(&'a [f32]);
+
+impl WithSimd for Sum<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        let (vectors, _) = S::as_simd_f32s(self.0);
+        let each = vectors.len() / STREAMS;
+        let mut streams = [&vectors[..0]; STREAMS];
+        for (stream, part) in streams.iter_mut().zip(vectors.chunks_exact(each.max(1))) {
+            *stream = part;
+        }
+        let mut sums = [simd.splat_f32s(0.0); STREAMS];
+        for i in 0..each {
+            for n in 0..STREAMS {
+                sums[n] = simd.add_f32s(sums[n], streams[n][i]);
             }
-            for _ in 0..each / LINE {
-                for (sums, stream) in sums.iter_mut().zip(&mut streams) {
-                    let Some(line) = stream.next() else { continue };
-                    for i in 0..LINE {
-                        sums[i] += line[i];
-                    }
-                }
-            }
-            sums.into_iter().map(total).sum()
-        },
-    )
+        }
+        sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum()
+    }
 }
 
 /// Products of one step of [`Peak`].
@@ -155,11 +155,7 @@ mod tests {
 
     #[test]
     fn a_machine_reads_and_multiplies() {
-        let numbers: Vec<f32> = (0..1000).map(|i| i as f32).collect();
-        assert_eq!(
-            read(&numbers),
-            (0..(1000 / STREAMS / LINE * LINE * STREAMS)).map(|i| i as f32).sum::<f32>().min(499_500.0)
-        );
+        assert_eq!(wide_op(Sum(&[0.5; 1024])), 512.0);
         let limits = Limits::new(2).expect("threads");
         let least = Duration::from_millis(5);
         assert!(limits.read(least) > 1e8);
