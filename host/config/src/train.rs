@@ -298,6 +298,10 @@ fn rows() -> usize {
 
 /// Refuses a data set that has neither files nor an environment, or both.
 fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
+    if data.files.all().iter().any(|file| file.as_os_str().is_empty()) {
+        let error = Error::new(format!("`{name}` has a data set of a file without a name"));
+        return Err(error.hint("`files` is a path, or a list of them"));
+    }
     match (&data.environment, data.files.is_none()) {
         (None, false) => Ok(()),
         (Some(environment), true) => match environment.wrong() {

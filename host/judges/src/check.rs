@@ -168,6 +168,16 @@ impl One<'_> {
         let Some(grader) = config.grader else {
             return Err(Error::new(format!("{file}: [{place}] names no grader")).hint(NO_GRADER));
         };
+        let python = config.python.as_ref();
+        let paths = [
+            ("functions.file", config.functions.as_ref().map(|functions| &functions.file)),
+            ("python.interpreter", python.and_then(|python| python.interpreter.as_ref())),
+            ("python.wheels", python.and_then(|python| python.wheels.as_ref())),
+        ];
+        if let Some((key, _)) = paths.iter().find(|(_, path)| path.is_some_and(|p| p.as_os_str().is_empty()))
+        {
+            return Err(Error::new(format!("{file}: `{place}.{key}` is empty; it is a path")));
+        }
         self.finite("right", config.right)?;
         self.finite("wrong", config.wrong)?;
         self.finite("correct_from", config.correct_from.unwrap_or(0.0))?;

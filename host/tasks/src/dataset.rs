@@ -107,7 +107,8 @@ impl Files {
         self.all().is_empty()
     }
 
-    fn all(&self) -> &[PathBuf] {
+    /// Each of them.
+    pub fn all(&self) -> &[PathBuf] {
         match self {
             Self::One(file) => std::slice::from_ref(file),
             Self::Many(files) => files,

@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who started it")]
 
 mod budget;
-mod campaign;
 mod dist;
 mod files;
 mod licences;
@@ -63,11 +62,11 @@ fn tried(words: &[&str]) -> Result<()> {
     trial::run_all(Path::new(folder), &suites)
 }
 
+/// Starts the campaign of `tests/campaign.rs`: within the whole workspace, whose features the program was built with.
 fn campaign(folder: &str, words: &[&str]) -> Result<()> {
-    let root = root();
-    let mut program = process::target(&root).join("release/allot");
     let folder = std::path::absolute(folder).map_err(|e| Error::file("find", Path::new(folder), &e))?;
-    let mut asked = campaign::Asked { classes: Vec::new(), cases: 100, seed: 1, folder, seconds: None };
+    let (mut cases, mut seed, mut seconds) = (100, 1, None);
+    let (mut program, mut classes) = (None, Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut number = || {
@@ -75,14 +74,19 @@ fn campaign(folder: &str, words: &[&str]) -> Result<()> {
             number.ok_or_else(|| Error::new(format!("`{word}` takes a number")))
         };
         match *word {
-            "--cases" => asked.cases = number()?,
-            "--seed" => asked.seed = number()?,
-            "--seconds" => asked.seconds = Some(number()?),
-            "--program" => program = words.next().map(PathBuf::from).unwrap_or_default(),
-            class => asked.classes.push(class.to_owned()),
+            "--cases" => cases = number()?,
+            "--seed" => seed = number()?,
+            "--seconds" => seconds = Some(number()?),
+            "--program" => program = words.next().map(PathBuf::from),
+            class => classes.push(class.to_owned()),
         }
     }
-    campaign::run(&root, &program, &asked)
+    let asked = serde_json::json!({
+        "classes": classes, "cases": cases, "seed": seed, "folder": folder, "seconds": seconds, "program": program,
+    });
+    let mut cargo = process::command("cargo", ["test", "--release", "--locked", "--quiet", "--workspace"]);
+    cargo.args(["--test", "campaign", "--", "--ignored", "--exact", "the_campaign", "--nocapture"]);
+    process::run(cargo.current_dir(root()).env("ALLOT_CAMPAIGN", asked.to_string()))
 }
 
 /// The repository.

@@ -13,7 +13,7 @@ use allot_allocation::{
 use allot_error::Result;
 use allot_loop::{At, Constants, Every, Learned, Loop, Next, Scores, State};
 
-use super::{Chance, Class, Outcome as Ended, Place};
+use crate::{Chance, Class, Outcome as Ended, Place};
 
 /// In a row, after which a policy of dice gives the plainest plan there is.
 const REFUSED: u32 = 4;
@@ -68,32 +68,52 @@ fn promise(kept: bool, what: impl FnOnce() -> String) -> std::result::Result<(),
 }
 
 fn whole_run(chance: &mut Chance) -> std::result::Result<BTreeMap<String, u64>, String> {
-    let (mut run, flops) = fresh(chance);
-    let (mut books, mut counts, mut refused) = (Books::default(), BTreeMap::new(), 0);
+    let (run, flops) = fresh(chance);
+    let mut refused = 0;
+    driven(run, flops, chance, &mut |run, view, told, chance| {
+        refused = if told.is_some() { refused + 1 } else { 0 };
+        match told {
+            Some(broken) if refused > REFUSED => Err(format!("an empty plan was refused: {broken}")),
+            _ if refused == REFUSED => Ok(Some(Plan::of(Action::Train(Batch::default())))),
+            _ => Ok(Some(dice(view, &run.of.run, chance))),
+        }
+    })
+}
+
+/// Who decides: by the run, what it is shown, and what was said of its last plan if that broke a rule. None ends the run;
+/// an error is a promise that was broken.
+pub type Decides<'d> =
+    dyn FnMut(&Loop, &View, Option<&str>, &mut Chance) -> std::result::Result<Option<Plan>, String> + 'd;
+
+/// A run under whoever decides, with a second set of books. How many plans were taken and refused.
+pub fn driven(
+    mut run: Loop,
+    flops: Option<f64>,
+    chance: &mut Chance,
+    decides: &mut Decides<'_>,
+) -> std::result::Result<BTreeMap<String, u64>, String> {
+    let (mut books, mut counts, mut refused) = (Books::default(), BTreeMap::new(), None::<String>);
     loop {
         match run.next(&costs) {
             Next::Decide(view) => {
-                if view.round == 0 && refused == 0 {
+                if view.round == 0 && refused.is_none() {
                     (books.step_rollouts, books.rounds) = (0, 0);
                 }
-                let plan = if refused == REFUSED {
-                    Plan::of(Action::Train(Batch::default()))
-                } else {
-                    dice(&view, &run.of.run, chance)
+                let Some(plan) = decides(&run, &view, refused.as_deref(), chance)? else {
+                    return Ok(counts);
                 };
                 let before = (chance.below(8) == 0).then(|| text(&run));
                 match run.decided("dice", &plan, &costs) {
                     Err(broken) => {
-                        promise(refused < REFUSED, || format!("an empty plan was refused: {broken}"))?;
                         promise(before.is_none_or(|before| before == text(&run)), || {
                             format!("a plan that was refused ({broken}) changed the run")
                         })?;
                         promise(!broken.to_string().is_empty(), || "a rule has no words".to_owned())?;
-                        refused += 1;
+                        refused = Some(broken.to_string());
                         *counts.entry("refused".to_owned()).or_default() += 1;
                     }
                     Ok(decided) => {
-                        refused = 0;
+                        refused = None;
                         *counts.entry("taken".to_owned()).or_default() += 1;
                         promise(decided.call.granted <= decided.call.asked, || {
                             format!("{} of {} granted", decided.call.granted, decided.call.asked)
@@ -251,7 +271,7 @@ fn text(run: &Loop) -> String {
 }
 
 /// A run of any shape, and its ceiling of operations.
-fn fresh(chance: &mut Chance) -> (Loop, Option<f64>) {
+pub fn fresh(chance: &mut Chance) -> (Loop, Option<f64>) {
     let mut some = |most: usize| 1 + chance.below(most) as u32;
     let (prompts, longest) = (some(30), some(12));
     let sampler = |temperature, max_tokens| SamplerSettings { temperature, max_tokens };

@@ -1,5 +1,7 @@
 //! Runs that are ended at any moment and taken up again come to the same: the same record, weights and table.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -7,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use allot_error::{Error, Result};
 
-use super::{Chance, Class, Outcome, Place, runs};
 use crate::files::{copy, made, write};
+use crate::{Chance, Class, Outcome, Place, runs};
 
 /// Where the runs are that are killed: a config each, of half a second to some seconds.
-const WORKLOADS: &str = "tests/cases/campaign";
+pub const WORKLOADS: &str = "tests/cases/campaign";
 
 /// How often one run is ended at most; after that it may go on.
 const MOST: usize = 6;
@@ -20,14 +22,18 @@ const MOST: usize = 6;
 const SIGNALS: [&[&str]; 6] = [&["KILL"], &["KILL"], &["KILL"], &["TERM"], &["TERM", "TERM"], &["INT"]];
 
 #[derive(Default)]
-pub struct Kills(Vec<Workload>);
+pub struct Kills {
+    workloads: Vec<Workload>,
+    /// How long each takes as a whole, of those that were made: the first case of each makes it.
+    takes: RefCell<BTreeMap<String, Duration>>,
+}
 
 struct Workload {
     name: String,
     /// `train` or `compare`.
     verb: &'static str,
-    /// How long it takes as a whole.
-    takes: Duration,
+    /// Its config.
+    text: String,
 }
 
 impl Class for Kills {
@@ -37,19 +43,35 @@ impl Class for Kills {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         let folder = at.root.join(WORKLOADS);
+        let mut uniform = Vec::new();
         for file in files(&folder, Path::new(""))? {
             let path = folder.join(&file);
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
             let name = file.with_extension("").to_string_lossy().into_owned();
             let verb = if text.contains("\n[compare]") { "compare" } else { "train" };
-            let takes = whole(at, &name, verb, &text)?;
-            self.0.push(Workload { name, verb, takes });
+            if name.starts_with("uniform") {
+                uniform.push(text.clone());
+            }
+            self.workloads.push(Workload { name, verb, text });
+        }
+        // And under every policy that ships, as it is.
+        for policy in allot_component::shipped::names() {
+            for text in &uniform {
+                let lag = if text.contains("\nlag") { "-lag-1" } else { "" };
+                let text = text.replace("use = \"uniform\"", &format!("use = \"{policy}\""));
+                self.workloads.push(Workload { name: format!("shipped-{policy}{lag}"), verb: "train", text });
+            }
         }
         Ok(())
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
-        let Workload { name, verb, takes } = chance.of_these(&self.0);
+        let Workload { name, verb, text } = chance.of_these(&self.workloads);
+        let takes = match self.takes.borrow().get(name) {
+            Some(takes) => *takes,
+            None => whole(at, name, verb, text)?,
+        };
+        self.takes.borrow_mut().insert(name.clone(), takes);
         let reference = at.reference.join(name);
         copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
         let (times, mut told) = (1 + chance.below(MOST), String::new());
@@ -88,7 +110,10 @@ impl Class for Kills {
             if ended.code == Some(0) {
                 return Ok(match differs(&reference.join("out"), &at.folder.join("out"))? {
                     Some(file) => Outcome::Broken(format!("{name}, after\n{told}`{file}` is another")),
-                    None => Outcome::Kept(name.clone()),
+                    None => {
+                        let kind = name.split("-lag").next().unwrap_or(name);
+                        Outcome::Kept(format!("{kind}{}", if kind == name { "" } else { ", with a lag" }))
+                    }
                 });
             }
             if kill > times + 2 {
@@ -117,7 +142,7 @@ fn whole(at: &Place<'_>, name: &str, verb: &str, text: &str) -> Result<Duration>
 }
 
 /// The first file that is not the same, of those that have no times in them: records, weights, tables.
-fn differs(whole: &Path, other: &Path) -> Result<Option<String>> {
+pub fn differs(whole: &Path, other: &Path) -> Result<Option<String>> {
     for file in files(whole, Path::new(""))? {
         let name = file.to_string_lossy();
         let counts = name.ends_with("record.jsonl")

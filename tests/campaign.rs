@@ -1,34 +1,55 @@
 //! A campaign: many hostile cases of a few classes, each made of a seed and its number, so that any of them can be repeated.
 //!
 //! It goes on where it was stopped: the folder knows how many cases of each class are done. At a failure it stops, and keeps
-//! the case's folder, with what was done in it and what was said.
+//! the case's folder, with what was done in it and what was said. `cargo xtask campaign` says what is to be done, by
+//! `ALLOT_CAMPAIGN`; the tests run a few cases of each class.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
+
+#[path = "../host/xtask/src/files.rs"]
+mod files;
+#[path = "campaign/guests.rs"]
+mod guests;
+#[path = "campaign/kills.rs"]
 mod kills;
+#[path = "campaign/mangled.rs"]
 mod mangled;
+#[path = "campaign/plans.rs"]
 mod plans;
+#[path = "campaign/power.rs"]
+mod power;
+#[path = "campaign/readers.rs"]
+mod readers;
+#[path = "campaign/runs.rs"]
 mod runs;
+mod scratch;
+#[path = "campaign/tally.rs"]
+mod tally;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use allot_error::{Error, Result};
 
-use crate::files::{made, write};
+use files::{made, write};
+use tally::Tally;
 
 /// What is asked for.
-pub struct Asked {
+#[derive(serde::Deserialize)]
+struct Asked {
     /// Classes, by name; all of them if none is named.
-    pub classes: Vec<String>,
+    classes: Vec<String>,
     /// Cases of each class, in all.
-    pub cases: u64,
+    cases: u64,
     /// What all cases are made of.
-    pub seed: u64,
+    seed: u64,
     /// Where they are made.
-    pub folder: PathBuf,
+    folder: PathBuf,
     /// Begins no case after so many seconds, of which each class has an equal part.
-    pub seconds: Option<u64>,
+    seconds: Option<u64>,
+    /// The program, if it is another than the one that was built.
+    program: Option<PathBuf>,
 }
 
 /// A class of cases.
@@ -65,16 +86,24 @@ struct Place<'a> {
     folder: PathBuf,
 }
 
+/// All classes.
+fn classes() -> Vec<Box<dyn Class>> {
+    let mut classes: Vec<Box<dyn Class>> = vec![Box::new(kills::Kills::default())];
+    classes.push(Box::new(power::Power::default()));
+    classes.push(Box::new(plans::Plans));
+    classes.push(Box::new(guests::Guests::default()));
+    classes.extend(readers::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
+    classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
+    classes
+}
+
 /// Runs a campaign, and prints its table.
 ///
 /// # Errors
 ///
 /// A case broke a promise, or could not be made.
-pub fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
-    let started = Instant::now();
-    let mut classes: Vec<Box<dyn Class>> = vec![Box::new(kills::Kills::default())];
-    classes.push(Box::new(plans::Plans));
-    classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
+fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
+    let mut classes = classes();
     if let Some(unknown) =
         asked.classes.iter().find(|name| classes.iter().all(|class| class.name() != **name))
     {
@@ -84,17 +113,17 @@ pub fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
     classes.retain(|class| asked.classes.is_empty() || asked.classes.iter().any(|name| name == class.name()));
     let mut tally = Tally::of(&asked.folder)?;
     let all = classes.len() as f64;
-    for (i, class) in classes.iter_mut().enumerate() {
+    for class in &mut classes {
         let name = class.name();
-        let until = asked.seconds.map(|seconds| seconds as f64 * (i + 1) as f64 / all);
         let folder = asked.folder.join(name);
         let mut place =
             Place { program, root, reference: folder.join("reference"), folder: folder.join("case") };
         made(&place.reference)?;
         class.prepare(&place)?;
+        let (started, seconds) = (Instant::now(), asked.seconds.map(|seconds| seconds as f64 / all));
         loop {
             let number = tally.done(name, asked.seed);
-            if number >= asked.cases || until.is_some_and(|until| started.elapsed().as_secs_f64() > until) {
+            if number >= asked.cases || seconds.is_some_and(|most| started.elapsed().as_secs_f64() > most) {
                 break;
             }
             place.folder = folder.join("case");
@@ -121,7 +150,7 @@ pub fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
 }
 
 /// Where chance comes from: a counter, hashed (SplitMix64).
-pub struct Chance(u64);
+struct Chance(u64);
 
 impl Chance {
     fn of(seed: u64, class: &str, number: u64) -> Self {
@@ -156,63 +185,38 @@ impl Chance {
     }
 }
 
-/// How many cases are done: by class and seed, and of which kind.
-struct Tally {
-    path: PathBuf,
-    counts: BTreeMap<(String, u64), BTreeMap<String, u64>>,
+/// What `cargo xtask campaign` starts.
+#[test]
+#[ignore = "cargo xtask campaign starts it"]
+fn the_campaign() {
+    let text = std::env::var("ALLOT_CAMPAIGN").expect("ALLOT_CAMPAIGN says what is to be done");
+    let asked: Asked = serde_json::from_str(&text).unwrap();
+    let program = asked.program.clone().unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_allot")));
+    if let Err(error) = run(scratch::root(), &program, &asked) {
+        eprintln!("{}", error.report());
+        std::process::exit(1);
+    }
 }
 
-impl Tally {
-    fn of(folder: &Path) -> Result<Self> {
-        made(folder)?;
-        let path = folder.join("tally.tsv");
-        let text = if path.exists() {
-            std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?
-        } else {
-            String::new()
-        };
-        let mut counts: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-        for line in text.lines() {
-            let mut words = line.split('\t');
-            let mut word = || words.next().unwrap_or_default();
-            let (class, seed, kind, n) = (word(), word(), word(), word());
-            let (Ok(seed), Ok(n)) = (seed.parse(), n.parse()) else {
-                return Err(Error::new(format!("`{}` is damaged: {line}", path.display())));
-            };
-            counts.entry((class.to_owned(), seed)).or_default().insert(kind.to_owned(), n);
-        }
-        Ok(Self { path, counts })
-    }
-
-    fn done(&self, class: &str, seed: u64) -> u64 {
-        self.counts.get(&(class.to_owned(), seed)).map_or(0, |kinds| kinds.values().sum())
-    }
-
-    fn add(&mut self, class: &str, seed: u64, kinds: &BTreeMap<String, u64>) -> Result<()> {
-        let counts = self.counts.entry((class.to_owned(), seed)).or_default();
-        for (kind, n) in kinds {
-            *counts.entry(kind.clone()).or_default() += n;
-        }
-        let mut text = String::new();
-        for ((class, seed), kinds) in &self.counts {
-            for (kind, n) in kinds {
-                let _ = writeln!(text, "{class}\t{seed}\t{kind}\t{n}");
-            }
-        }
-        // As a whole or not at all.
-        let aside = self.path.with_extension("new");
-        write(&aside, text)?;
-        std::fs::rename(&aside, &self.path).map_err(|e| Error::file("rename", &aside, &e))
-    }
-
-    /// A table of classes and kinds: a failure would have ended the campaign.
-    fn table(&self) -> String {
-        let mut text = "| class | seed | kind | cases | failures |\n|---|---|---|---|---|".to_owned();
-        for ((class, seed), kinds) in &self.counts {
-            for (kind, n) in kinds {
-                let _ = write!(text, "\n| {class} | {seed} | {kind} | {n} | 0 |");
-            }
-        }
-        text
-    }
+#[test]
+fn a_few_cases_of_each_class_are_as_promised() {
+    let folder = scratch::Scratch::new();
+    let asked = |cases| Asked {
+        // Watching takes a program that not every machine has.
+        classes: classes()
+            .iter()
+            .map(|class| class.name().to_owned())
+            .filter(|name| name != "power" && name != "guests")
+            .collect(),
+        cases,
+        seed: 1,
+        folder: folder.path().join("campaign"),
+        seconds: None,
+        program: None,
+    };
+    run(scratch::root(), env!("CARGO_BIN_EXE_allot").as_ref(), &asked(1)).unwrap();
+    // And it goes on where it was.
+    let told = std::fs::read_to_string(folder.path().join("campaign/tally.tsv")).unwrap();
+    run(scratch::root(), env!("CARGO_BIN_EXE_allot").as_ref(), &asked(1)).unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path().join("campaign/tally.tsv")).unwrap(), told);
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Result};
 
-use super::{Chance, Class, Outcome, Place, runs};
 use crate::files::{copy, made, write};
+use crate::{Chance, Class, Outcome, Place, runs};
 
 /// A command line's words.
 type Words = &'static [&'static str];
@@ -129,7 +129,7 @@ impl Class for Mangled {
 }
 
 /// This file, or one of the components in this folder.
-fn one_of(path: &Path, chance: &mut Chance) -> Result<PathBuf> {
+pub fn one_of(path: &Path, chance: &mut Chance) -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path.to_owned());
     }
@@ -169,7 +169,7 @@ const WORDS: [&str; 24] = [
 ];
 
 /// Changes a text: a value, a line, a piece.
-fn mangle_text(bytes: &mut Vec<u8>, chance: &mut Chance) {
+pub fn mangle_text(bytes: &mut Vec<u8>, chance: &mut Chance) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.is_empty() {
@@ -206,7 +206,7 @@ fn mangle_text(bytes: &mut Vec<u8>, chance: &mut Chance) {
 }
 
 /// Changes bytes: some flipped, a piece gone, doubled or of zeros, the end gone.
-fn mangle_bytes(bytes: &mut Vec<u8>, chance: &mut Chance) {
+pub fn mangle_bytes(bytes: &mut Vec<u8>, chance: &mut Chance) {
     if bytes.is_empty() {
         return;
     }

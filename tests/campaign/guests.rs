@@ -1,0 +1,402 @@
+//! Policies and graders that are mangled, generated, and made by hand to do wrong, in this process. Whatever they are, they are
+//! refused in a sentence or stay within what a call may use; and what they plan stays within the budget.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use allot_allocation::{Run, Terms};
+use allot_authoring::{component, fixtures};
+use allot_error::{Error, Result};
+use allot_sandbox::{Asked, Caps, Cost, Fault, Kind, LoadError, Sandbox};
+
+use crate::files::{made, write};
+use crate::{Chance, Class, Outcome, Place, mangled, plans};
+
+/// What a call may use.
+const CAPS: Caps = Caps { fuel: 5_000_000, time: Duration::from_secs(5), memory: 8 << 20 };
+
+/// Beyond its time, on a machine where something else runs.
+const SLACK: Duration = Duration::from_secs(20);
+
+/// Decisions that a guest is asked for at most.
+const DECISIONS: u32 = 16;
+
+/// What the words of guests are made of: a module that does nothing wrong, and where more of it goes.
+const FRAMES: [Frame; 3] = [
+    Frame { file: "tests/guests/frame.wat", place: ";; DECIDE", own: "$plan", size: 64, kind: Kind::Policy },
+    Frame {
+        file: "tests/guests/0.2/frame.wat",
+        place: ";; DECIDE",
+        own: "$plan",
+        size: 76,
+        kind: Kind::Policy,
+    },
+    Frame {
+        file: "tests/component_graders/frame.wat",
+        place: ";; GRADE",
+        own: "$verdict",
+        size: 20,
+        kind: Kind::Grader,
+    },
+];
+
+#[derive(Clone, Copy)]
+struct Frame {
+    file: &'static str,
+    place: &'static str,
+    /// What it answers by, and its bytes.
+    own: &'static str,
+    size: usize,
+    kind: Kind,
+}
+
+#[derive(Default)]
+pub struct Guests {
+    sandbox: Option<Sandbox>,
+    frames: Vec<(Frame, String)>,
+    /// The tool that generates modules.
+    smith: PathBuf,
+}
+
+impl Class for Guests {
+    fn name(&self) -> &'static str {
+        "guests"
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        self.sandbox = Some(Sandbox::new(CAPS, None).map_err(|e| Error::new(e.to_string()))?);
+        for frame in FRAMES {
+            let path = at.root.join(frame.file);
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
+            self.frames.push((frame, text));
+        }
+        let target = at.reference.join("smith");
+        let manifest = at.root.join("tests/campaign/smith/Cargo.toml");
+        let built = Command::new("cargo")
+            .args(["build", "--release", "--locked", "--quiet", "--manifest-path"])
+            .arg(&manifest)
+            .arg("--target-dir")
+            .arg(&target)
+            .status();
+        if !built.is_ok_and(|status| status.success()) {
+            return Err(Error::new(format!("`{}` was not built", manifest.display())));
+        }
+        self.smith = target.join("release/allot-smith");
+        // Of the frames as they are now.
+        for (frame, text) in &self.frames {
+            let text = text.replace(";; DECIDE", "unreachable");
+            let module = wat::parse_str(&text).map_err(|e| Error::new(format!("{}: {e}", frame.file)))?;
+            write(&shape(at, frame), module)?;
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let Some(sandbox) = &self.sandbox else { return Err(Error::new("nothing was prepared")) };
+        let (from, kind, bytes) = match chance.below(3) {
+            0 => {
+                let folder = *chance.of_these(&["policies/prebuilt", "tests/cases/contract-0.1"]);
+                let path = mangled::one_of(&at.root.join(folder), chance)?;
+                let mut bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
+                if chance.below(2) == 0 {
+                    // A bit: what is whole after it does something else.
+                    let at = chance.below(bytes.len());
+                    bytes[at] ^= 1 << chance.below(8);
+                } else {
+                    for _ in 0..*chance.of_these(&[1, 1, 1, 2, 4]) {
+                        mangled::mangle_bytes(&mut bytes, chance);
+                    }
+                }
+                ("mangled", Kind::Policy, Ok(bytes))
+            }
+            1 => {
+                let (frame, text) = chance.of_these(&self.frames);
+                let text = text.replace(frame.place, &body(frame, chance));
+                write(&at.folder.join("guest.wat"), &text)?;
+                ("by hand", frame.kind, component::of_module(text.as_bytes(), "guest"))
+            }
+            _ => {
+                let (frame, _) = chance.of_these(&self.frames);
+                let Some(module) = self.generated(at, frame, chance)? else {
+                    return Ok(Outcome::Kept("generated: none".to_owned()));
+                };
+                ("generated", frame.kind, component::of_module(&module, "guest"))
+            }
+        };
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(_) if from == "generated" => return Ok(Outcome::Kept("generated: no component".to_owned())),
+            // These are modules that every tool takes.
+            Err(why) => return Ok(Outcome::Broken(format!("a guest by hand: {why}"))),
+        };
+        write(&at.folder.join("guest.wasm"), &bytes)?;
+        let since = Instant::now();
+        let asked = std::panic::AssertUnwindSafe(|| match kind {
+            Kind::Policy => policy(sandbox, &bytes, chance),
+            Kind::Grader => grader(sandbox, &bytes, chance),
+        });
+        let ended =
+            std::panic::catch_unwind(asked).unwrap_or_else(|_| Err("it panicked, see above".to_owned()));
+        let kept = ended.and_then(|how| {
+            let most = CAPS.time * DECISIONS + SLACK;
+            if since.elapsed() > most {
+                return Err(format!("it took {:?}, and may take {most:?}", since.elapsed()));
+            }
+            Ok(Outcome::Kept(format!("{from}: {how}")))
+        });
+        Ok(kept.unwrap_or_else(Outcome::Broken))
+    }
+}
+
+impl Guests {
+    /// A random module with a frame's exports; none, now and then.
+    fn generated(&self, at: &Place<'_>, frame: &Frame, chance: &mut Chance) -> Result<Option<Vec<u8>>> {
+        let name = frame.file.replace('/', "-");
+        let folder = at.reference.join(&name);
+        let n = chance.below(1 << 20) as u64;
+        let file = folder.join(format!("{n}.wasm"));
+        made(&folder)?;
+        let shape = shape(at, frame);
+        let done = Command::new(&self.smith)
+            .args([&shape, &folder])
+            .args(["1".to_owned(), n.to_string(), "1".to_owned()])
+            .output()
+            .map_err(|e| Error::new(format!("`{}` cannot be started: {e}", self.smith.display())))?;
+        if !done.status.success() {
+            return Err(Error::new(String::from_utf8_lossy(&done.stderr).into_owned()));
+        }
+        let module = std::fs::read(&file).ok();
+        let _ = std::fs::remove_file(&file);
+        Ok(module)
+    }
+}
+
+/// Where the module is whose exports are generated.
+fn shape(at: &Place<'_>, frame: &Frame) -> PathBuf {
+    at.reference.join(format!("{}.shape.wasm", frame.file.replace('/', "-")))
+}
+
+/// How a policy ends: refused, stopped, or with plans that were taken. An error is a promise that was broken.
+fn policy(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+    let policy = match sandbox.load(bytes, None) {
+        Ok(policy) => policy,
+        Err(error) => return refused(&error),
+    };
+    let (mut run, flops) = plans::fresh(chance);
+    let described = policy.description();
+    let settings = described.settings.iter().map(|s| (s.name.clone(), s.default.clone())).collect();
+    let columns = fixtures::columns(&described.columns, run.of.run.prompts);
+    let terms = Terms { columns, ..run.of.run.terms.clone().unwrap_or_default() };
+    run.of.run = policy.shown(Run { settings, ..run.of.run }, terms);
+    match policy.begin(&run.of.run) {
+        Err(fault) => return stopped(&fault),
+        Ok((state, cost)) => {
+            within(&cost)?;
+            run.state.policy = state;
+        }
+    }
+    let (mut asked, mut end) = (0, None);
+    let taken = plans::driven(run, flops, chance, &mut |run, view, told, _| {
+        asked += 1;
+        if told.is_some() || asked > DECISIONS {
+            end = told.map(|_| "broke a rule".to_owned());
+            return Ok(None);
+        }
+        let since = Instant::now();
+        let decided = policy.decide(&run.of.run, &run.state.policy, view);
+        if since.elapsed() > CAPS.time + SLACK {
+            return Err(format!("a call of at most {:?} took {:?}", CAPS.time, since.elapsed()));
+        }
+        match decided {
+            Err(fault) => {
+                end = Some(stopped(&fault)?);
+                Ok(None)
+            }
+            Ok((plan, cost)) => within(&cost).map(|()| Some(plan)),
+        }
+    })?;
+    let plans = taken.contains_key("taken");
+    Ok(end.unwrap_or_else(
+        || if plans { "planned to its end".to_owned() } else { "nothing to plan".to_owned() },
+    ))
+}
+
+/// How a grader ends.
+fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+    let grader = match sandbox.load_grader(bytes, None) {
+        Ok(grader) => grader,
+        Err(error) => return refused(&error),
+    };
+    let settings: Vec<_> =
+        grader.description().settings.iter().map(|s| (s.name.clone(), s.default.clone())).collect();
+    match grader.begin(&settings) {
+        Err(fault) => return stopped(&fault),
+        Ok(cost) => within(&cost)?,
+    }
+    let gold = ["4".to_owned()];
+    let answers: [&str; 4] = ["4", "", "\u{202e}4\0", "5"];
+    let batch: Vec<_> = (0..1 + chance.below(8))
+        .map(|_| Asked { prompt: "2+2", source: "sums", gold: &gold, answer: *chance.of_these(&answers) })
+        .collect();
+    let since = Instant::now();
+    let graded = grader.grade(&settings, &batch);
+    if since.elapsed() > CAPS.time + SLACK {
+        return Err(format!("a call of at most {:?} took {:?}", CAPS.time, since.elapsed()));
+    }
+    let (verdicts, cost) = match graded {
+        Err(fault) => return stopped(&fault),
+        Ok(graded) => graded,
+    };
+    within(&cost)?;
+    if verdicts.len() != batch.len() {
+        return Err(format!("{} verdicts for {} answers", verdicts.len(), batch.len()));
+    }
+    for score in verdicts.iter().flatten() {
+        let numbers = score.reward.into_iter().chain(score.parts.iter().map(|(_, number)| *number));
+        if let Some(number) = numbers.into_iter().find(|number| !number.is_finite()) {
+            return Err(format!("a reward of {number}"));
+        }
+    }
+    Ok(if verdicts.iter().any(|verdict| verdict.is_err()) { "no verdict" } else { "judged" }.to_owned())
+}
+
+/// What a call took is not more than it may.
+fn within(cost: &Cost) -> std::result::Result<(), String> {
+    if cost.fuel > CAPS.fuel || cost.memory > CAPS.memory {
+        return Err(format!("a call took {} instructions and {} bytes", cost.fuel, cost.memory));
+    }
+    Ok(())
+}
+
+/// A component that is not taken.
+fn refused(error: &LoadError) -> std::result::Result<String, String> {
+    match error {
+        LoadError::Engine(why) => Err(format!("the engine failed: {why}")),
+        LoadError::Describe(fault) => stopped(fault),
+        _ if error.to_string().trim().is_empty() => Err("it was refused without a word".to_owned()),
+        _ => Ok("refused".to_owned()),
+    }
+}
+
+/// A call that did not come to an answer: what stopped it.
+fn stopped(fault: &Fault) -> std::result::Result<String, String> {
+    let words = fault.to_string();
+    if words.trim().is_empty() || words.lines().any(|line| line.chars().any(char::is_control)) {
+        return Err(format!("what stopped it is no sentence: {words:?}"));
+    }
+    Ok(match fault {
+        Fault::Engine(why) => return Err(format!("the engine failed: {why}")),
+        Fault::OutOfFuel(_) => "out of fuel",
+        Fault::OutOfTime(_) => "out of time",
+        Fault::OutOfMemory { .. } => "out of memory",
+        Fault::TooMuch(_) | Fault::StateTooLarge { .. } => "too much at once",
+        Fault::Trapped { .. } => "trapped",
+        Fault::Lacking(_) | Fault::WithoutColumn(_) => "lacks what it needs",
+        Fault::Misused(_) => "misused what it has",
+        Fault::Refused(_) => "gave up",
+    }
+    .to_owned())
+}
+
+/// Words that a guest does wrong with: what is small, what is an address of its own, and what no address is.
+const WORDS: [&str; 16] = [
+    "0",
+    "1",
+    "1",
+    "2",
+    "3",
+    "7",
+    "16",
+    "48",
+    "64",
+    "255",
+    "4096",
+    "65535",
+    "65536",
+    "0x7fffffff",
+    "-1",
+    "-65536",
+];
+
+/// What is done in a call: nothing much, or one or several things too many.
+fn body(frame: &Frame, chance: &mut Chance) -> String {
+    let mut text = String::new();
+    let word = |chance: &mut Chance| match chance.below(5) {
+        0 => format!("(local.get {})", frame.own),
+        1 if frame.own == "$plan" => "(local.get $list)".to_owned(),
+        2 if frame.own == "$plan" => "(local.get $id)".to_owned(),
+        _ => format!("(i32.const {})", chance.of_these(&WORDS)),
+    };
+    for _ in 0.. {
+        let most = *chance.of_these(&[3, 14]);
+        chance.below(most)
+    }
+    {
+        let offset = chance.below(frame.size / 4) * 4;
+        let _ = match chance.below(20) {
+            // A word of the answer, as it may be or as it may not.
+            0..=8 => {
+                let (offset, word) = if frame.size == 76 && chance.below(4) == 0 {
+                    (0, "(i32.const 0)".to_owned())
+                } else {
+                    (offset, word(chance))
+                };
+                writeln!(text, "(i32.store offset={offset} (local.get {}) {word})", frame.own)
+            }
+            9 | 10 if frame.own == "$plan" => {
+                let (at, word) = (chance.below(64) * 4, word(chance));
+                writeln!(text, "(i32.store offset={at} (local.get $list) {word})")
+            }
+            11 if frame.own == "$plan" => {
+                let number = chance.of_these(&["nan", "inf", "-inf", "0", "1", "-1e30"]);
+                let at = chance.below(32) * 8;
+                writeln!(text, "(f64.store offset={at} (local.get $list) (f64.const {number}))")
+            }
+            // Requests that a rule may take.
+            12 | 13 if frame.own == "$plan" => {
+                let count = 1 + chance.below(4);
+                let (head, entry) = if frame.size == 76 { (8, 36) } else { (8, 8) };
+                let _ = entry;
+                writeln!(
+                    text,
+                    "(i32.store offset={head} (local.get $plan) (local.get $list)) (i32.store offset={} (local.get $plan) (i32.const 1)) (i32.store (local.get $list) (local.get $id)) (i32.store offset=4 (local.get $list) (i32.const {count}))",
+                    head + 4
+                )
+            }
+            14 => writeln!(text, "(call $log {} {} {})", word(chance), word(chance), word(chance)),
+            // Up to its memory, and beyond: it has 4 pages, and may have 128.
+            15 => writeln!(
+                text,
+                "(drop (memory.grow (i32.const {})))",
+                [1, 8, 100, 123, 124, 125, 126, 65_535][chance.below(8)]
+            ),
+            // Up to its fuel, and beyond: some instructions each time.
+            16 if chance.below(3) == 0 => {
+                let n = [1_000, 500_000, 700_000, 800_000, 1_000_000, 2_000_000_000][chance.below(6)];
+                let counter = if frame.own == "$plan" { "$id" } else { "$n" };
+                writeln!(
+                    text,
+                    "(local.set {counter} (i32.const {n})) (loop $on (br_if $on (local.tee {counter} (i32.sub (local.get {counter}) (i32.const 1)))))"
+                )
+            }
+            17 if frame.size == 76 => {
+                let call = ["$counts", "$measures"][chance.below(2)];
+                let words: Vec<String> = (0..5).map(|_| word(chance)).collect();
+                writeln!(text, "(call {call} {})", words.join(" "))
+            }
+            18 if frame.size == 76 => {
+                let words: Vec<String> = (0..6).map(|_| word(chance)).collect();
+                writeln!(text, "(call $column {})", words.join(" "))
+            }
+            19 if chance.below(6) == 0 => writeln!(text, "unreachable"),
+            _ => Ok(()),
+        };
+    }
+    if frame.own == "$plan" {
+        let answer = if chance.below(12) == 0 { word(chance) } else { "(local.get $plan)".to_owned() };
+        text += &answer;
+    }
+    text
+}

@@ -1,0 +1,422 @@
+//! Files that are not what they should be, read in this process: as many as a campaign that starts a program for each can't try.
+//! What reads them gives an error that names the file, or takes them; it does not panic, hang, or fill the memory.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use allot_config::Tree;
+use allot_config::simulate::SimulateConfig;
+use allot_config::train::TrainConfig;
+use allot_engine::model::Checkpoint;
+use allot_error::{Error, Result};
+use allot_models::chat::ChatTemplate;
+use allot_models::tokens::Tokens;
+use allot_record::{Line, Reader, Views};
+use allot_tasks::dataset::Dataset;
+use allot_tasks::grader::Grader;
+use candle_core::Device;
+use serde_json::{Map, Value, json};
+
+use crate::files::{copy, made, write};
+use crate::{Chance, Class, Outcome, Place, mangled, runs};
+
+/// Files of one case: the folder of a case is made once for all of them.
+const AT_ONCE: usize = 100;
+
+/// Memory that this process may come to have while it reads a file of at most some megabytes, in KiB.
+const MOST_MEMORY: u64 = 2 << 20;
+
+/// A kind of file, and what reads it.
+pub struct Readers {
+    name: &'static str,
+    /// Files of the repository, or folders of them.
+    files: &'static [&'static str],
+    reads: Reads,
+}
+
+/// Reads a file in a folder of its own: the file it was made of, and the one that is read. An answer says whether it was taken,
+/// and an error which promise was broken.
+type Reads = fn(&Path, &Path, &mut Chance) -> std::result::Result<Read, String>;
+
+enum Read {
+    Taken,
+    /// With these words.
+    Refused(String),
+    /// By words that name what is wrong, where no file is.
+    Unnamed(String),
+}
+
+/// All classes of this kind.
+pub fn all() -> Vec<Readers> {
+    let class = |name, files, reads| Readers { name, files, reads };
+    vec![
+        class(
+            "read-configs",
+            &["configs", "configs/evidence", "tests/cases/training", "tests/cases/campaign"],
+            config,
+        ),
+        class("read-data", &["tests/cases/data"], data),
+        class(
+            "read-models",
+            &[
+                "tests/cases/gguf",
+                "tests/cases/models/tiny-llama-tied",
+                "tests/cases/models/tiny-qwen3-moe",
+                "tests/cases/models/tiny-llama3-untied-sharded",
+                "tests/cases/models/tiny-phi3",
+                "tests/cases/models/tiny-gemma3",
+            ],
+            model,
+        ),
+        class("read-tokenizers", &["host/models/shipped/tiny-sums", "tests/cases/chat/qwen3"], tokenizer),
+        class(
+            "read-templates",
+            &[
+                "tests/cases/chat/qwen3",
+                "tests/cases/chat/smollm2-135m-instruct",
+                "tests/cases/chat/qwen2.5-coder-0.5b-instruct",
+            ],
+            template,
+        ),
+        class(
+            "read-answers",
+            &["tests/cases/graders/verifier_cases.jsonl", "tests/cases/graders/math_verify_cases.jsonl"],
+            answers,
+        ),
+        class("read-banks", &["tests/cases/bank"], bank),
+        class("read-records", &["tests/cases/campaign"], record),
+    ]
+}
+
+impl Class for Readers {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        watch();
+        if self.name != "read-records" {
+            return Ok(());
+        }
+        // A record of a run of some steps, small enough that each of its lines is met.
+        let folder = at.reference.join("run");
+        let _ = std::fs::remove_dir_all(&folder);
+        let words = ["simulate", "simulate", "-o", "budget.rollouts=400", "--out"];
+        let words: Vec<&str> = words.into_iter().chain([folder.to_str().unwrap_or_default()]).collect();
+        let ended = runs::run(at.program, at.root, &words)?;
+        if ended.code != Some(0) {
+            return Err(Error::new(format!("no record to mangle: {}", ended.said)));
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for _ in 0..AT_ONCE {
+            let from = if self.name == "read-records" {
+                at.reference.join("run/record.jsonl")
+            } else {
+                file_of(&at.root.join(chance.of_these(self.files)), self.name, chance)?
+            };
+            let to = beside(&from, &at.folder)?;
+            let mut bytes = std::fs::read(&from).map_err(|e| Error::file("read", &from, &e))?;
+            let of = from.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+            for _ in 0..*chance.of_these(&[1, 1, 1, 2, 4]) {
+                if matches!(of, "wasm" | "safetensors" | "parquet" | "gguf") {
+                    mangled::mangle_bytes(&mut bytes, chance);
+                } else {
+                    mangled::mangle_text(&mut bytes, chance);
+                }
+            }
+            write(&to, &bytes)?;
+            let began = Watched::begin();
+            let read = std::panic::AssertUnwindSafe(|| (self.reads)(&from, &to, chance));
+            let read =
+                std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it panicked, see above".to_owned()));
+            let took = began.end();
+            let what = match read {
+                Err(broken) => Some(broken),
+                Ok(_) if took > runs::LONGEST => Some(format!("it took {took:?}")),
+                Ok(_) if memory() > MOST_MEMORY => Some(format!("this process came to {} KiB", memory())),
+                Ok(Read::Refused(words)) if !names(&words, &to) => {
+                    Some(format!("the error does not name its file: {words}"))
+                }
+                Ok(Read::Refused(words) | Read::Unnamed(words)) if words.trim().is_empty() => {
+                    Some("it was refused without a word".to_owned())
+                }
+                Ok(Read::Taken) => {
+                    *kinds.entry("taken".to_owned()).or_default() += 1;
+                    None
+                }
+                Ok(_) => {
+                    *kinds.entry("refused".to_owned()).or_default() += 1;
+                    None
+                }
+            };
+            if let Some(what) = what {
+                return Ok(Outcome::Broken(format!("{}: {what}", from.display())));
+            }
+        }
+        Ok(Outcome::Many(kinds))
+    }
+}
+
+/// Whether an error's words name a file, or the folder that it is in.
+fn names(words: &str, file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let folder = file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    words.contains(&*name) || words.contains(&folder)
+}
+
+/// A file, or one in this folder that the class reads.
+fn file_of(path: &Path, class: &str, chance: &mut Chance) -> Result<PathBuf> {
+    if path.is_file() {
+        return Ok(path.to_owned());
+    }
+    let entries = std::fs::read_dir(path).map_err(|e| Error::file("read", path, &e))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let fits = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        path.is_file()
+            && match class {
+                "read-configs" => ending == "toml",
+                "read-models" if path.parent().is_some_and(|folder| folder.ends_with("gguf")) => {
+                    ending == "gguf"
+                }
+                "read-models" => {
+                    path.ends_with("config.json")
+                        || ending == "safetensors"
+                        || path.ends_with("model.safetensors.index.json")
+                }
+                "read-tokenizers" => {
+                    path.ends_with("tokenizer.json") || path.ends_with("tokenizer_config.json")
+                }
+                "read-templates" => path.ends_with("tokenizer_config.json") || ending == "jinja",
+                "read-banks" => ending == "parquet",
+                _ => ending != "py",
+            }
+    };
+    files.retain(fits);
+    files.sort();
+    if files.is_empty() {
+        return Err(Error::new(format!("`{}` has no file for class {class}", path.display())));
+    }
+    Ok(chance.of_these(&files).clone())
+}
+
+/// Where a file is put, with all that lies beside it where it comes from, if that is a model's folder.
+fn beside(from: &Path, folder: &Path) -> Result<PathBuf> {
+    let around = from.parent().unwrap_or(from);
+    let name = from.file_name().unwrap_or_default();
+    if !around.join("config.json").exists() && !around.join("tokenizer_config.json").exists() {
+        return Ok(folder.join(name));
+    }
+    let folder = folder.join(around.file_name().unwrap_or_default());
+    made(&folder)?;
+    for entry in std::fs::read_dir(around).map_err(|e| Error::file("read", around, &e))?.flatten() {
+        if entry.path().is_file() {
+            copy(&entry.path(), &folder.join(entry.file_name()))?;
+        }
+    }
+    Ok(folder.join(name))
+}
+
+fn told<T, E: Display>(read: std::result::Result<T, E>) -> std::result::Result<Read, String> {
+    Ok(match read {
+        Ok(_) => Read::Taken,
+        Err(error) => Read::Refused(error.to_string()),
+    })
+}
+
+fn config(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    let read = || -> Result<()> {
+        let text = allot_config::read(path)?;
+        let name = path.display().to_string();
+        let tree = Tree::parse(&text, &name, &[])?;
+        let whole = tree.table()?;
+        let simulated = whole.contains_key("world") || whole.contains_key("bank");
+        let (section, seed) = if simulated {
+            let mut config = SimulateConfig::of(&tree)?;
+            config.settle()?;
+            (config.compare, config.run.seed)
+        } else {
+            let mut config = TrainConfig::of(&tree)?;
+            config.settle()?;
+            (config.compare, config.run.seed)
+        };
+        let Some(section) = section else { return Ok(()) };
+        // Of each arm the run of one seed: those of others are the same but for it.
+        for arm in section.arms(&whole, &name)? {
+            let text = arm.with_seed(seed).to_string();
+            if simulated {
+                SimulateConfig::parse(&text, &name)?.settle()?;
+            } else {
+                TrainConfig::parse(&text, &name)?.settle()?;
+            }
+        }
+        Ok(())
+    };
+    told(read())
+}
+
+fn data(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    let config = serde_json::from_value(json!({ "files": path })).map_err(|e| e.to_string())?;
+    told(Dataset::load(&config, Path::new(".")))
+}
+
+fn model(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    let whole = if path.extension().is_some_and(|ending| ending == "gguf") {
+        path
+    } else {
+        path.parent().unwrap_or(path)
+    };
+    told(Checkpoint::load(whole, &Device::Cpu))
+}
+
+fn tokenizer(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Read, String> {
+    let tokens = match Tokens::read(path.parent().unwrap_or(path)) {
+        Err(error) => return Ok(Read::Refused(error.to_string())),
+        Ok(tokens) => tokens,
+    };
+    let text = chance.of_these(&["2+3=", "", "ünï\u{0}\u{202e} 12345678901234567890", "<|im_end|>"]);
+    let back = tokens.encode(text).and_then(|ids| tokens.decode(&ids));
+    let any: Vec<u32> = (0..4).map(|_| chance.next() as u32).collect();
+    Ok(match back.and(tokens.decode(&any)) {
+        Ok(_) => Read::Taken,
+        Err(error) => Read::Unnamed(error.to_string()),
+    })
+}
+
+fn template(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    let read = ChatTemplate::read(path.parent().unwrap_or(path));
+    let messages =
+        [json!({"role": "system", "content": "Be brief."}), json!({"role": "user", "content": "2+2?"})];
+    let more = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(true))]);
+    told(read.and_then(|template| template.render(&messages, &more)))
+}
+
+/// Answers to graders: a verdict, or a sentence that says why there is none.
+fn answers(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Read, String> {
+    let text = String::from_utf8_lossy(&std::fs::read(path).map_err(|e| e.to_string())?).into_owned();
+    // Of an empty file there is an empty answer.
+    let lines: Vec<&str> = if text.trim().is_empty() { vec![""] } else { text.lines().collect() };
+    let mut refused = None;
+    for _ in 0..20 {
+        let (gold, answer) = (chance.of_these(&lines), chance.of_these(&lines));
+        // Strings of a case, or the line as it is.
+        let piece = |line: &str, chance: &mut Chance| match serde_json::from_str::<Value>(line) {
+            Ok(Value::Object(all)) => {
+                let texts: Vec<String> = all.values().filter_map(|v| v.as_str().map(str::to_owned)).collect();
+                if texts.is_empty() { line.to_owned() } else { chance.of_these(&texts).clone() }
+            }
+            _ => line.to_owned(),
+        };
+        let (gold, mut answer) = (piece(gold, chance), piece(answer, chance).into_bytes());
+        mangled::mangle_text(&mut answer, chance);
+        let grader = *chance.of_these(&Grader::ALL);
+        let answer = String::from_utf8_lossy(&answer);
+        if let Err(error) = grader.grade(&gold, &answer) {
+            refused = Some(error.to_string());
+        }
+    }
+    Ok(refused.map_or(Read::Taken, Read::Unnamed))
+}
+
+fn bank(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    told(allot_bank::read(&[path.to_owned()], &allot_bank::Asked::default()))
+}
+
+/// What is read of a record is what was written, as far as the first line that was changed.
+fn record(from: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+    let bytes = |path: &Path| std::fs::read(path).map_err(|e| e.to_string());
+    let (whole, mangled) = (bytes(from)?, bytes(path)?);
+    let same = whole.split_inclusive(|b| *b == b'\n').zip(mangled.split_inclusive(|b| *b == b'\n'));
+    let same = same.take_while(|(a, b)| a == b).count();
+    let (reader, head) = match Reader::open(path) {
+        Err(error) => return Ok(Read::Refused(error.to_string())),
+        Ok(opened) => opened,
+    };
+    let mut views = match Views::new(&head) {
+        Err(error) => return Ok(Read::Unnamed(error.to_string())),
+        Ok(views) => views,
+    };
+    let originals = Reader::open(from).map_err(|e| e.to_string())?.0;
+    let mut read = 0;
+    let columns =
+        whole.split(|b| *b == b'\n').filter(|line| line.starts_with(b"{\"kind\":\"column\"")).count();
+    for (i, (line, original)) in
+        reader.zip(originals.map(Some).chain(std::iter::repeat_with(|| None))).enumerate()
+    {
+        let line: Line = match line {
+            Err(error) => return Ok(Read::Refused(error.to_string())),
+            Ok(line) => line,
+        };
+        // The head and its columns were read before.
+        if i + 1 + columns < same {
+            let original = original.ok_or("the original is shorter")?.map_err(|e| e.to_string())?;
+            let text = |line: &Line| serde_json::to_string(line).unwrap_or_default();
+            if text(&line) != text(&original) {
+                return Err(format!("line {} is read as another than it is", i + 2 + columns));
+            }
+        }
+        if let Err(error) = views.take(&line) {
+            return Ok(Read::Unnamed(error.to_string()));
+        }
+        read += 1;
+    }
+    if read + 1 + columns < same {
+        return Err(format!("{read} lines were read, though {same} are whole"));
+    }
+    Ok(Read::Taken)
+}
+
+/// When the file at hand was begun, in milliseconds of this process; 0 while there is none.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// A reading under way.
+struct Watched(Instant);
+
+impl Watched {
+    fn begin() -> Self {
+        BEGUN.store(since_start(), Ordering::Relaxed);
+        Self(Instant::now())
+    }
+
+    fn end(self) -> Duration {
+        BEGUN.store(0, Ordering::Relaxed);
+        self.0.elapsed()
+    }
+}
+
+fn since_start() -> u64 {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    1 + START.get_or_init(Instant::now).elapsed().as_millis() as u64
+}
+
+/// Ends this process if a file is read for too long: what never ends can't be caught otherwise. The case's folder stays.
+fn watch() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        std::thread::spawn(|| {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+                let begun = BEGUN.load(Ordering::Relaxed);
+                if begun > 0 && since_start().saturating_sub(begun) > 2 * runs::LONGEST.as_millis() as u64 {
+                    eprintln!("error: a file is read without end; it is in the folder `case` of its class");
+                    std::process::exit(2);
+                }
+            }
+        });
+    });
+}
+
+/// The most memory that this process had, in KiB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+}
