@@ -3,12 +3,19 @@
 use std::fs::File;
 use std::path::Path;
 
+use allot_error::panics::caught;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-/// The sources of a run's prompts, by the prompts' numbers; none where it has no table of them, as in a simulation.
+/// The sources of a run's prompts, by the prompts' numbers; none where it has no table of them, as in a simulation, or a
+/// damaged one.
 pub fn read(run: &Path) -> Option<Vec<String>> {
+    // The parquet crate panics on what it finds in a damaged page.
+    caught(|| of_table(run)).ok().flatten()
+}
+
+fn of_table(run: &Path) -> Option<Vec<String>> {
     let file = File::open(run.join("problems.parquet")).ok()?;
     let reader = SerializedFileReader::new(file).ok()?;
     let schema = reader.metadata().file_metadata().schema();

@@ -329,11 +329,12 @@ fn body(frame: &Frame, chance: &mut Chance) -> String {
         2 if frame.own == "$plan" => "(local.get $id)".to_owned(),
         _ => format!("(i32.const {})", chance.of_these(&WORDS)),
     };
-    for _ in 0.. {
-        let most = *chance.of_these(&[3, 14]);
-        chance.below(most)
+    if frame.own == "$plan" && chance.below(2) == 0 {
+        // A plan that may be taken, if nothing is changed in it: train on nothing.
+        text += "(i32.store offset=4 (local.get $plan) (i32.const 1))\n";
     }
-    {
+    let most = *chance.of_these(&[3, 14]);
+    for _ in 0..chance.below(most) {
         let offset = chance.below(frame.size / 4) * 4;
         let _ = match chance.below(20) {
             // A word of the answer, as it may be or as it may not.

@@ -326,7 +326,9 @@ fn answers(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Re
 }
 
 fn bank(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
-    told(allot_bank::read(&[path.to_owned()], &allot_bank::Asked::default()))
+    let rewards = ["accuracy_reward", "format_reward"].map(str::to_owned).to_vec();
+    let columns = BTreeMap::from([(allot_bank::Field::Reward, rewards)]);
+    told(allot_bank::read(&[path.to_owned()], &allot_bank::Asked { columns, ..Default::default() }))
 }
 
 /// What is read of a record is what was written, as far as the first line that was changed.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
+use allot_error::panics::caught;
 use allot_error::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
 use clap::Args;
@@ -128,12 +129,17 @@ fn text(row: &Row, name: &str) -> String {
 /// Goes through the rows of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
-    let odd = |e: parquet::errors::ParquetError| {
-        Error::new(format!("`{}` is no table that can be read: {e}", path.display()))
-    };
-    let reader = SerializedFileReader::new(file).map_err(odd)?;
-    for row in reader.get_row_iter(None).map_err(odd)? {
-        take(row.map_err(odd)?.into_columns().into_iter().collect());
+    let odd = |why: String| Error::new(format!("`{}` is no table that can be read: {why}", path.display()));
+    // The parquet crate panics on what it finds in a damaged page.
+    let reader = whole(|| SerializedFileReader::new(file)).map_err(odd)?;
+    let mut rows = whole(|| reader.get_row_iter(None)).map_err(odd)?;
+    while let Some(row) = whole(|| rows.next().transpose()).map_err(odd)? {
+        take(row.into_columns().into_iter().collect());
     }
     Ok(())
+}
+
+/// What the parquet crate reads, or why it can't.
+fn whole<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> std::result::Result<T, String> {
+    caught(read)?.map_err(|e| e.to_string())
 }

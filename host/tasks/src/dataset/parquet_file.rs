@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allot_error::panics::caught;
 use parquet::basic::{Compression, ConvertedType as C, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -28,7 +29,7 @@ pub(super) struct ParquetFile {
 impl ParquetFile {
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let file = File::open(path).map_err(|e| DataError::unreadable(path, &e))?;
-        let reader = SerializedFileReader::new(file)
+        let reader = whole(|| SerializedFileReader::new(file))
             .map_err(|e| DataError::NotParquet { path: path.to_owned(), reason: plain(&e) })?;
         Ok(Self { path: path.to_owned(), reader })
     }
@@ -56,10 +57,13 @@ impl ParquetFile {
         let mut number = 0;
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group).map_err(|e| unread(place(number + 1), &e))?;
-            let rows = group.get_row_iter(Some(projection.clone()));
-            for row in rows.map_err(|e| unread(place(number + 1), &e))? {
+            let rows = whole(|| group.get_row_iter(Some(projection.clone())));
+            let mut rows = rows.map_err(|e| unread(place(number + 1), &e))?;
+            while let Some(row) =
+                whole(|| rows.next().transpose()).map_err(|e| unread(place(number + 1), &e))?
+            {
                 number += 1;
-                let columns = row.map_err(|e| unread(place(number), &e))?.into_columns();
+                let columns = row.into_columns();
                 let row = object(columns).map_err(|odd| odd.at(place(number)))?;
                 if visit(place(number), row)?.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -101,6 +105,11 @@ impl ParquetFile {
         let damaged = |e: ParquetError| DataError::NotParquet { path: self.path.clone(), reason: plain(&e) };
         Type::group_type_builder(self.schema().name()).with_fields(fields).build().map_err(damaged)
     }
+}
+
+/// What the parquet crate reads; of a damaged page it panics on what it finds.
+fn whole<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    caught(read).unwrap_or_else(|why| Err(ParquetError::General(why)))
 }
 
 /// The fields at these paths, and no others.
