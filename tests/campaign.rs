@@ -14,6 +14,8 @@ mod guests;
 mod kills;
 #[path = "campaign/mangled.rs"]
 mod mangled;
+#[path = "campaign/places.rs"]
+mod places;
 #[path = "campaign/plans.rs"]
 mod plans;
 #[path = "campaign/power.rs"]
@@ -90,6 +92,7 @@ struct Place<'a> {
 fn classes() -> Vec<Box<dyn Class>> {
     let mut classes: Vec<Box<dyn Class>> = vec![Box::new(kills::Kills::default())];
     classes.push(Box::new(power::Power::default()));
+    classes.push(Box::new(places::Places));
     classes.push(Box::new(plans::Plans));
     classes.push(Box::new(guests::Guests::default()));
     classes.extend(readers::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
@@ -206,7 +209,7 @@ fn a_few_cases_of_each_class_are_as_promised() {
         classes: classes()
             .iter()
             .map(|class| class.name().to_owned())
-            .filter(|name| name != "power" && name != "guests")
+            .filter(|name| !["power", "guests", "places"].contains(&name.as_str()))
             .collect(),
         cases,
         seed: 1,

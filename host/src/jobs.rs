@@ -119,11 +119,15 @@ impl<'f> Jobs<'f> {
     /// Starts runs whose turn has come, as many as their executor takes.
     pub fn start(&mut self) -> Result<()> {
         // One that a process is still saving, of a comparison that was killed, waits for it.
-        let waits = |i: &usize| {
-            let job = &self.all[*i];
-            matches!(job.state, State::Waiting) && free(&job.planned.folder)
-        };
-        let ready: Vec<usize> = (0..self.all.len()).filter(waits).take(self.executor.room()).collect();
+        let mut ready = Vec::new();
+        for (i, job) in self.all.iter().enumerate() {
+            if ready.len() == self.executor.room() {
+                break;
+            }
+            if matches!(job.state, State::Waiting) && free(&job.planned.folder)? {
+                ready.push(i);
+            }
+        }
         if ready.is_empty() {
             return Ok(());
         }

@@ -144,25 +144,41 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
 /// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
 /// in it. A folder that is not there yet is nobody's.
 pub fn lock(folder: &Path) -> Result<Option<File>> {
-    let held = match File::open(folder) {
-        Ok(held) => held,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::file("read", folder, &e)),
-    };
-    match held.try_lock() {
-        Ok(()) => Ok(Some(held)),
-        Err(std::fs::TryLockError::WouldBlock) => {
+    match held(folder)? {
+        Held::Here(held) => Ok(held),
+        Held::Elsewhere => {
             let what = format!("another process is at work in `{}`", folder.display());
             Err(Error::new(what).hint("wait for it, or stop it first"))
         }
-        // Some file systems know no locks.
-        Err(std::fs::TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// Whether no process is at work in a folder.
-pub fn free(folder: &Path) -> bool {
-    lock(folder).is_ok()
+/// Whether no process is at work in a folder. A folder that can't be looked at is an error: whoever took it for one that is
+/// worked in would wait for nobody.
+pub fn free(folder: &Path) -> Result<bool> {
+    Ok(matches!(held(folder)?, Held::Here(_)))
+}
+
+/// Who has a folder.
+enum Held {
+    /// This process, as long as the file is open; or nobody, where there are no locks or no folder.
+    Here(Option<File>),
+    /// Another one.
+    Elsewhere,
+}
+
+fn held(folder: &Path) -> Result<Held> {
+    let held = match File::open(folder) {
+        Ok(held) => held,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Held::Here(None)),
+        Err(e) => return Err(Error::file("read", folder, &e)),
+    };
+    Ok(match held.try_lock() {
+        Ok(()) => Held::Here(Some(held)),
+        Err(std::fs::TryLockError::WouldBlock) => Held::Elsewhere,
+        // Some file systems know no locks.
+        Err(std::fs::TryLockError::Error(_)) => Held::Here(None),
+    })
 }
 
 /// Word of something that may pass.

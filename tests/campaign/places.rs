@@ -1,0 +1,266 @@
+//! Places where a run has a hard time: a call of the system that fails, a disk that is full, a folder that goes, a second process
+//! at work, few files, little stack, no home, odd names and languages. It says so in a sentence, and when the place is as it
+//! should be it goes on to the same end.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use allot_error::{Error, Result};
+
+use crate::files::{copy, made, write};
+use crate::{Chance, Class, Outcome, Place, kills, runs};
+
+/// Runs that have a hard time.
+const RUNS: [&str; 4] = ["uniform", "pilot-commit", "pilot-commit-lag-1", "compare"];
+
+/// Calls that fail, each with what it may fail with.
+const FAILS: [(&str, &[&str]); 9] = [
+    ("write", &["ENOSPC", "EIO", "EDQUOT"]),
+    ("fsync", &["EIO", "ENOSPC"]),
+    ("fdatasync", &["EIO", "ENOSPC"]),
+    ("mkdir", &["ENOSPC", "EROFS", "EACCES"]),
+    ("openat", &["EMFILE", "ENOSPC", "EROFS", "EACCES"]),
+    ("rename", &["EIO", "EXDEV", "ENOSPC"]),
+    ("linkat", &["EPERM", "EIO", "EMLINK"]),
+    ("unlink", &["EIO", "EROFS"]),
+    ("read", &["EIO"]),
+];
+
+/// Names of folders that somebody has.
+const NAMES: [&str; 7] =
+    ["a b", "it's \"q\"", "new\nline", "-o", "ünï 答え", "\u{202e}desrever", "%s{}$HOME*?"];
+
+#[derive(Default)]
+pub struct Places;
+
+impl Class for Places {
+    fn name(&self) -> &'static str {
+        "places"
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        for name in RUNS {
+            let folder = at.reference.join(name);
+            let _ = std::fs::remove_dir_all(&folder);
+            made(&folder)?;
+            copy(
+                &at.root.join(kills::WORKLOADS).join(name).with_extension("toml"),
+                &folder.join("run.toml"),
+            )?;
+            let ended = runs::run(at.program, &folder, &[verb(name), "run.toml", "--out", "out"])?;
+            if ended.code != Some(0) {
+                return Err(Error::new(format!("{name} fails by itself: {}", ended.said)));
+            }
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let name = *chance.of_these(&RUNS);
+        let whole = at.reference.join(name);
+        let mut home = at.folder.clone();
+        let (kind, told) = match chance.below(12) {
+            0..=4 => {
+                let (call, errors) = *chance.of_these(&FAILS);
+                let (error, when) = (*chance.of_these(errors), 1 + chance.below(120));
+                // Once, or from then on.
+                let on = if chance.below(3) == 0 { "+" } else { "" };
+                prepared(&whole, &home)?;
+                let inject = format!("inject={call}:error={error}:when={when}{on}");
+                let mut command = Command::new("strace");
+                command.args([
+                    "-f",
+                    "--seccomp-bpf",
+                    "-o",
+                    "/dev/null",
+                    "-e",
+                    &format!("trace={call}"),
+                    "-e",
+                    &inject,
+                ]);
+                command.arg(at.program);
+                let said = run(command, &home, name)?;
+                // The system's loader comes first, and what can't be said can't be read.
+                let early =
+                    said.code == Some(127) || (on == "+" && matches!(call, "write" | "read" | "openat"));
+                if let Some(fault) = said.fault.filter(|_| !early) {
+                    return Ok(Outcome::Broken(format!("{name}, {inject}: {fault}")));
+                }
+                (format!("{call} fails"), inject)
+            }
+            5 | 6 => {
+                let disk = at.folder.join("disk");
+                made(&disk)?;
+                // From too small to begin to nearly large enough.
+                let size = format!("size={}k", 32 + chance.below(2_500));
+                let mount = |options: &str| {
+                    let done = Command::new("mount")
+                        .args(["-t", "tmpfs", "-o", options, "none"])
+                        .arg(&disk)
+                        .status();
+                    done.is_ok_and(|status| status.success())
+                };
+                if !mount(&size) {
+                    return Ok(Outcome::Kept("a full disk: not tried, it takes root".to_owned()));
+                }
+                home = disk.clone();
+                prepared(&whole, &home)?;
+                let said = run(Command::new(at.program), &home, name)?;
+                // It gets larger, and what is on it stays.
+                let larger = mount("remount,size=64m");
+                let broken = match (said.fault, larger) {
+                    (Some(fault), _) => Some(fault),
+                    (None, false) => Some("the disk could not be made larger".to_owned()),
+                    (None, true) => went_on(at, name, &whole, &home)?,
+                };
+                let _ = Command::new("umount").arg(&disk).status();
+                return Ok(match broken {
+                    Some(fault) => Outcome::Broken(format!("{name}, a disk of {size}: {fault}")),
+                    None => Outcome::Kept("a full disk".to_owned()),
+                });
+            }
+            7 => {
+                // Beginning to end in a folder with such a name.
+                let long = "x".repeat(200);
+                home = home.join(chance.of_these(&NAMES)).join(chance.of_these(&["out here", &long]));
+                made(&home)?;
+                prepared(&whole, &home)?;
+                let said = run(Command::new(at.program), &home, name)?;
+                if said.code != Some(0) {
+                    return Ok(Outcome::Broken(format!("{name}, in {home:?}: {}", said.text)));
+                }
+                ("a folder of an odd name".to_owned(), format!("{home:?}"))
+            }
+            8 => {
+                prepared(&whole, &home)?;
+                let mut command = Command::new("sh");
+                let limits =
+                    *chance.of_these(&["ulimit -n 64", "ulimit -s 8188", "ulimit -n 256; ulimit -s 4096"]);
+                command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]).arg(at.program);
+                let said = run(command, &home, name)?;
+                if said.code != Some(0) {
+                    return Ok(Outcome::Broken(format!("{name}, {limits}: {}", said.text)));
+                }
+                ("few files, little stack".to_owned(), limits.to_owned())
+            }
+            9 => {
+                prepared(&whole, &home)?;
+                let mut command = Command::new("env");
+                let words: &[&str] = match chance.below(4) {
+                    0 => &["-u", "HOME", "-u", "XDG_CACHE_HOME"],
+                    1 => &["-i"],
+                    2 => &["-u", "XDG_CACHE_HOME", "HOME=/dev/null"],
+                    _ => &["LC_ALL=C", "LANG=de_DE.ISO-8859-1", "TZ=Nowhere/Land"],
+                };
+                command.args(words).arg(at.program);
+                let said = run(command, &home, name)?;
+                // A model that ships is unpacked somewhere; where that is a file, there is no place for it.
+                let no_place = words.contains(&"HOME=/dev/null") && said.fault.is_none();
+                if said.code != Some(0) && !no_place {
+                    return Ok(Outcome::Broken(format!("{name}, env {words:?}: {}", said.text)));
+                }
+                ("no home, another language".to_owned(), words.join(" "))
+            }
+            10 => {
+                // Its folder goes while it is at work.
+                prepared(&whole, &home)?;
+                let mut command = Command::new(at.program);
+                let child = begun(&mut command, &home, name)?;
+                std::thread::sleep(Duration::from_millis(chance.below(500) as u64));
+                let _ = std::fs::remove_dir_all(home.join("out"));
+                let ended = runs::ended(child)?;
+                if let Some(fault) = ended.fault() {
+                    return Ok(Outcome::Broken(format!("{name}, whose folder was removed: {fault}")));
+                }
+                return Ok(Outcome::Kept("a folder that is removed".to_owned()));
+            }
+            _ => {
+                // Two at once: one of them does it, and the other says that it is done.
+                prepared(&whole, &home)?;
+                let mut children = Vec::new();
+                for _ in 0..2 {
+                    children.push(begun(&mut Command::new(at.program), &home, name)?);
+                    std::thread::sleep(Duration::from_millis(chance.below(60) as u64));
+                }
+                let mut codes = Vec::new();
+                for child in children {
+                    let ended = runs::ended(child)?;
+                    if let Some(fault) = ended.fault() {
+                        return Ok(Outcome::Broken(format!("{name}, one of two: {fault}")));
+                    }
+                    codes.push(ended.code);
+                }
+                if codes.iter().filter(|code| **code == Some(0)).count() != 1 {
+                    return Ok(Outcome::Broken(format!("{name}, two at once ended with {codes:?}")));
+                }
+                ("two at once".to_owned(), String::new())
+            }
+        };
+        Ok(match went_on(at, name, &whole, &home)? {
+            Some(fault) => Outcome::Broken(format!("{name}, {told}: {fault}")),
+            None => Outcome::Kept(kind),
+        })
+    }
+}
+
+/// Whether it runs a comparison.
+fn verb(name: &str) -> &'static str {
+    if name == "compare" { "compare" } else { "train" }
+}
+
+fn prepared(whole: &Path, home: &Path) -> Result<()> {
+    made(home)?;
+    copy(&whole.join("run.toml"), &home.join("run.toml"))
+}
+
+fn begun(command: &mut Command, home: &Path, name: &str) -> Result<std::process::Child> {
+    command.args([verb(name), "run.toml", "--out", "out"]).current_dir(home).stdin(Stdio::null());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    child.map_err(|e| Error::new(format!("{command:?} cannot be started: {e}")))
+}
+
+/// How a process ended.
+struct Said {
+    code: Option<i32>,
+    fault: Option<String>,
+    text: String,
+}
+
+fn run(mut command: Command, home: &Path, name: &str) -> Result<Said> {
+    let ended = runs::ended(begun(&mut command, home, name)?)?;
+    let sentence = ended.said.lines().any(|line| line.starts_with("error: "));
+    let fault = ended.fault().or_else(|| {
+        (ended.code == Some(2) && !sentence).then(|| format!("it failed without an error: {}", ended.said))
+    });
+    Ok(Said { code: ended.code, fault, text: ended.said })
+}
+
+/// What is wrong with where a run comes to when it is taken up, or begun, in a place as it should be.
+fn went_on(at: &Place<'_>, name: &str, whole: &Path, home: &Path) -> Result<Option<String>> {
+    let begun = home.join("out").join(if verb(name) == "train" { "resolved.toml" } else { "compare.toml" });
+    let mut ended = None;
+    if begun.exists() {
+        let resumed = runs::run(at.program, home, &[verb(name), "--resume", "out"])?;
+        if let Some(fault) = resumed.fault() {
+            return Ok(Some(format!("resumed, {fault}")));
+        }
+        // Before a first checkpoint there is nothing to go on from, and it says so.
+        let early = !home.join("out/checkpoints").exists() && verb(name) == "train";
+        if resumed.code == Some(2) && !early {
+            return Ok(Some(format!("it does not go on: {}", resumed.said)));
+        }
+        ended = resumed.code;
+    }
+    if ended != Some(0) {
+        // What is there is somebody's: another folder.
+        let _ = std::fs::remove_dir_all(home.join("out"));
+        let anew = runs::run(at.program, home, &[verb(name), "run.toml", "--out", "out"])?;
+        if anew.code != Some(0) {
+            return Ok(Some(format!("begun anew, it fails: {}", anew.said)));
+        }
+    }
+    let other = kills::differs(&whole.join("out"), &home.join("out"))?;
+    write(&home.join("went-on.txt"), "")?;
+    Ok(other.map(|file| format!("`{file}` is another")))
+}
