@@ -237,8 +237,13 @@ fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
     }
     let gold = ["4".to_owned()];
     let answers: [&str; 4] = ["4", "", "\u{202e}4\0", "5"];
-    let batch: Vec<_> = (0..1 + chance.below(8))
-        .map(|_| Asked { prompt: "2+2", source: "sums", gold: &gold, answer: *chance.of_these(&answers) })
+    let batch: Vec<_> = (0..=chance.below(8))
+        .map(|_| Asked {
+            prompt: "2+2",
+            source: "sums",
+            gold: &gold,
+            answer: chance.of_these::<&str>(&answers),
+        })
         .collect();
     let since = Instant::now();
     let graded = grader.grade(&settings, &batch);
@@ -259,7 +264,7 @@ fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
             return Err(format!("a reward of {number}"));
         }
     }
-    Ok(if verdicts.iter().any(|verdict| verdict.is_err()) { "no verdict" } else { "judged" }.to_owned())
+    Ok(if verdicts.iter().any(std::result::Result::is_err) { "no verdict" } else { "judged" }.to_owned())
 }
 
 /// What a call took is not more than it may.

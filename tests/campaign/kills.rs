@@ -109,13 +109,12 @@ impl Class for Kills {
                 )));
             }
             if ended.code == Some(0) {
-                return Ok(match differs(&reference.join("out"), &at.folder.join("out"))? {
-                    Some(file) => Outcome::Broken(format!("{name}, after\n{told}`{file}` is another")),
-                    None => {
-                        let kind = name.split("-lag").next().unwrap_or(name);
-                        Outcome::Kept(format!("{kind}{}", if kind == name { "" } else { ", with a lag" }))
-                    }
-                });
+                if let Some(file) = differs(&reference.join("out"), &at.folder.join("out"))? {
+                    return Ok(Outcome::Broken(format!("{name}, after\n{told}`{file}` is another")));
+                }
+                let kind = name.split("-lag").next().unwrap_or(name);
+                let lag = if kind == name { "" } else { ", with a lag" };
+                return Ok(Outcome::Kept(format!("{kind}{lag}")));
             }
             if kill > times + 2 {
                 return Ok(Outcome::Broken(format!(

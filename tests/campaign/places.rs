@@ -104,7 +104,7 @@ impl Class for Places {
                 if !mount(&size) {
                     return Ok(Outcome::Kept("a full disk: not tried, it takes root".to_owned()));
                 }
-                home = disk.clone();
+                home.clone_from(&disk);
                 prepared(&whole, &home)?;
                 let said = run(Command::new(at.program), &home, name)?;
                 // It gets larger, and what is on it stays.
@@ -128,9 +128,9 @@ impl Class for Places {
                 prepared(&whole, &home)?;
                 let said = run(Command::new(at.program), &home, name)?;
                 if said.code != Some(0) {
-                    return Ok(Outcome::Broken(format!("{name}, in {home:?}: {}", said.text)));
+                    return Ok(Outcome::Broken(format!("{name}, in {}: {}", home.display(), said.text)));
                 }
-                ("a folder of an odd name".to_owned(), format!("{home:?}"))
+                ("a folder of an odd name".to_owned(), home.display().to_string())
             }
             8 => {
                 prepared(&whole, &home)?;

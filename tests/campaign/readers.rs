@@ -37,9 +37,8 @@ pub struct Readers {
     reads: Reads,
 }
 
-/// Reads a file in a folder of its own: the file it was made of, and the one that is read. An answer says whether it was taken,
-/// and an error which promise was broken.
-type Reads = fn(&Path, &Path, &mut Chance) -> std::result::Result<Read, String>;
+/// Reads a file in a folder of its own: the file it was made of, and the one that is read.
+type Reads = fn(&Path, &Path, &mut Chance) -> Read;
 
 enum Read {
     Taken,
@@ -47,6 +46,8 @@ enum Read {
     Refused(String),
     /// By words that name what is wrong, where no file is.
     Unnamed(String),
+    /// A promise was broken.
+    Broken(String),
 }
 
 /// All classes of this kind.
@@ -134,24 +135,24 @@ impl Class for Readers {
             write(&to, &bytes)?;
             let began = Watched::begin();
             let read = std::panic::AssertUnwindSafe(|| (self.reads)(&from, &to, chance));
-            let read =
-                std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it panicked, see above".to_owned()));
+            let read = std::panic::catch_unwind(read)
+                .unwrap_or_else(|_| Read::Broken("it panicked, see above".to_owned()));
             let took = began.end();
             let what = match read {
-                Err(broken) => Some(broken),
-                Ok(_) if took > runs::LONGEST => Some(format!("it took {took:?}")),
-                Ok(_) if memory() > MOST_MEMORY => Some(format!("this process came to {} KiB", memory())),
-                Ok(Read::Refused(words)) if !names(&words, &to) => {
+                Read::Broken(broken) => Some(broken),
+                _ if took > runs::LONGEST => Some(format!("it took {took:?}")),
+                _ if memory() > MOST_MEMORY => Some(format!("this process came to {} KiB", memory())),
+                Read::Refused(words) if !names(&words, &to) => {
                     Some(format!("the error does not name its file: {words}"))
                 }
-                Ok(Read::Refused(words) | Read::Unnamed(words)) if words.trim().is_empty() => {
+                Read::Refused(words) | Read::Unnamed(words) if words.trim().is_empty() => {
                     Some("it was refused without a word".to_owned())
                 }
-                Ok(Read::Taken) => {
+                Read::Taken => {
                     *kinds.entry("taken".to_owned()).or_default() += 1;
                     None
                 }
-                Ok(_) => {
+                Read::Refused(_) | Read::Unnamed(_) => {
                     *kinds.entry("refused".to_owned()).or_default() += 1;
                     None
                 }
@@ -224,14 +225,14 @@ fn beside(from: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-fn told<T, E: Display>(read: std::result::Result<T, E>) -> std::result::Result<Read, String> {
-    Ok(match read {
+fn told<T, E: Display>(read: std::result::Result<T, E>) -> Read {
+    match read {
         Ok(_) => Read::Taken,
         Err(error) => Read::Refused(error.to_string()),
-    })
+    }
 }
 
-fn config(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+fn config(_: &Path, path: &Path, _: &mut Chance) -> Read {
     let read = || -> Result<()> {
         let text = allot_config::read(path)?;
         let name = path.display().to_string();
@@ -262,12 +263,14 @@ fn config(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, St
     told(read())
 }
 
-fn data(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
-    let config = serde_json::from_value(json!({ "files": path })).map_err(|e| e.to_string())?;
-    told(Dataset::load(&config, Path::new(".")))
+fn data(_: &Path, path: &Path, _: &mut Chance) -> Read {
+    match serde_json::from_value(json!({ "files": path })) {
+        Ok(config) => told(Dataset::load(&config, Path::new("."))),
+        Err(error) => Read::Broken(error.to_string()),
+    }
 }
 
-fn model(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+fn model(_: &Path, path: &Path, _: &mut Chance) -> Read {
     let whole = if path.extension().is_some_and(|ending| ending == "gguf") {
         path
     } else {
@@ -276,21 +279,21 @@ fn model(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, Str
     told(Checkpoint::load(whole, &Device::Cpu))
 }
 
-fn tokenizer(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Read, String> {
+fn tokenizer(_: &Path, path: &Path, chance: &mut Chance) -> Read {
     let tokens = match Tokens::read(path.parent().unwrap_or(path)) {
-        Err(error) => return Ok(Read::Refused(error.to_string())),
+        Err(error) => return Read::Refused(error.to_string()),
         Ok(tokens) => tokens,
     };
     let text = chance.of_these(&["2+3=", "", "ünï\u{0}\u{202e} 12345678901234567890", "<|im_end|>"]);
     let back = tokens.encode(text).and_then(|ids| tokens.decode(&ids));
     let any: Vec<u32> = (0..4).map(|_| chance.next() as u32).collect();
-    Ok(match back.and(tokens.decode(&any)) {
+    match back.and(tokens.decode(&any)) {
         Ok(_) => Read::Taken,
         Err(error) => Read::Unnamed(error.to_string()),
-    })
+    }
 }
 
-fn template(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+fn template(_: &Path, path: &Path, _: &mut Chance) -> Read {
     let read = ChatTemplate::read(path.parent().unwrap_or(path));
     let messages =
         [json!({"role": "system", "content": "Be brief."}), json!({"role": "user", "content": "2+2?"})];
@@ -299,7 +302,11 @@ fn template(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, 
 }
 
 /// Answers to graders: a verdict, or a sentence that says why there is none.
-fn answers(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Read, String> {
+fn answers(_: &Path, path: &Path, chance: &mut Chance) -> Read {
+    graded(path, chance).unwrap_or_else(Read::Broken)
+}
+
+fn graded(path: &Path, chance: &mut Chance) -> std::result::Result<Read, String> {
     let text = String::from_utf8_lossy(&std::fs::read(path).map_err(|e| e.to_string())?).into_owned();
     // Of an empty file there is an empty answer.
     let lines: Vec<&str> = if text.trim().is_empty() { vec![""] } else { text.lines().collect() };
@@ -325,14 +332,18 @@ fn answers(_: &Path, path: &Path, chance: &mut Chance) -> std::result::Result<Re
     Ok(refused.map_or(Read::Taken, Read::Unnamed))
 }
 
-fn bank(_: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+fn bank(_: &Path, path: &Path, _: &mut Chance) -> Read {
     let rewards = ["accuracy_reward", "format_reward"].map(str::to_owned).to_vec();
     let columns = BTreeMap::from([(allot_bank::Field::Reward, rewards)]);
     told(allot_bank::read(&[path.to_owned()], &allot_bank::Asked { columns, ..Default::default() }))
 }
 
 /// What is read of a record is what was written, as far as the first line that was changed.
-fn record(from: &Path, path: &Path, _: &mut Chance) -> std::result::Result<Read, String> {
+fn record(from: &Path, path: &Path, _: &mut Chance) -> Read {
+    read_back(from, path).unwrap_or_else(Read::Broken)
+}
+
+fn read_back(from: &Path, path: &Path) -> std::result::Result<Read, String> {
     let bytes = |path: &Path| std::fs::read(path).map_err(|e| e.to_string());
     let (whole, mangled) = (bytes(from)?, bytes(path)?);
     let same = whole.split_inclusive(|b| *b == b'\n').zip(mangled.split_inclusive(|b| *b == b'\n'));

@@ -95,8 +95,8 @@ impl WithSimd for Sum<'_> {
         }
         let mut sums = [simd.splat_f32s(0.0); STREAMS];
         for i in 0..each {
-            for n in 0..STREAMS {
-                sums[n] = simd.add_f32s(sums[n], streams[n][i]);
+            for (sum, stream) in sums.iter_mut().zip(&streams) {
+                *sum = simd.add_f32s(*sum, stream[i]);
             }
         }
         sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum()
