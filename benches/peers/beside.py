@@ -1,7 +1,7 @@
 """Whole programs side by side, by turns, each in a process of its own.
 
     beside.py step [--rounds 3] [--steps 20]     a GRPO step, and the way to the first one, beside TRL
-    beside.py llama MODEL.gguf [--rounds 5]      one answer at a time, beside llama.cpp, weights in float32
+    beside.py llama MODEL.gguf [--rounds 5]      one answer at a time, beside llama.cpp
 
 `ALLOT` names the program; run it with the Python that `install` made.
 """
@@ -139,37 +139,47 @@ def show(unit, here, there):
     print(json.dumps({"here": here, "there": there}))
 
 
+# What llama.cpp calls the kinds of weights that it is measured with.
+FTYPES = {"f32": 0, "q8_0": 7, "bf16": 32}
+
+
 def llama(arguments):
     import llama_cpp
 
     with tempfile.TemporaryDirectory() as folder:
-        whole = os.path.join(folder, "whole.gguf")
-        params = llama_cpp.llama_model_quantize_default_params()
-        params.ftype, params.allow_requantize = 0, True
-        assert llama_cpp.llama_model_quantize(arguments.model.encode(), whole.encode(), params) == 0
-        model = llama_cpp.Llama(whole, n_ctx=256, n_threads=os.cpu_count(), verbose=False, logits_all=False)
-        print(f"llama-cpp-python {llama_cpp.__version__}, {os.path.getsize(whole) >> 20} MiB of weights")
-        here, there = [], []
+        models = {}
+        for kind in arguments.there:
+            weights = os.path.join(folder, kind + ".gguf")
+            params = llama_cpp.llama_model_quantize_default_params()
+            params.ftype, params.allow_requantize = FTYPES[kind], True
+            assert llama_cpp.llama_model_quantize(arguments.model.encode(), weights.encode(), params) == 0
+            models[kind] = llama_cpp.Llama(weights, n_ctx=256, n_threads=os.cpu_count(), verbose=False, logits_all=False)
+            print(f"llama-cpp-python {llama_cpp.__version__}, {kind}, {os.path.getsize(weights) >> 20} MiB of weights")
+        here, there = [], {kind: [] for kind in models}
         prompt, tokens = 32, 64
         for i in range(arguments.rounds + 1):
             done = subprocess.run(
-                [ALLOT, "bench", "decode", "--model", arguments.model, "--batch", "1", "--prompt", str(prompt),
-                 "--tokens", str(tokens), "--rounds", "1", "--json"], capture_output=True, text=True, check=True)
+                [ALLOT, "bench", "decode", "--model", arguments.model, "--dtype", arguments.here, "--batch", "1",
+                 "--prompt", str(prompt), "--tokens", str(tokens), "--rounds", "1", "--json"],
+                capture_output=True, text=True, check=True)
             ours = json.loads(done.stdout)["measured"][0]["here"][0]
-            model.reset()
-            ids = [(i * 31 + j * 7) % 40000 + 20 for j in range(prompt)]
-            began = time.perf_counter()
-            drawn = 0
-            for _ in model.generate(ids, temp=1.0, top_k=0, top_p=1.0, min_p=0.0, repeat_penalty=1.0):
-                drawn += 1
-                if drawn == tokens:
-                    break
             if i:
                 here.append(tokens / ours)
-                there.append(tokens / (time.perf_counter() - began))
-        ratios = sorted(h / t for h, t in zip(here, there))
-        print(f"tokens/s here {statistics.median(here):.1f}, there {statistics.median(there):.1f}; "
-              f"{statistics.median(ratios):.2f} times ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+            for kind, model in models.items():
+                model.reset()
+                ids = [(i * 31 + j * 7) % 40000 + 20 for j in range(prompt)]
+                began = time.perf_counter()
+                drawn = 0
+                for _ in model.generate(ids, temp=1.0, top_k=0, top_p=1.0, min_p=0.0, repeat_penalty=1.0):
+                    drawn += 1
+                    if drawn == tokens:
+                        break
+                if i:
+                    there[kind].append(tokens / (time.perf_counter() - began))
+        for kind, speeds in there.items():
+            ratios = sorted(h / t for h, t in zip(here, speeds))
+            print(f"tokens/s here, {arguments.here}, {statistics.median(here):.1f}, there, {kind}, {statistics.median(speeds):.1f}; "
+                  f"{statistics.median(ratios):.2f} times ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -182,6 +192,8 @@ one.set_defaults(run=step)
 two = which.add_parser("llama")
 two.add_argument("model")
 two.add_argument("--rounds", type=int, default=5)
+two.add_argument("--here", default="f32", choices=["f32", "bf16"], help="what is computed in here")
+two.add_argument("--there", nargs="+", default=["f32"], choices=sorted(FTYPES), help="llama.cpp's weights")
 two.set_defaults(run=llama)
 arguments = parser.parse_args()
 arguments.run(arguments)
