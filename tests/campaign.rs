@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
+#[path = "campaign/by_hand.rs"]
+mod by_hand;
 #[path = "../host/xtask/src/files.rs"]
 mod files;
 #[path = "campaign/guests.rs"]
@@ -27,6 +29,10 @@ mod runs;
 mod scratch;
 #[path = "campaign/tally.rs"]
 mod tally;
+#[path = "campaign/trace.rs"]
+mod trace;
+#[path = "campaign/watch.rs"]
+mod watch;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

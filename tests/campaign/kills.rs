@@ -99,6 +99,10 @@ impl Class for Kills {
             let ended = runs::ended(child)?;
             write(&at.folder.join("killed.txt"), &told)?;
             let killed = kill < times && ended.code.is_none() && !ended.hung;
+            // Killed, or it paused because it was asked to.
+            if kill < times && !matches!(ended.code, Some(0 | 2)) {
+                count(&at.reference)?;
+            }
             if let Some(fault) = ended.fault().filter(|_| !killed) {
                 return Ok(Outcome::Broken(format!("{name}, after\n{told}{fault}")));
             }
@@ -125,6 +129,14 @@ impl Class for Kills {
         }
         unreachable!("the loop ends by returning")
     }
+}
+
+/// One more that was ended: the campaign's folder knows how many were.
+fn count(reference: &Path) -> Result<()> {
+    let path = reference.with_file_name("ended");
+    let so_far: u64 =
+        std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    write(&path, (so_far + 1).to_string())
 }
 
 /// A whole run of this config, from which the others must not differ. How long it takes.

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use allot_config::Tree;
 use allot_config::simulate::SimulateConfig;
@@ -21,6 +19,7 @@ use candle_core::Device;
 use serde_json::{Map, Value, json};
 
 use crate::files::{copy, made, write};
+use crate::watch::{Watched, memory, watch};
 use crate::{Chance, Class, Outcome, Place, mangled, runs};
 
 /// Files of one case: the folder of a case is made once for all of them.
@@ -384,52 +383,4 @@ fn read_back(from: &Path, path: &Path) -> std::result::Result<Read, String> {
         return Err(format!("{read} lines were read, though {same} are whole"));
     }
     Ok(Read::Taken)
-}
-
-/// When the file at hand was begun, in milliseconds of this process; 0 while there is none.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
-
-/// A reading under way.
-struct Watched(Instant);
-
-impl Watched {
-    fn begin() -> Self {
-        BEGUN.store(since_start(), Ordering::Relaxed);
-        Self(Instant::now())
-    }
-
-    fn end(self) -> Duration {
-        BEGUN.store(0, Ordering::Relaxed);
-        self.0.elapsed()
-    }
-}
-
-fn since_start() -> u64 {
-    use std::sync::OnceLock;
-    static START: OnceLock<Instant> = OnceLock::new();
-    1 + START.get_or_init(Instant::now).elapsed().as_millis() as u64
-}
-
-/// Ends this process if a file is read for too long: what never ends can't be caught otherwise. The case's folder stays.
-fn watch() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        std::thread::spawn(|| {
-            loop {
-                std::thread::sleep(Duration::from_secs(1));
-                let begun = BEGUN.load(Ordering::Relaxed);
-                if begun > 0 && since_start().saturating_sub(begun) > 2 * runs::LONGEST.as_millis() as u64 {
-                    eprintln!("error: a file is read without end; it is in the folder `case` of its class");
-                    std::process::exit(2);
-                }
-            }
-        });
-    });
-}
-
-/// The most memory that this process had, in KiB.
-fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
 }
