@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::files::{copy, made, write};
 use crate::{Chance, Class, Outcome, Place, runs};
 
 /// Where the runs are that are killed: a config each, of half a second to some seconds.
-pub const WORKLOADS: &str = "tests/cases/campaign";
+const WORKLOADS: &str = "tests/cases/campaign";
 
 /// How often one run is ended at most; after that it may go on.
 const MOST: usize = 6;
@@ -42,13 +42,11 @@ impl Class for Kills {
     }
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
-        let folder = at.root.join(WORKLOADS);
         let mut uniform = Vec::new();
-        for file in files(&folder, Path::new(""))? {
-            let path = folder.join(&file);
-            let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
+        for file in files(&at.root.join(WORKLOADS), Path::new(""))? {
             let name = file.with_extension("").to_string_lossy().into_owned();
-            let verb = if text.contains("\n[compare]") { "compare" } else { "train" };
+            let text = config(at, &name)?;
+            let verb = verb(&text);
             if name.starts_with("uniform") {
                 uniform.push(text.clone());
             }
@@ -77,12 +75,12 @@ impl Class for Kills {
         copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
         let (times, mut told) = (1 + chance.below(MOST), String::new());
         for kill in 0.. {
-            let begun =
-                at.folder.join("out").join(if *verb == "train" { "resolved.toml" } else { "compare.toml" });
-            let words: &[&str] =
-                if begun.exists() { &[verb, "--resume", "out"] } else { &[verb, "run.toml", "--out", "out"] };
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let child = runs::started(at.program, &at.folder, &words)?;
+            let words: &[&str] = if has_begun(&at.folder, verb) {
+                &[verb, "--resume", "out"]
+            } else {
+                &[verb, "run.toml", "--out", "out"]
+            };
+            let child = runs::started(Command::new(at.program), &at.folder, words)?;
             if kill < times {
                 // Now and then before it has begun at all, mostly within the run.
                 let after = takes.mul_f64(chance.share() * 0.9);
@@ -139,12 +137,35 @@ fn count(reference: &Path) -> Result<()> {
     write(&path, (so_far + 1).to_string())
 }
 
-/// A whole run of this config, from which the others must not differ. How long it takes.
-fn whole(at: &Place<'_>, name: &str, verb: &str, text: &str) -> Result<Option<Duration>> {
+/// The config of a run that may be killed.
+pub fn config(at: &Place<'_>, name: &str) -> Result<String> {
+    let path = at.root.join(WORKLOADS).join(format!("{name}.toml"));
+    std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))
+}
+
+/// The command that takes a config.
+pub fn verb(text: &str) -> &'static str {
+    if text.contains("\n[compare]") { "compare" } else { "train" }
+}
+
+/// Whether there is a run, or a comparison, that can be resumed.
+pub fn has_begun(folder: &Path, verb: &str) -> bool {
+    folder.join("out").join(if verb == "train" { "resolved.toml" } else { "compare.toml" }).exists()
+}
+
+/// A new folder of the class, with nothing but a config in it.
+pub fn laid(at: &Place<'_>, name: &str, text: &str) -> Result<PathBuf> {
     let folder = at.reference.join(name);
     let _ = std::fs::remove_dir_all(&folder);
     made(&folder)?;
     write(&folder.join("run.toml"), text)?;
+    Ok(folder)
+}
+
+/// A whole run of this config, from which the others must not differ. How long it takes; none where a policy that ships wants
+/// more than the run has.
+pub fn whole(at: &Place<'_>, name: &str, verb: &str, text: &str) -> Result<Option<Duration>> {
+    let folder = laid(at, name, text)?;
     let since = Instant::now();
     let ended = runs::run(at.program, &folder, &[verb, "run.toml", "--out", "out"])?;
     if ended.code == Some(2) && name.starts_with("shipped-") {
@@ -171,7 +192,7 @@ pub fn differs(whole: &Path, other: &Path) -> Result<Option<String>> {
 }
 
 /// All files below a folder, by their paths in it.
-fn files(folder: &Path, within: &Path) -> Result<Vec<std::path::PathBuf>> {
+fn files(folder: &Path, within: &Path) -> Result<Vec<PathBuf>> {
     let here = folder.join(within);
     let mut all = Vec::new();
     for entry in std::fs::read_dir(&here).map_err(|e| Error::file("read", &here, &e))?.flatten() {

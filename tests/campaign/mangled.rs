@@ -117,8 +117,7 @@ impl Class for Mangled {
         if let Some(fault) = ended.fault() {
             return Ok(Outcome::Broken(format!("{file}, allot {command}: {fault}")));
         }
-        // An error is a sentence that begins so, and nothing else is.
-        if ended.code == Some(2) && !ended.said.lines().any(|line| line.starts_with("error: ")) {
+        if ended.is_silent() {
             return Ok(Outcome::Broken(format!(
                 "{file}, allot {command}: it failed without an error: {}",
                 ended.said

@@ -3,12 +3,12 @@
 //! should be it goes on to the same end.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_error::Result;
 
-use crate::files::{copy, made, write};
+use crate::files::{copy, made};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
 /// Runs that have a hard time.
@@ -31,7 +31,6 @@ const FAILS: [(&str, &[&str]); 9] = [
 const NAMES: [&str; 7] =
     ["a b", "it's \"q\"", "new\nline", "-o", "ünï 答え", "\u{202e}desrever", "%s{}$HOME*?"];
 
-#[derive(Default)]
 pub struct Places;
 
 impl Class for Places {
@@ -41,17 +40,8 @@ impl Class for Places {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         for name in RUNS {
-            let folder = at.reference.join(name);
-            let _ = std::fs::remove_dir_all(&folder);
-            made(&folder)?;
-            copy(
-                &at.root.join(kills::WORKLOADS).join(name).with_extension("toml"),
-                &folder.join("run.toml"),
-            )?;
-            let ended = runs::run(at.program, &folder, &[verb(name), "run.toml", "--out", "out"])?;
-            if ended.code != Some(0) {
-                return Err(Error::new(format!("{name} fails by itself: {}", ended.said)));
-            }
+            let text = kills::config(at, name)?;
+            kills::whole(at, name, kills::verb(&text), &text)?;
         }
         Ok(())
     }
@@ -82,9 +72,9 @@ impl Class for Places {
                 command.arg(at.program);
                 let said = run(command, &home, name)?;
                 // The system's loader comes first, and what can't be said can't be read.
-                let early =
-                    said.code == Some(127) || (on == "+" && matches!(call, "write" | "read" | "openat"));
-                if let Some(fault) = said.fault.filter(|_| !early) {
+                let loader = said.code == Some(127);
+                let mute = said.is_silent && on == "+" && matches!(call, "write" | "read" | "openat");
+                if let Some(fault) = said.fault.filter(|_| !loader && !mute) {
                     return Ok(Outcome::Broken(format!("{name}, {inject}: {fault}")));
                 }
                 (format!("{call} fails"), inject)
@@ -165,8 +155,7 @@ impl Class for Places {
             10 => {
                 // Its folder goes while it is at work.
                 prepared(&whole, &home)?;
-                let mut command = Command::new(at.program);
-                let child = begun(&mut command, &home, name)?;
+                let child = begun(Command::new(at.program), &home, name)?;
                 std::thread::sleep(Duration::from_millis(chance.below(500) as u64));
                 let _ = std::fs::remove_dir_all(home.join("out"));
                 let ended = runs::ended(child)?;
@@ -180,7 +169,7 @@ impl Class for Places {
                 prepared(&whole, &home)?;
                 let mut children = Vec::new();
                 for _ in 0..2 {
-                    children.push(begun(&mut Command::new(at.program), &home, name)?);
+                    children.push(begun(Command::new(at.program), &home, name)?);
                     std::thread::sleep(Duration::from_millis(chance.below(60) as u64));
                 }
                 let mut codes = Vec::new();
@@ -214,33 +203,30 @@ fn prepared(whole: &Path, home: &Path) -> Result<()> {
     copy(&whole.join("run.toml"), &home.join("run.toml"))
 }
 
-fn begun(command: &mut Command, home: &Path, name: &str) -> Result<std::process::Child> {
-    command.args([verb(name), "run.toml", "--out", "out"]).current_dir(home).stdin(Stdio::null());
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    child.map_err(|e| Error::new(format!("{command:?} cannot be started: {e}")))
+fn begun(command: Command, home: &Path, name: &str) -> Result<Child> {
+    runs::started(command, home, &[verb(name), "run.toml", "--out", "out"])
 }
 
 /// How a process ended.
 struct Said {
     code: Option<i32>,
     fault: Option<String>,
+    /// That is the fault: it failed and did not say why.
+    is_silent: bool,
     text: String,
 }
 
-fn run(mut command: Command, home: &Path, name: &str) -> Result<Said> {
-    let ended = runs::ended(begun(&mut command, home, name)?)?;
-    let sentence = ended.said.lines().any(|line| line.starts_with("error: "));
-    let fault = ended.fault().or_else(|| {
-        (ended.code == Some(2) && !sentence).then(|| format!("it failed without an error: {}", ended.said))
-    });
-    Ok(Said { code: ended.code, fault, text: ended.said })
+fn run(command: Command, home: &Path, name: &str) -> Result<Said> {
+    let ended = runs::ended(begun(command, home, name)?)?;
+    let (fault, is_silent) = (ended.fault(), ended.is_silent());
+    let fault = fault.or_else(|| is_silent.then(|| format!("it failed without an error: {}", ended.said)));
+    Ok(Said { code: ended.code, fault, is_silent, text: ended.said })
 }
 
 /// What is wrong with where a run comes to when it is taken up, or begun, in a place as it should be.
 fn went_on(at: &Place<'_>, name: &str, whole: &Path, home: &Path) -> Result<Option<String>> {
-    let begun = home.join("out").join(if verb(name) == "train" { "resolved.toml" } else { "compare.toml" });
     let mut ended = None;
-    if begun.exists() {
+    if kills::has_begun(home, verb(name)) {
         let resumed = runs::run(at.program, home, &[verb(name), "--resume", "out"])?;
         if let Some(fault) = resumed.fault() {
             return Ok(Some(format!("resumed, {fault}")));
@@ -261,6 +247,5 @@ fn went_on(at: &Place<'_>, name: &str, whole: &Path, home: &Path) -> Result<Opti
         }
     }
     let other = kills::differs(&whole.join("out"), &home.join("out"))?;
-    write(&home.join("went-on.txt"), "")?;
     Ok(other.map(|file| format!("`{file}` is another")))
 }

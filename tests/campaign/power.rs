@@ -10,11 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use allot_error::{Error, Result};
 
-use crate::files::{copy, made, write};
+use crate::files::{made, write};
 use crate::trace::{CALLS, Watching};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
@@ -80,26 +80,15 @@ impl Class for Power {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         for name in WATCHED {
-            let folder = at.reference.join(name);
-            let _ = std::fs::remove_dir_all(&folder);
-            made(&folder)?;
-            copy(
-                &at.root.join(kills::WORKLOADS).join(name).with_extension("toml"),
-                &folder.join("run.toml"),
-            )?;
+            let folder = kills::laid(at, name, &kills::config(at, name)?)?;
             let trace = folder.join("trace");
-            let watched = Command::new("strace")
-                .args(["-f", "--seccomp-bpf", "-xx", "-s", "16777216", "-e", CALLS, "-o"])
-                .arg(&trace)
-                .arg(at.program)
-                .args(["train", "run.toml", "--out", "out"])
-                .current_dir(&folder)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            if !watched.map_err(|e| Error::new(format!("`strace` cannot be started: {e}")))?.success() {
-                return Err(Error::new(format!("{name}: the run that is watched fails")));
+            let mut command = Command::new("strace");
+            command.args(["-f", "--seccomp-bpf", "-xx", "-s", "16777216", "-e", CALLS, "-o"]);
+            command.arg(&trace).arg(at.program);
+            let ended =
+                runs::ended(runs::started(command, &folder, &["train", "run.toml", "--out", "out"])?)?;
+            if ended.code != Some(0) {
+                return Err(Error::new(format!("{name}: the run that is watched fails: {}", ended.said)));
             }
             let text = std::fs::read_to_string(&trace).map_err(|e| Error::file("read", &trace, &e))?;
             let watched = Watching::of(&text, &folder);
@@ -130,8 +119,7 @@ impl Class for Power {
             return Ok(Outcome::Broken(told + &fault));
         }
         if ended.code != Some(0) {
-            let sentence = ended.said.lines().any(|line| line.starts_with("error: "));
-            return Ok(if lasts || !sentence {
+            return Ok(if lasts || ended.is_silent() {
                 Outcome::Broken(format!("{told}it does not go on: {}", ended.said))
             } else {
                 Outcome::Kept("refused, before a first checkpoint".to_owned())

@@ -20,11 +20,11 @@ pub struct Ended {
     pub hung: bool,
 }
 
-/// Starts the program in a folder.
-pub fn started(program: &Path, folder: &Path, words: &[String]) -> Result<Child> {
-    let mut command = Command::new(program);
+/// Starts the program in a folder, or a command that starts it.
+pub fn started(mut command: Command, folder: &Path, words: &[&str]) -> Result<Child> {
     command.args(words).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command.spawn().map_err(|e| Error::new(format!("`{}` cannot be started: {e}", program.display())))
+    let program = command.get_program().display().to_string();
+    command.spawn().map_err(|e| Error::new(format!("`{program}` cannot be started: {e}")))
 }
 
 /// Waits until it ends, or has taken too long.
@@ -52,11 +52,15 @@ pub fn ended(mut child: Child) -> Result<Ended> {
 
 /// Runs it to its end.
 pub fn run(program: &Path, folder: &Path, words: &[&str]) -> Result<Ended> {
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    ended(started(program, folder, &words)?)
+    ended(started(Command::new(program), folder, words)?)
 }
 
 impl Ended {
+    /// Whether it failed and did not say why: an error is a sentence that begins so, and nothing else is.
+    pub fn is_silent(&self) -> bool {
+        self.code == Some(2) && !self.said.lines().any(|line| line.starts_with("error: "))
+    }
+
     /// What is wrong with it, whatever it was started for: a panic, a signal, no end.
     pub fn fault(&self) -> Option<String> {
         let last = self.said.lines().last().unwrap_or_default();

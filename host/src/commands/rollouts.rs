@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::panics::caught;
 use allot_error::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
+use allot_tasks::dataset::undamaged;
 use clap::Args;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
@@ -129,17 +129,13 @@ fn text(row: &Row, name: &str) -> String {
 /// Goes through the rows of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
-    let odd = |why: String| Error::new(format!("`{}` is no table that can be read: {why}", path.display()));
-    // The parquet crate panics on what it finds in a damaged page.
-    let reader = whole(|| SerializedFileReader::new(file)).map_err(odd)?;
-    let mut rows = whole(|| reader.get_row_iter(None)).map_err(odd)?;
-    while let Some(row) = whole(|| rows.next().transpose()).map_err(odd)? {
+    let odd = |e: parquet::errors::ParquetError| {
+        Error::new(format!("`{}` is no table that can be read: {e}", path.display()))
+    };
+    let reader = undamaged(|| SerializedFileReader::new(file)).map_err(odd)?;
+    let mut rows = undamaged(|| reader.get_row_iter(None)).map_err(odd)?;
+    while let Some(row) = undamaged(|| rows.next().transpose()).map_err(odd)? {
         take(row.into_columns().into_iter().collect());
     }
     Ok(())
-}
-
-/// What the parquet crate reads, or why it can't.
-fn whole<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> std::result::Result<T, String> {
-    caught(read)?.map_err(|e| e.to_string())
 }

@@ -28,6 +28,7 @@ use answer::Answers;
 use columns::{Fields, Mapping};
 pub use environment::{EnvironmentConfig, EnvironmentTask, Package};
 pub use fault::DataError;
+pub use parquet_file::undamaged;
 pub use report::{OverLong, Repeat, Report};
 pub use row::{Row, Visit};
 pub use rows::{Format, Rows};

@@ -29,7 +29,7 @@ pub(super) struct ParquetFile {
 impl ParquetFile {
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let file = File::open(path).map_err(|e| DataError::unreadable(path, &e))?;
-        let reader = whole(|| SerializedFileReader::new(file))
+        let reader = undamaged(|| SerializedFileReader::new(file))
             .map_err(|e| DataError::NotParquet { path: path.to_owned(), reason: plain(&e) })?;
         Ok(Self { path: path.to_owned(), reader })
     }
@@ -57,10 +57,10 @@ impl ParquetFile {
         let mut number = 0;
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group).map_err(|e| unread(place(number + 1), &e))?;
-            let rows = whole(|| group.get_row_iter(Some(projection.clone())));
+            let rows = undamaged(|| group.get_row_iter(Some(projection.clone())));
             let mut rows = rows.map_err(|e| unread(place(number + 1), &e))?;
             while let Some(row) =
-                whole(|| rows.next().transpose()).map_err(|e| unread(place(number + 1), &e))?
+                undamaged(|| rows.next().transpose()).map_err(|e| unread(place(number + 1), &e))?
             {
                 number += 1;
                 let columns = row.into_columns();
@@ -107,8 +107,8 @@ impl ParquetFile {
     }
 }
 
-/// What the parquet crate reads; of a damaged page it panics on what it finds.
-fn whole<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+/// What the parquet crate reads: of a damaged page it panics on what it finds, and this is an error then.
+pub fn undamaged<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     caught(read).unwrap_or_else(|why| Err(ParquetError::General(why)))
 }
 

@@ -1,10 +1,15 @@
 //! `allot-smith SHAPE FOLDER SEED FIRST COUNT`: random Wasm modules with the exports of a module, and some of its imports, each made
 //! of the seed and its number: FOLDER/N.wasm. A number of which no module can be made has no file.
 
+#[allow(dead_code, reason = "a campaign uses all of it")]
+#[path = "../../chance.rs"]
+mod chance;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use arbitrary::Unstructured;
+use chance::Chance;
 use wasm_smith::{Config, Module};
 
 fn main() -> ExitCode {
@@ -33,8 +38,8 @@ fn written(args: &[String]) -> Result<(), String> {
 }
 
 fn module(shape: &[u8], seed: u64, n: u64) -> Option<Vec<u8>> {
-    let mut words = Words(seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let bytes: Vec<u8> = (0..512 << (n % 5)).flat_map(|_| words.next().to_le_bytes()).collect();
+    let mut chance = Chance(seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let bytes: Vec<u8> = (0..512 << (n % 5)).flat_map(|_| chance.next().to_le_bytes()).collect();
     // What every engine knows, and in every third what only some do.
     let new = n % 3 == 2;
     let config = Config {
@@ -56,17 +61,4 @@ fn module(shape: &[u8], seed: u64, n: u64) -> Option<Vec<u8>> {
         ..Config::default()
     };
     Module::new(config, &mut Unstructured::new(&bytes)).ok().map(|module| module.to_bytes())
-}
-
-/// SplitMix64.
-struct Words(u64);
-
-impl Words {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
