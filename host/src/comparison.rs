@@ -4,7 +4,6 @@
 
 pub mod tuning;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
@@ -15,6 +14,7 @@ use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Result};
+use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_report::Axis;
 use toml::Table;
 
@@ -353,18 +353,20 @@ impl Comparison {
         let there = |config: &PathBuf| before.contains(config) && (self.tuner.is_none() || config.exists());
         let missing =
             self.runs.iter().zip(&self.texts).filter(|(run, _)| self.settled && !there(&run.config));
+        let mut folders: Vec<&Path> = Vec::new();
         for (run, text) in missing {
             // A run's folder is there before the run is: that is what others can be kept from.
             for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
                 std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
             }
-            std::fs::write(&run.config, text).map_err(|e| Error::file("write", &run.config, &e))?;
+            write_lasting(&run.config, text.as_bytes())?;
+            folders.extend([run.config.parent(), run.folder.parent()].into_iter().flatten());
         }
         std::fs::create_dir_all(&self.folder).map_err(|e| Error::file("make", &self.folder, &e))?;
-        let aside = self.folder.join(".compare.toml");
-        let written = std::fs::write(&aside, &self.text).and_then(|()| File::open(&aside)?.sync_all());
-        written.map_err(|e| Error::file("write", &aside, &e))?;
-        std::fs::rename(&aside, &path).map_err(|e| Error::file("write", &path, &e))
+        // All else is there before what says that it is.
+        lasting_up_to(folders, &self.folder)?;
+        write_lasting(&path, self.text.as_bytes())?;
+        lasting(&self.folder)
     }
 }
 

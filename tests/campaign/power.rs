@@ -14,12 +14,12 @@ use std::process::Command;
 
 use allot_error::{Error, Result};
 
-use crate::files::{made, write};
+use crate::files::{copy, made, write};
 use crate::trace::{CALLS, Watching};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
-/// Runs that are watched, of those that are killed.
-const WATCHED: [&str; 4] = ["uniform", "pilot-commit", "pilot-commit-lag-1", "repo-lag-2"];
+/// Runs and comparisons that are watched, of those that are killed.
+const WATCHED: [&str; 6] = ["uniform", "pilot-commit", "pilot-commit-lag-1", "repo-lag-2", "compare", "tune"];
 
 /// A file or folder, whatever it is called.
 pub type Node = usize;
@@ -61,7 +61,7 @@ pub enum Op {
 }
 
 #[derive(Default)]
-pub struct Power(Vec<(&'static str, Watched)>);
+pub struct Power(Vec<(&'static str, &'static str, Watched)>);
 
 /// All that a run did to its folder.
 #[derive(Default)]
@@ -69,7 +69,7 @@ pub struct Watched {
     pub ops: Vec<Op>,
     /// Which nodes are folders.
     pub folders: BTreeSet<Node>,
-    /// The number of the operation after which each checkpoint lasts.
+    /// The number of the operation after which each checkpoint, or the comparison, lasts.
     pub checkpoints: Vec<usize>,
 }
 
@@ -80,13 +80,13 @@ impl Class for Power {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         for name in WATCHED {
-            let folder = kills::laid(at, name, &kills::config(at, name)?)?;
+            let text = kills::config(at, name)?;
+            let (folder, verb) = (kills::laid(at, name, &text)?, kills::verb(&text));
             let trace = folder.join("trace");
             let mut command = Command::new("strace");
             command.args(["-f", "--seccomp-bpf", "-xx", "-s", "16777216", "-e", CALLS, "-o"]);
             command.arg(&trace).arg(at.program);
-            let ended =
-                runs::ended(runs::started(command, &folder, &["train", "run.toml", "--out", "out"])?)?;
+            let ended = runs::ended(runs::started(command, &folder, &[verb, "run.toml", "--out", "out"])?)?;
             if ended.code != Some(0) {
                 return Err(Error::new(format!("{name}: the run that is watched fails: {}", ended.said)));
             }
@@ -103,23 +103,28 @@ impl Class for Power {
                 return Err(Error::new(format!("{name}: no checkpoint of the run lasts")));
             }
             let _ = std::fs::remove_dir_all(&again);
-            self.0.push((name, watched));
+            self.0.push((name, verb, watched));
         }
         Ok(())
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
-        let (name, watched) = chance.of_these(&self.0);
+        let (name, verb, watched) = chance.of_these(&self.0);
         let moment = chance.below(watched.ops.len() + 1);
         watched.state(moment, Some(chance)).lay(ROOT, &at.folder)?;
         let lasts = watched.checkpoints.iter().any(|after| *after <= moment);
         let told = format!("{name}, after {moment} of {} operations: ", watched.ops.len());
-        let ended = runs::run(at.program, &at.folder, &["train", "--resume", "out"])?;
+        // A comparison that is not there yet is begun in the same folder, whatever is in it.
+        let anew = *verb == "compare" && !lasts && !kills::has_begun(&at.folder, verb);
+        copy(&at.reference.join(name).join("run.toml"), &at.folder.join("run.toml"))?;
+        let words: &[&str] =
+            if anew { &[verb, "run.toml", "--out", "out"] } else { &[verb, "--resume", "out"] };
+        let ended = runs::run(at.program, &at.folder, words)?;
         if let Some(fault) = ended.fault() {
             return Ok(Outcome::Broken(told + &fault));
         }
         if ended.code != Some(0) {
-            return Ok(if lasts || ended.is_silent() {
+            return Ok(if lasts || *verb == "compare" || ended.is_silent() {
                 Outcome::Broken(format!("{told}it does not go on: {}", ended.said))
             } else {
                 Outcome::Kept("refused, before a first checkpoint".to_owned())
@@ -127,7 +132,8 @@ impl Class for Power {
         }
         Ok(match kills::differs(&at.reference.join(name).join("out"), &at.folder.join("out"))? {
             Some(file) => Outcome::Broken(format!("{told}`{file}` is another")),
-            None => Outcome::Kept("went on".to_owned()),
+            None if anew => Outcome::Kept("a comparison that was not there yet".to_owned()),
+            None => Outcome::Kept(format!("{verb}: went on")),
         })
     }
 }

@@ -7,7 +7,8 @@ use crate::power::{Node, Op, ROOT, Watched};
 
 /// What changes files and folders, and what says which they are.
 pub const CALLS: &str = "trace=open,openat,creat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,\
-                     ftruncate,fsync,fdatasync,close,lseek,writev,pwritev,link,linkat,truncate,copy_file_range,sendfile";
+                     ftruncate,fsync,fdatasync,close,lseek,writev,pwritev,link,linkat,truncate,copy_file_range,sendfile,\
+                     clone,clone3,fork,vfork";
 
 /// A trace as it is read.
 pub struct Watching {
@@ -16,8 +17,9 @@ pub struct Watching {
     next: Node,
     /// What is where now.
     names: HashMap<PathBuf, Node>,
-    open: HashMap<String, Opened>,
-    /// Whether a checkpoint got its name and does not last yet.
+    /// Open files, by process and number.
+    open: HashMap<(String, String), Opened>,
+    /// Whether a checkpoint, or a comparison's config, got its name and does not last yet.
     renamed: bool,
     watched: Watched,
 }
@@ -44,6 +46,7 @@ impl Watching {
         };
         watching.watched.folders.insert(ROOT);
         let mut lengths = HashMap::new();
+        let processes = processes(trace);
         // A call that another one came into is told in two pieces.
         let mut begun: HashMap<&str, String> = HashMap::new();
         for line in trace.lines() {
@@ -53,9 +56,13 @@ impl Watching {
                 begun.insert(thread, first.trim_end().to_owned());
             } else if let Some(resumed) = rest.strip_prefix("<... ") {
                 let second = resumed.split_once(" resumed>").map_or("", |(_, second)| second);
-                watching.call(&(begun.remove(thread).unwrap_or_default() + second), &mut lengths);
+                watching.call(
+                    process(&processes, thread),
+                    &(begun.remove(thread).unwrap_or_default() + second),
+                    &mut lengths,
+                );
             } else {
-                watching.call(rest, &mut lengths);
+                watching.call(process(&processes, thread), rest, &mut lengths);
             }
         }
         watching.watched
@@ -88,7 +95,7 @@ impl Watching {
         Some(node)
     }
 
-    fn call(&mut self, text: &str, lengths: &mut HashMap<Node, usize>) -> Option<()> {
+    fn call(&mut self, process: &str, text: &str, lengths: &mut HashMap<Node, usize>) -> Option<()> {
         let (name, rest) = text.split_once('(')?;
         let (args, result) = rest.rsplit_once(") = ").or_else(|| rest.rsplit_once(')'))?;
         let result: i64 = result.trim_start_matches([' ', '=']).split(' ').next()?.parse().ok()?;
@@ -96,13 +103,16 @@ impl Watching {
             return None;
         }
         let args = arguments(args);
+        let fd = |number: &str| (process.to_owned(), number.to_owned());
         // Paths of calls that name a folder begin one later: the folder at hand, or an open one.
         let first = usize::from(name.ends_with("at") || name == "renameat2");
         let path = |watching: &Self, i: usize| {
             let text = args.get(i).and_then(|arg| string(arg))?;
             let text = String::from_utf8_lossy(&text).into_owned();
-            let folder =
-                args.get(i.wrapping_sub(1)).filter(|_| first > 0).and_then(|from| watching.open.get(from));
+            let folder = args
+                .get(i.wrapping_sub(1))
+                .filter(|_| first > 0)
+                .and_then(|from| watching.open.get(&fd(from)));
             match folder {
                 Some(folder) if !text.starts_with('/') => Some(folder.path.join(text)),
                 _ => watching.within(&text),
@@ -122,11 +132,11 @@ impl Watching {
                     self.watched.ops.push(Op::Resize { node, length: 0 });
                 }
                 let appends = flags.contains("O_APPEND");
-                self.open.insert(result.to_string(), Opened { node, path, at: 0, appends });
+                self.open.insert(fd(&result.to_string()), Opened { node, path, at: 0, appends });
             }
-            "close" => _ = self.open.remove(&args[0]),
+            "close" => _ = self.open.remove(&fd(&args[0])),
             "write" | "pwrite64" => {
-                let opened = self.open.get_mut(&args[0])?;
+                let opened = self.open.get_mut(&fd(&args[0]))?;
                 let mut bytes = string(args.get(1)?)?;
                 bytes.truncate(result as usize);
                 let length = lengths.entry(opened.node).or_default();
@@ -142,14 +152,14 @@ impl Watching {
                 *length = (*length).max(at + bytes.len());
                 self.watched.ops.push(Op::Write { node: opened.node, at, bytes });
             }
-            "lseek" => self.open.get_mut(&args[0])?.at = result as usize,
+            "lseek" => self.open.get_mut(&fd(&args[0]))?.at = result as usize,
             "ftruncate" => {
-                let (node, length) = (self.open.get(&args[0])?.node, args.get(1)?.parse().ok()?);
+                let (node, length) = (self.open.get(&fd(&args[0]))?.node, args.get(1)?.parse().ok()?);
                 lengths.insert(node, length);
                 self.watched.ops.push(Op::Resize { node, length });
             }
             "fsync" | "fdatasync" => {
-                let node = self.open.get(&args[0])?.node;
+                let node = self.open.get(&fd(&args[0]))?.node;
                 self.watched.ops.push(Op::Sync { node });
                 // A checkpoint lasts once what the run has beside it does.
                 if self.names.get(Path::new("out")) == Some(&node) && std::mem::take(&mut self.renamed) {
@@ -186,8 +196,8 @@ impl Watching {
                     let node = self.names.remove(&path)?;
                     self.names.insert(moved, node);
                 }
-                self.renamed |=
-                    to.parent() == Some(Path::new("out/checkpoints")) && new.1.starts_with("step-");
+                self.renamed |= to == Path::new("out/compare.toml")
+                    || to.parent() == Some(Path::new("out/checkpoints")) && new.1.starts_with("step-");
                 self.watched.ops.push(Op::Rename { from: old, to: new, node });
             }
             // What the run does not do, or the comparison at the start would not hold.
@@ -195,6 +205,36 @@ impl Watching {
         }
         Some(())
     }
+}
+
+/// The process of each thread that is none by itself.
+fn processes(trace: &str) -> HashMap<String, String> {
+    let mut all = HashMap::new();
+    let mut begun: HashMap<&str, &str> = HashMap::new();
+    for line in trace.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        let is_clone = |text: &str| text.starts_with("clone") || text.starts_with("<... clone");
+        if !is_clone(rest) {
+            continue;
+        }
+        if rest.ends_with("<unfinished ...>") {
+            begun.insert(thread, rest);
+            continue;
+        }
+        let flags = begun.remove(thread).unwrap_or(rest);
+        let new = rest.rsplit_once("= ").map_or("", |(_, new)| new.trim());
+        if flags.contains("CLONE_THREAD") {
+            let of = process(&all, thread).to_owned();
+            all.insert(new.to_owned(), of);
+        }
+    }
+    all
+}
+
+/// The process that a thread is of.
+fn process<'a>(processes: &'a HashMap<String, String>, thread: &'a str) -> &'a str {
+    processes.get(thread).map_or(thread, String::as_str)
 }
 
 /// The arguments of a call: texts are in quotes.

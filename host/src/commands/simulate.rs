@@ -8,6 +8,7 @@ use allot_bank::Draws;
 use allot_config::simulate::{BankConfig, SimulateConfig};
 use allot_engine::Coin;
 use allot_error::{Error, Exit, Result};
+use allot_files::lasting;
 use allot_loop::{Clipped, Scores};
 use allot_record::StepEnd;
 use allot_report::Costs;
@@ -135,6 +136,11 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let world = &mut simulation.world;
     let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
+    if let (Ok(_), Some(folder)) = (&rest, &folder) {
+        // A comparison counts on it from now on, and nobody looks again.
+        world.record.sync()?;
+        lasting(folder)?;
+    }
     world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
     match rest {
         Ok(Rest::Over(end)) => {

@@ -9,6 +9,7 @@ use allot_config::compare::{Arm, CompareConfig};
 use allot_config::ranges::Range;
 use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
 use allot_error::{Error, Result};
+use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_report::history::History;
 use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning};
 use allot_report::{Axis, Costs, follow};
@@ -256,16 +257,16 @@ impl Tuner {
 
     /// Writes the configs of runs, but for those that are there.
     pub fn keep(&self, field: &Field) -> Result<()> {
+        let mut folders: Vec<&Path> = Vec::new();
         for run in field.runs.iter().filter(|run| !run.config.exists()) {
             for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
                 std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
             }
             let text = self.text(run.arm, run.trial.unwrap_or(0), run.seed)?;
-            let aside = run.config.with_extension("part");
-            let written = std::fs::write(&aside, text).and_then(|()| std::fs::rename(&aside, &run.config));
-            written.map_err(|e| Error::file("write", &run.config, &e))?;
+            write_lasting(&run.config, text.as_bytes())?;
+            folders.extend([run.config.parent(), run.folder.parent()].into_iter().flatten());
         }
-        Ok(())
+        if folders.is_empty() { Ok(()) } else { lasting_up_to(folders, &self.folder) }
     }
 
     /// What the trials of a rung came to, by arm.
@@ -368,7 +369,8 @@ impl Tuner {
         let mut text =
             serde_json::to_string_pretty(tuning).map_err(|e| Error::new(format!("no JSON: {e}")))?;
         text.push('\n');
-        allot_files::write_whole(&path, text.as_bytes()).map_err(|e| Error::file("write", &path, &e))
+        write_lasting(&path, text.as_bytes())?;
+        lasting(&self.folder)
     }
 
     /// The arms as they won, and whether all of them did: others are as they were declared.
