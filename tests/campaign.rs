@@ -14,8 +14,12 @@ mod chance;
 mod files;
 #[path = "campaign/guests.rs"]
 mod guests;
+#[allow(dead_code, reason = "a campaign uses a part of it")]
+#[path = "http/server.rs"]
+mod judge;
 #[path = "campaign/kills.rs"]
 mod kills;
+mod loopback;
 #[path = "campaign/mangled.rs"]
 mod mangled;
 #[path = "campaign/places.rs"]
@@ -24,15 +28,25 @@ mod places;
 mod plans;
 #[path = "campaign/power.rs"]
 mod power;
+#[path = "campaign/proxy.rs"]
+mod proxy;
 #[path = "campaign/readers.rs"]
 mod readers;
 #[path = "campaign/runs.rs"]
 mod runs;
+#[allow(dead_code, reason = "a campaign uses a part of it")]
+#[path = "rollouts/server.rs"]
+mod sampler;
 mod scratch;
+#[path = "campaign/servers.rs"]
+mod servers;
 #[path = "campaign/tally.rs"]
 mod tally;
 #[path = "campaign/trace.rs"]
 mod trace;
+#[allow(dead_code, reason = "a campaign uses a part of it")]
+#[path = "remote/server.rs"]
+mod trainer;
 #[path = "campaign/watch.rs"]
 mod watch;
 
@@ -100,10 +114,12 @@ struct Place<'a> {
 /// All classes.
 fn classes() -> Vec<Box<dyn Class>> {
     let mut classes: Vec<Box<dyn Class>> = vec![Box::new(kills::Kills::default())];
+    classes.push(Box::new(servers::Servers::default()));
     classes.push(Box::new(power::Power::default()));
     classes.push(Box::new(places::Places));
     classes.push(Box::new(plans::Plans));
     classes.push(Box::new(guests::Guests::default()));
+    classes.push(Box::new(servers::Liars::default()));
     classes.extend(readers::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes

@@ -71,62 +71,71 @@ impl Class for Kills {
         let Some(takes) = takes else {
             return Ok(Outcome::Kept(format!("{name}: not run, it wants more than these runs have")));
         };
-        let reference = at.reference.join(name);
-        copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
-        let (times, mut told) = (1 + chance.below(MOST), String::new());
-        for kill in 0.. {
-            let words: &[&str] = if has_begun(&at.folder, verb) {
-                &[verb, "--resume", "out"]
-            } else {
-                &[verb, "run.toml", "--out", "out"]
-            };
-            let child = runs::started(Command::new(at.program), &at.folder, words)?;
-            if kill < times {
-                // Now and then before it has begun at all, mostly within the run.
-                let after = takes.mul_f64(chance.share() * 0.9);
-                let signals = *chance.of_these(&SIGNALS);
-                let _ = writeln!(told, "{words:?}: {signals:?} after {after:?}");
-                let pid = child.id();
-                let until = Instant::now() + after;
-                std::thread::sleep(until.saturating_duration_since(Instant::now()));
-                for signal in signals {
-                    // It may be over.
-                    let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).output();
-                }
-            }
-            let ended = runs::ended(child)?;
-            write(&at.folder.join("killed.txt"), &told)?;
-            let killed = kill < times && ended.code.is_none() && !ended.hung;
-            // Killed, or it paused because it was asked to.
-            if kill < times && !matches!(ended.code, Some(0 | 2)) {
-                count(&at.reference)?;
-            }
-            if let Some(fault) = ended.fault().filter(|_| !killed) {
-                return Ok(Outcome::Broken(format!("{name}, after\n{told}{fault}")));
-            }
-            if ended.code == Some(2) {
-                return Ok(Outcome::Broken(format!(
-                    "{name}, after\n{told}it refused to go on: {}",
-                    ended.said
-                )));
-            }
-            if ended.code == Some(0) {
-                if let Some(file) = differs(&reference.join("out"), &at.folder.join("out"))? {
-                    return Ok(Outcome::Broken(format!("{name}, after\n{told}`{file}` is another")));
-                }
-                let kind = name.split("-lag").next().unwrap_or(name);
-                let lag = if kind == name { "" } else { ", with a lag" };
-                return Ok(Outcome::Kept(format!("{kind}{lag}")));
-            }
-            if kill > times + 2 {
-                return Ok(Outcome::Broken(format!(
-                    "{name}, after\n{told}it does not come to its end: {}",
-                    ended.said
-                )));
+        if let Some(what) = ended_and_resumed(at, chance, name, verb, takes, &mut |_| ())? {
+            return Ok(Outcome::Broken(what));
+        }
+        let kind = name.split("-lag").next().unwrap_or(name);
+        let lag = if kind == name { "" } else { ", with a lag" };
+        Ok(Outcome::Kept(format!("{kind}{lag}")))
+    }
+}
+
+/// A run, which takes so long, is ended again and again and resumed; `between` is done before it is started each time. What is
+/// not as promised, if anything is not.
+pub fn ended_and_resumed(
+    at: &Place<'_>,
+    chance: &mut Chance,
+    name: &str,
+    verb: &str,
+    takes: Duration,
+    between: &mut dyn FnMut(&mut Chance),
+) -> Result<Option<String>> {
+    let reference = at.reference.join(name);
+    copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
+    let (times, mut told) = (1 + chance.below(MOST), String::new());
+    for kill in 0.. {
+        let words: &[&str] = if has_begun(&at.folder, verb) {
+            &[verb, "--resume", "out"]
+        } else {
+            &[verb, "run.toml", "--out", "out"]
+        };
+        between(chance);
+        let child = runs::started(Command::new(at.program), &at.folder, words)?;
+        if kill < times {
+            // Now and then before it has begun at all, mostly within the run.
+            let after = takes.mul_f64(chance.share() * 0.9);
+            let signals = *chance.of_these(&SIGNALS);
+            let _ = writeln!(told, "{words:?}: {signals:?} after {after:?}");
+            let pid = child.id();
+            let until = Instant::now() + after;
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            for signal in signals {
+                // It may be over.
+                let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).output();
             }
         }
-        unreachable!("the loop ends by returning")
+        let ended = runs::ended(child)?;
+        write(&at.folder.join("killed.txt"), &told)?;
+        let killed = kill < times && ended.code.is_none() && !ended.hung;
+        // Killed, or it paused because it was asked to.
+        if kill < times && !matches!(ended.code, Some(0 | 2)) {
+            count(&at.reference)?;
+        }
+        if let Some(fault) = ended.fault().filter(|_| !killed) {
+            return Ok(Some(format!("{name}, after\n{told}{fault}")));
+        }
+        if ended.code == Some(2) {
+            return Ok(Some(format!("{name}, after\n{told}it refused to go on: {}", ended.said)));
+        }
+        if ended.code == Some(0) {
+            let other = differs(&reference.join("out"), &at.folder.join("out"))?;
+            return Ok(other.map(|file| format!("{name}, after\n{told}`{file}` is another")));
+        }
+        if kill > times + 2 {
+            return Ok(Some(format!("{name}, after\n{told}it does not come to its end: {}", ended.said)));
+        }
     }
+    unreachable!("the loop ends by returning")
 }
 
 /// One more that was ended: the campaign's folder knows how many were.

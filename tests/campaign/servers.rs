@@ -1,0 +1,201 @@
+//! Runs with a server: killed, they come to the same; and whatever a server says, a run takes it or refuses it in a sentence, and
+//! can be resumed with a server that says what is so.
+
+use std::time::Duration;
+
+use allot_error::Result;
+
+use crate::proxy::Proxy;
+use crate::{Chance, Class, Outcome, Place, judge, kills, runs, sampler, trainer};
+
+/// A run of half a second, on this machine.
+const CONFIG: &str = include_str!("../cases/remote/short.toml");
+
+/// What a server is for, and the steps that a run is ahead of its updates.
+const KINDS: [(&str, u32); 7] =
+    [("tinker", 0), ("tinker", 1), ("sglang", 0), ("vllm", 0), ("vllm", 1), ("judge", 0), ("judge", 1)];
+
+/// A server of a test, of any kind.
+enum Server {
+    Trainer(trainer::Server),
+    Sampler(Box<sampler::Server>),
+    Judge(judge::Server),
+}
+
+impl Server {
+    fn start(kind: &str) -> Self {
+        match kind {
+            "tinker" => Self::Trainer(trainer::Server::start(trainer::Mean::Sum)),
+            "sglang" => Self::Sampler(Box::new(sampler::Server::start(sampler::Kind::Sglang))),
+            "vllm" => Self::Sampler(Box::new(sampler::Server::start(sampler::Kind::Vllm))),
+            _ => Self::Judge(judge::Server::start()),
+        }
+    }
+
+    fn url(&self) -> &str {
+        match self {
+            Self::Trainer(server) => &server.url,
+            Self::Sampler(server) => &server.url,
+            Self::Judge(server) => &server.url,
+        }
+    }
+
+    /// Is started anew, where it has something to lose.
+    fn die(&self) {
+        match self {
+            Self::Trainer(server) => server.die(),
+            Self::Sampler(server) => server.die(),
+            Self::Judge(_) => {}
+        }
+    }
+}
+
+/// A server, what stands before it, and a run with it.
+struct Stand {
+    name: String,
+    kind: &'static str,
+    server: Server,
+    proxy: Proxy,
+    config: String,
+    takes: Duration,
+}
+
+impl Stand {
+    fn of(at: &Place<'_>, kind: &'static str, lag: u32) -> Result<Self> {
+        let (server, proxy) = (Server::start(kind), Proxy::open());
+        proxy.stand_before(server.url());
+        let url = &proxy.url;
+        let patience = "retry_seconds = 0.005\nrequest_seconds = 5\npatience_seconds = 2\n";
+        let config = match &server {
+            Server::Trainer(_) => {
+                let engine = format!(
+                    "[engine]\nuse = \"tinker\"\nurl = \"{url}\"\nserver = \"tinker\"\nbase_model = \"{}\"\n\
+                     lora_rank = 4\n{patience}\n[model]",
+                    trainer::MODEL
+                );
+                CONFIG.replace("threads = 1\n", "").replace("[model]", &engine)
+            }
+            Server::Sampler(server) => {
+                let weights = server.weights.path().display();
+                let section = format!(
+                    "[rollouts]\nuse = \"{kind}\"\nurl = \"{url}\"\nweights = \"{weights}\"\n{patience}\n[model]"
+                );
+                CONFIG.replace("[model]", &section)
+            }
+            Server::Judge(_) => {
+                let section = format!(
+                    "[reward]\ngrader = \"http\"\n[reward.http]\nurl = \"{url}/v1\"\napi = \"chat\"\nmodel = \"{}\"\n\
+                     retry_seconds = 0.005\npatience_seconds = 2\n",
+                    judge::MODEL
+                );
+                CONFIG.replace("[reward]\ngrader = \"exact\"\n", &section)
+            }
+        };
+        let config =
+            if lag > 0 { config.replace("seed = 1", &format!("seed = 1\nlag = {lag}")) } else { config };
+        let name = format!("{kind}-lag-{lag}");
+        let takes = kills::whole(at, &name, "train", &config)?.unwrap_or_default();
+        Ok(Self { name, kind, server, proxy, config, takes })
+    }
+}
+
+/// Runs with a server that are ended at any moment, the server too.
+#[derive(Default)]
+pub struct Servers(Vec<Stand>);
+
+impl Class for Servers {
+    fn name(&self) -> &'static str {
+        "servers"
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        for (kind, lag) in KINDS {
+            self.0.push(Stand::of(at, kind, lag)?);
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let stand = chance.of_these(&self.0);
+        let between = &mut |chance: &mut Chance| {
+            if chance.below(3) == 0 {
+                stand.server.die();
+            }
+        };
+        let broken = kills::ended_and_resumed(at, chance, &stand.name, "train", stand.takes, between)?;
+        Ok(broken.map_or_else(|| Outcome::Kept(stand.name.clone()), Outcome::Broken))
+    }
+}
+
+/// Runs with a server that does not say what is so.
+#[derive(Default)]
+pub struct Liars(Vec<Stand>);
+
+impl Class for Liars {
+    fn name(&self) -> &'static str {
+        "read-servers"
+    }
+
+    fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
+        for (kind, lag) in KINDS {
+            self.0.push(Stand::of(at, kind, lag)?);
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
+        let stand = chance.of_these(&self.0);
+        // What it believes of a lie is in no other case.
+        let server = Server::start(stand.kind);
+        let config = match (&server, &stand.server) {
+            (Server::Sampler(new), Server::Sampler(old)) => {
+                let path = |server: &sampler::Server| server.weights.path().display().to_string();
+                stand.config.replace(&path(old), &path(new))
+            }
+            _ => stand.config.clone(),
+        };
+        crate::files::write(&at.folder.join("run.toml"), config)?;
+        stand.proxy.stand_before(server.url());
+        stand.proxy.lie(Chance(chance.next()), *chance.of_these(&[3, 10, 40]));
+        let ended = runs::run(at.program, &at.folder, &["train", "run.toml", "--out", "out"])?;
+        let lied = stand.proxy.be_honest();
+        let told = format!("{}, {lied} lies: ", stand.name);
+        crate::files::write(&at.folder.join("said.txt"), &ended.said)?;
+        if let Some(fault) = ended.fault() {
+            return Ok(Outcome::Broken(told + &fault));
+        }
+        if ended.is_silent() {
+            return Ok(Outcome::Broken(format!("{told}it failed without an error: {}", ended.said)));
+        }
+        // A case is an answer that was changed.
+        let kept = |kind: &str| {
+            let (kind, lies) = if lied == 0 { ("none was changed", 1) } else { (kind, lied) };
+            Outcome::Many([(format!("{}: {kind}", stand.kind), lies)].into())
+        };
+        let mut kind = "taken";
+        if ended.code != Some(0) {
+            if !kills::has_begun(&at.folder, "train") {
+                return Ok(kept("refused before the run began"));
+            }
+            let early = !at.folder.join("out/checkpoints").exists();
+            let resumed = runs::run(at.program, &at.folder, &["train", "--resume", "out"])?;
+            if let Some(fault) = resumed.fault() {
+                return Ok(Outcome::Broken(format!("{told}resumed, {fault}")));
+            }
+            if resumed.code != Some(0) && early {
+                return Ok(kept("refused before a first checkpoint"));
+            }
+            if resumed.code != Some(0) {
+                let what = format!("{told}after `{}` it does not go on: {}", ended.said, resumed.said);
+                return Ok(Outcome::Broken(what));
+            }
+            kind = "refused, and it went on";
+        }
+        // What was taken is at least a record of which every decision can be made again.
+        let again = runs::run(at.program, &at.folder, &["replay", "out"])?;
+        if again.code != Some(0) {
+            return Ok(Outcome::Broken(format!("{told}its record does not replay: {}", again.said)));
+        }
+        Ok(kept(kind))
+    }
+}
