@@ -224,6 +224,60 @@ fn a_recipe_makes_the_same_model_each_time() {
     assert!(loss(&first) < 2.2, "{first}");
 }
 
+/// Stopped by a signal, killed, and ended when the model was there already: the same model, byte for byte, and nothing left.
+#[cfg(unix)]
+#[test]
+fn a_training_that_is_stopped_goes_on_to_the_same_model() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "recipe.toml",
+        SMALL.replace("steps = 60", "steps = 4000").replace("report = 30", "report = 50"),
+    );
+    let pretrain = |out: &str, more: &[&str]| {
+        scratch.allot(&[&["pretrain", "recipe.toml", "--out", out], more].concat())
+    };
+    let said = pretrain("whole", &[]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    for signal in ["-TERM", "-KILL"] {
+        let mut child = scratch.started(&["pretrain", "recipe.toml", "--out", "model"]);
+        let has_state = || {
+            let entries = std::fs::read_dir(scratch.path().join("model.unfinished"));
+            entries
+                .is_ok_and(|all| all.flatten().any(|e| e.file_name().to_string_lossy().starts_with("step-")))
+        };
+        while !has_state() {
+            assert!(child.try_wait().unwrap().is_none(), "it was over before it was stopped");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(
+            std::process::Command::new("kill")
+                .args([signal, &child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(child.wait().unwrap().code(), (signal == "-TERM").then_some(1));
+        assert!(!scratch.path().join("model").exists(), "a model that is not done");
+    }
+    let said = pretrain("model", &["-o", "training.seed=2"]);
+    assert!(
+        said.contains("error: `model.unfinished` has an unfinished training by another recipe"),
+        "{said}"
+    );
+    let said = pretrain("model", &[]);
+    assert!(said.contains("goes on after step ") && said.ends_with("exit code 0"), "{said}");
+    let weights = |model: &str| std::fs::read(scratch.path().join(model).join("model.safetensors")).unwrap();
+    assert_eq!(weights("model"), weights("whole"));
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(scratch.path().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names("model"), names("whole"));
+    assert_eq!(names("").len(), 3, "what led to a model is gone: {:?}", names(""));
+    let said = pretrain("model", &[]);
+    assert!(said.contains("error: `model` is there already, and is not empty"), "{said}");
+}
+
 #[test]
 fn the_core_s_model_is_the_decoder_s() {
     let scratch = Scratch::new();

@@ -129,7 +129,7 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let aside = path.with_file_name(".resolved.toml");
     let written = std::fs::write(&aside, text.as_bytes())
         .and_then(|()| File::open(&aside)?.sync_all())
-        .and_then(|()| std::fs::hard_link(&aside, path));
+        .and_then(|()| named(&aside, path));
     let _ = std::fs::remove_file(&aside);
     written.map_err(|e| Error::file("write", path, &e))?;
     // The run is in its folder, and the folder in the one above.
@@ -139,6 +139,17 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     // Which may be somebody else's.
     let _ = above.next().map(lasting);
     Ok(())
+}
+
+/// Gives a file its name, unless something has it. Some file systems know no links: there, whoever else comes in between is kept
+/// away by [`lock`].
+fn named(aside: &Path, path: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(aside, path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists && !path.exists() => {
+            std::fs::rename(aside, path)
+        }
+        linked => linked,
+    }
 }
 
 /// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
@@ -151,6 +162,12 @@ pub fn lock(folder: &Path) -> Result<Option<File>> {
             Err(Error::new(what).hint("wait for it, or stop it first"))
         }
     }
+}
+
+/// The same of a folder that is made where it is not there.
+pub fn begun(folder: &Path) -> Result<Option<File>> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
+    lock(folder)
 }
 
 /// Whether no process is at work in a folder. A folder that can't be looked at is an error: whoever took it for one that is

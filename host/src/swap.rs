@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use allot_allocation::{Column, Need};
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result};
+use allot_files::write_lasting;
 use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
@@ -160,8 +161,7 @@ fn replace(run: &Path, steps: u32) -> Result<()> {
     let text = std::fs::read(&place).map_err(|e| Error::file("read", &place, &e))?;
     let before = before(run, steps, &text);
     if !before.exists() {
-        // As a whole or not at all.
-        std::fs::hard_link(&place, &before).map_err(|e| Error::file("write", &before, &e))?;
+        write_lasting(&before, &text)?;
     }
     std::fs::rename(&next, &place).map_err(|e| Error::file("write", &place, &e))
 }

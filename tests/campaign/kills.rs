@@ -30,7 +30,7 @@ pub struct Kills {
 
 struct Workload {
     name: String,
-    /// `train` or `compare`.
+    /// `train`, `compare`, `pretrain` or `simulate`.
     verb: &'static str,
     /// Its config.
     text: String,
@@ -64,7 +64,11 @@ impl Class for Kills {
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
-        let Workload { name, verb, text } = chance.of_these(&self.workloads);
+        // As often one that was made for this as a policy that ships.
+        let is_shipped = chance.below(2) == 0;
+        let all =
+            self.workloads.iter().filter(|workload| workload.name.starts_with("shipped-") == is_shipped);
+        let Workload { name, verb, text } = chance.of_these(&all.collect::<Vec<_>>());
         let made = self.takes.borrow().get(name).copied();
         let takes = made.map_or_else(|| whole(at, name, verb, text), Ok)?;
         self.takes.borrow_mut().insert(name.clone(), takes);
@@ -94,13 +98,9 @@ pub fn ended_and_resumed(
     copy(&reference.join("run.toml"), &at.folder.join("run.toml"))?;
     let (times, mut told) = (1 + chance.below(MOST), String::new());
     for kill in 0.. {
-        let words: &[&str] = if has_begun(&at.folder, verb) {
-            &[verb, "--resume", "out"]
-        } else {
-            &[verb, "run.toml", "--out", "out"]
-        };
+        let words = next(&at.folder, verb);
         between(chance);
-        let child = runs::started(Command::new(at.program), &at.folder, words)?;
+        let child = runs::started(Command::new(at.program), &at.folder, &words)?;
         if kill < times {
             // Now and then before it has begun at all, mostly within the run.
             let after = takes.mul_f64(chance.share() * 0.9);
@@ -154,7 +154,30 @@ pub fn config(at: &Place<'_>, name: &str) -> Result<String> {
 
 /// The command that takes a config.
 pub fn verb(text: &str) -> &'static str {
-    if text.contains("\n[compare]") { "compare" } else { "train" }
+    match text {
+        text if text.contains("\n[compare]") => "compare",
+        text if text.contains("\n[[lessons]]") => "pretrain",
+        text if text.contains("\n[world]") => "simulate",
+        _ => "train",
+    }
+}
+
+/// The words by which it is begun, or goes on with what there is.
+fn next<'w>(folder: &Path, verb: &'w str) -> Vec<&'w str> {
+    let out = folder.join("out");
+    match verb {
+        "train" | "compare" if has_begun(folder, verb) => vec![verb, "--resume", "out"],
+        // The model is there, and was only not measured yet.
+        "pretrain" if out.exists() && !folder.join("out.unfinished").exists() => {
+            vec![verb, "run.toml", "--out", "out", "--measure-only"]
+        }
+        // It takes seconds, and is begun anew in a new folder.
+        "simulate" => {
+            let _ = std::fs::remove_dir_all(&out);
+            vec![verb, "run.toml", "--out", "out"]
+        }
+        _ => vec![verb, "run.toml", "--out", "out"],
+    }
 }
 
 /// Whether there is a run, or a comparison, that can be resumed.

@@ -2,11 +2,11 @@
 //! at work, few files, little stack, no home, odd names and languages. It says so in a sentence, and when the place is as it
 //! should be it goes on to the same end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use allot_error::Result;
+use allot_error::{Error, Result};
 
 use crate::files::{copy, made};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
@@ -31,6 +31,17 @@ const FAILS: [(&str, &[&str]); 9] = [
 const NAMES: [&str; 7] =
     ["a b", "it's \"q\"", "new\nline", "-o", "ünï 答え", "\u{202e}desrever", "%s{}$HOME*?"];
 
+/// File systems and clocks of `odd.rs`, and whether a run gets to its end there.
+const ODD: [(&str, bool); 7] = [
+    ("read-only", false),
+    ("read-only-here", false),
+    ("read-only-elsewhere", true),
+    ("no-rename-over", false),
+    ("no-links", true),
+    ("no-locks", true),
+    ("clock", true),
+];
+
 pub struct Places;
 
 impl Class for Places {
@@ -43,14 +54,21 @@ impl Class for Places {
             let text = kills::config(at, name)?;
             kills::whole(at, name, kills::verb(&text), &text)?;
         }
-        Ok(())
+        let mut rustc = Command::new("rustc");
+        rustc.args(["-O", "--edition", "2024", "--crate-type", "cdylib", "tests/campaign/odd.rs", "-o"]);
+        let made = rustc.arg(library(at)).current_dir(at.root).output();
+        match made {
+            Ok(made) if made.status.success() => Ok(()),
+            Ok(made) => Err(Error::new(format!("no odd places: {}", String::from_utf8_lossy(&made.stderr)))),
+            Err(e) => Err(Error::new(format!("no odd places: rustc: {e}"))),
+        }
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
         let name = *chance.of_these(&RUNS);
         let whole = at.reference.join(name);
         let mut home = at.folder.clone();
-        let (kind, told) = match chance.below(12) {
+        let (kind, told) = match chance.below(16) {
             0..=4 => {
                 let (call, errors) = *chance.of_these(&FAILS);
                 let (error, when) = (*chance.of_these(errors), 1 + chance.below(120));
@@ -152,7 +170,22 @@ impl Class for Places {
                 }
                 ("no home, another language".to_owned(), words.join(" "))
             }
-            10 => {
+            10..=13 => {
+                prepared(&whole, &home)?;
+                let (odd, ends) = *chance.of_these(&ODD);
+                let word = if odd == "clock" { format!("clock-{}", chance.next()) } else { odd.to_owned() };
+                let mut command = Command::new(at.program);
+                command.env("LD_PRELOAD", library(at)).env("ODD", &word);
+                let said = run(command, &home, name)?;
+                if let Some(fault) = said.fault {
+                    return Ok(Outcome::Broken(format!("{name}, {word}: {fault}")));
+                }
+                if ends && said.code != Some(0) {
+                    return Ok(Outcome::Broken(format!("{name}, {word}: {}", said.text)));
+                }
+                (odd.to_owned(), word)
+            }
+            14 => {
                 // Its folder goes while it is at work.
                 prepared(&whole, &home)?;
                 let child = begun(Command::new(at.program), &home, name)?;
@@ -191,6 +224,11 @@ impl Class for Places {
             None => Outcome::Kept(kind),
         })
     }
+}
+
+/// What is laid over the program where a place is odd.
+fn library(at: &Place<'_>) -> PathBuf {
+    at.reference.join("libodd.so")
 }
 
 /// Whether it runs a comparison.

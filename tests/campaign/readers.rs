@@ -12,6 +12,7 @@ use allot_engine::model::Checkpoint;
 use allot_error::{Error, Result};
 use allot_models::chat::ChatTemplate;
 use allot_models::tokens::Tokens;
+use allot_pretrain::Recipe;
 use allot_record::{Line, Reader, Views};
 use allot_tasks::dataset::Dataset;
 use allot_tasks::grader::Grader;
@@ -237,6 +238,9 @@ fn config(_: &Path, path: &Path, _: &mut Chance) -> Read {
         let name = path.display().to_string();
         let tree = Tree::parse(&text, &name, &[])?;
         let whole = tree.table()?;
+        if whole.contains_key("lessons") {
+            return Recipe::of(&tree).map(drop);
+        }
         let simulated = whole.contains_key("world") || whole.contains_key("bank");
         let (section, seed) = if simulated {
             let mut config = SimulateConfig::of(&tree)?;

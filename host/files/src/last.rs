@@ -15,6 +15,20 @@ pub fn lasting(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::file("write", folder, &e))
 }
 
+/// Makes a folder last with all that is in it, at any depth.
+pub fn lasting_whole(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))? {
+        let path = entry.map_err(|e| Error::file("read", folder, &e))?.path();
+        if path.is_dir() {
+            lasting_whole(&path)?;
+        } else {
+            let synced = File::options().write(true).open(&path).and_then(|file| file.sync_all());
+            synced.map_err(|e| Error::file("write", &path, &e))?;
+        }
+    }
+    lasting(folder)
+}
+
 /// Writes a file whole or not at all, over what is there; its bytes are on the disk before it has its name. Its name lasts once
 /// its folder does: [`lasting_up_to`].
 pub fn write_lasting(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -19,5 +19,5 @@ mod last;
 mod name;
 
 pub use cache::{cache, turn, write_whole};
-pub use last::{lasting, lasting_up_to, write_lasting};
+pub use last::{lasting, lasting_up_to, lasting_whole, write_lasting};
 pub use name::{is_registry_address, looks_like_a_path, settle};

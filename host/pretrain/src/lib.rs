@@ -20,6 +20,7 @@ mod lessons;
 mod slip;
 mod spread;
 mod training;
+mod unfinished;
 
 use std::path::Path;
 
@@ -37,7 +38,8 @@ pub use alphabet::Alphabet;
 pub use lessons::{Care, Example, Lessons, Level};
 pub use slip::Mistake;
 pub use spread::{LevelRow, Spread, measure};
-pub use training::{Progress, train};
+pub use training::{Progress, Trained, train};
+pub use unfinished::{Reached, Unfinished};
 
 /// What a model is made by: a TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use std::time::Instant;
 use allot_allocation::seed::{self, Stream};
 use allot_engine::core::{Core, PassOptions, Sequence, TokenStatistics};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
-use allot_engine::place;
+use allot_engine::{Interrupt, place};
 use allot_error::{Error, Result};
 use candle_core::{Device, Tensor, Var};
 
-use super::{Care, Lessons, Recipe, told};
+use super::{Care, Lessons, Reached, Recipe, told};
 
 /// What randomness is for: part of each stream's seed.
 const WEIGHTS: u64 = 0;
@@ -30,22 +30,38 @@ pub struct Progress {
     pub speed: f64,
 }
 
-/// Trains a model by a recipe, on a device that is the recipe's.
+/// What training came to.
+pub struct Trained {
+    /// The model, and what its optimizer keeps.
+    pub core: Box<dyn Core>,
+    /// Steps made: fewer than the recipe has where somebody asked to stop.
+    pub steps: u32,
+}
+
+/// Trains a model by a recipe, on a device that is the recipe's: from the beginning, or from what was reached before. `report` may
+/// keep what it is told of.
 pub fn train(
     recipe: &Recipe,
     shape: &Shape,
     lessons: &Lessons,
     device: &Device,
-    mut report: impl FnMut(Progress),
-) -> Result<Box<dyn Core>> {
+    from: Option<&Reached>,
+    stop: &Interrupt,
+    mut report: impl FnMut(Progress, &dyn Core) -> Result<()>,
+) -> Result<Trained> {
     let config = &recipe.training;
     let weights = fresh(shape, config.seed).map_err(|e| told(&e))?;
     let mut core = place::core(device, &weights, config.setup(shape)).map_err(|e| told(&e))?;
     drop(weights);
+    from.map_or(Ok(()), |from| from.restore(core.as_mut()))?;
+    let begin = from.map_or(0, |from| from.steps);
     let options = PassOptions { temperature: 1.0, recompute: false };
 
     let (mut since, mut loss, mut steps, mut tokens) = (Instant::now(), 0.0, 0, 0);
-    for step in 0..config.steps {
+    for step in begin..config.steps {
+        if stop.is_asked() {
+            return Ok(Trained { core, steps: step });
+        }
         let mut stream = Stream::new(seed::world(config.seed, EXAMPLES, u64::from(step)));
         let progress = f64::from(step) / f64::from(config.steps);
         // First how it is done, then how it is done by people.
@@ -76,11 +92,15 @@ pub fn train(
         tokens += sequences.iter().map(Sequence::read).sum::<usize>();
         if (step + 1) % config.report == 0 || step + 1 == config.steps {
             let speed = tokens as f64 / since.elapsed().as_secs_f64();
-            report(Progress { step: step + 1, steps: config.steps, loss: loss / f64::from(steps), speed });
+            let loss_of_each = loss / f64::from(steps);
+            report(
+                Progress { step: step + 1, steps: config.steps, loss: loss_of_each, speed },
+                core.as_ref(),
+            )?;
             (since, loss, steps, tokens) = (Instant::now(), 0.0, 0, 0);
         }
     }
-    Ok(core)
+    Ok(Trained { core, steps: config.steps })
 }
 
 /// Random weights, by the tensors' names: norms are 1, and what is added to the residual stream is

@@ -100,8 +100,8 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     if more.is_some_and(|more| more > 0) || (more.is_none() && command.out.is_some()) {
         comparison.check(screen)?;
     }
+    let _held = held.map_or_else(|| run_dir::begun(&comparison.folder), |held| Ok(Some(held)))?;
     comparison.keep()?;
-    let _held = held.map_or_else(|| run_dir::lock(&comparison.folder), |held| Ok(Some(held)))?;
     let place_of = if here { String::new() } else { format!(" --executor {}", command.executor.key()) };
     let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
     let go_on = format!("allot compare --resume {shown}{place_of}{}", options.unwrap_or_default());

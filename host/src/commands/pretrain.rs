@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use allot_error::{Exit, Result};
-use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, folder, measure, train};
+use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, Trained, Unfinished, folder, measure, train};
 use clap::Args;
 
-use crate::memory;
 use crate::screen::Screen;
+use crate::{interrupt, memory, run_dir};
 
 /// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
 pub struct Pretrain {
     /// The recipe: a file, or the name of one that ships
     recipe: PathBuf,
-    /// The model's folder, a new one
+    /// The model's folder, a new one; a training of it that was stopped goes on
     #[arg(long)]
     out: PathBuf,
     /// Another value than the recipe's, for any key, as KEY=VALUE; may be given many times
@@ -35,8 +35,11 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let device = recipe.training.device.open()?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
-    if !command.measure_only {
-        folder::is_free(&command.out)?;
+    let unfinished = Unfinished::of(&command.out);
+    // It may have been stopped when the model was there and what led to it was not gone yet.
+    let there = folder::is_free(&command.out).err().filter(|_| !command.measure_only);
+    if let Some(error) = there.as_ref().filter(|_| !unfinished.exists()) {
+        return Err(error.clone());
     }
     let lessons = Lessons::new(&recipe, alphabet.clone())?;
     for short in &lessons.short {
@@ -49,13 +52,34 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
         if !recipe.is_on_a_gpu() {
             memory::has_room(&recipe.memory(&shape, &lessons))?;
         }
-        let start = Instant::now();
-        let core = train(&recipe, &shape, &lessons, &device, |progress| {
-            let Progress { step, steps, loss, speed } = progress;
-            screen.tell(format_args!("step {step:>6}/{steps}  loss {loss:.4}  {speed:>7.0} tokens/s"));
-        })?;
-        screen.tell(format_args!("trained in {:.0} s", start.elapsed().as_secs_f64()));
-        folder::write(core.as_ref(), &alphabet, &command.out)?;
+        let reached = unfinished.begin(&recipe)?;
+        let _held = run_dir::lock(unfinished.folder())?;
+        if there.is_none() {
+            if let Some(reached) = &reached {
+                screen.tell(format_args!("goes on after step {}", reached.steps));
+            }
+            let start = Instant::now();
+            let stop = interrupt::listen("stopping: what was learned is kept; again to stop at once");
+            let trained =
+                train(&recipe, &shape, &lessons, &device, reached.as_ref(), &stop, |progress, core| {
+                    let Progress { step, steps, loss, speed } = progress;
+                    screen
+                        .tell(format_args!("step {step:>6}/{steps}  loss {loss:.4}  {speed:>7.0} tokens/s"));
+                    unfinished.keep(core, &alphabet, step)
+                })?;
+            let Trained { core, steps } = trained;
+            if steps < recipe.training.steps {
+                unfinished.keep(core.as_ref(), &alphabet, steps)?;
+                let folder = unfinished.folder().display();
+                screen.tell(format_args!(
+                    "paused after step {steps}, which is in {folder}; the same command goes on"
+                ));
+                return Ok(Exit::Bad);
+            }
+            screen.tell(format_args!("trained in {:.0} s", start.elapsed().as_secs_f64()));
+            folder::write(core.as_ref(), &alphabet, &command.out)?;
+        }
+        unfinished.done()?;
         screen.tell(format_args!("model in {}", command.out.display()));
     }
     // Read back even where it was just made: what is measured is what was written, rounding included.

@@ -151,16 +151,15 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     world.policy.shadows = shadows;
     world.interrupt = stop;
     // After all that can fail, so that a failed start leaves no folder.
-    let folder = if let Some(run) = &command.resume {
-        run.clone()
-    } else {
-        let config = command.config.as_deref().unwrap_or(Path::new("run"));
-        let folder = run_dir::new(command.out.as_deref(), config)?;
-        // Nobody's run is written over.
-        run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
-        folder
+    let folder = match &command.resume {
+        Some(run) => run.clone(),
+        None => run_dir::new(command.out.as_deref(), command.config.as_deref().unwrap_or(Path::new("run")))?,
     };
     let _held = if held.is_some() { held } else { run_dir::lock(&folder)? };
+    if command.resume.is_none() {
+        // Nobody's run is written over; and of two that begin it at once, the one that has the folder does.
+        run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
+    }
     let place =
         RunIdentity { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
     go(command, &prepared, (world, evaluation), (&place, change.as_ref()), screen)

@@ -1,0 +1,113 @@
+//! A training that is not done yet: its recipe and its last state, in a folder beside the model's. It goes on from there to the
+//! same model, byte for byte.
+
+use std::path::{Path, PathBuf};
+
+use allot_engine::core::Core;
+use allot_engine::model::Precision;
+use allot_error::{Error, Result};
+use allot_files::{lasting, lasting_up_to, lasting_whole, write_lasting};
+
+use super::{Alphabet, Recipe, folder, told};
+
+/// Where a training is kept until it is done.
+#[derive(Clone, Debug)]
+pub struct Unfinished(PathBuf);
+
+/// What a training had come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Steps made.
+    pub steps: u32,
+    folder: PathBuf,
+}
+
+impl Unfinished {
+    /// That of a model which is to be in this folder.
+    pub fn of(model: &Path) -> Self {
+        Self(folder::beside(model, "", ".unfinished"))
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// Whether there is one.
+    pub fn exists(&self) -> bool {
+        self.recipe().exists()
+    }
+
+    fn recipe(&self) -> PathBuf {
+        self.0.join("recipe.json")
+    }
+
+    /// Begins it, or finds how far it had come. Fails where it is of another recipe.
+    pub fn begin(&self, recipe: &Recipe) -> Result<Option<Reached>> {
+        let text = serde_json::to_string_pretty(recipe).map_err(|e| Error::new(format!("no recipe: {e}")))?;
+        let path = self.recipe();
+        match std::fs::read_to_string(&path) {
+            Ok(there) if there == text => return self.reached(),
+            Ok(_) => {
+                let what = format!("`{}` has an unfinished training by another recipe", self.0.display());
+                return Err(Error::new(what)
+                    .hint("go on with the recipe and the overrides that it was begun with, remove the folder, or give another --out"));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::file("read", &path, &e)),
+        }
+        std::fs::create_dir_all(&self.0).map_err(|e| Error::file("make", &self.0, &e))?;
+        write_lasting(&path, text.as_bytes())?;
+        lasting_up_to([], &self.0)?;
+        Ok(None)
+    }
+
+    /// Its last state: each has its name once it is whole.
+    fn reached(&self) -> Result<Option<Reached>> {
+        let entries = std::fs::read_dir(&self.0).map_err(|e| Error::file("read", &self.0, &e))?;
+        let all = entries.flatten().filter_map(|entry| {
+            let steps = entry.file_name().to_str()?.strip_prefix("step-")?.parse().ok()?;
+            Some(Reached { steps, folder: entry.path() })
+        });
+        Ok(all.max_by_key(|reached| reached.steps))
+    }
+
+    /// Keeps what it has come to, in place of what was kept before.
+    pub fn keep(&self, core: &dyn Core, alphabet: &Alphabet, steps: u32) -> Result<()> {
+        let (aside, place) = (self.0.join(".writing"), self.0.join(format!("step-{steps:08}")));
+        let before = self.reached()?;
+        let removed =
+            |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
+        if aside.exists() {
+            removed(&aside)?;
+        }
+        if before.as_ref().is_some_and(|before| before.steps == steps) {
+            return Ok(());
+        }
+        let weights = core.checkpoint().map_err(|e| told(&e))?;
+        let model = aside.join("model");
+        weights.export(&model, Precision::F32, &alphabet.special()).map_err(|e| told(&e))?;
+        core.save_training(&aside).map_err(|e| told(&e))?;
+        lasting_whole(&aside)?;
+        std::fs::rename(&aside, &place).map_err(|e| Error::file("write", &place, &e))?;
+        lasting(&self.0)?;
+        before.map_or(Ok(()), |before| removed(&before.folder))
+    }
+
+    /// It is done: what was kept goes away.
+    pub fn done(&self) -> Result<()> {
+        // Without its recipe it is none, however far the rest of it is gone.
+        let path = self.recipe();
+        std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
+        std::fs::remove_dir_all(&self.0).map_err(|e| Error::file("remove", &self.0, &e))
+    }
+}
+
+impl Reached {
+    /// Takes training up from it.
+    pub(crate) fn restore(&self, core: &mut dyn Core) -> Result<()> {
+        let model = self.folder.join("model");
+        core.load_training(&self.folder, &model, self.steps)
+            .map_err(|e| told(&e).hint(format!("remove `{}` to begin anew", self.folder.display())))
+    }
+}
