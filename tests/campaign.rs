@@ -22,6 +22,8 @@ mod kills;
 mod loopback;
 #[path = "campaign/mangled.rs"]
 mod mangled;
+#[path = "campaign/memory.rs"]
+mod memory;
 #[path = "campaign/places.rs"]
 mod places;
 #[path = "campaign/plans.rs"]
@@ -117,6 +119,7 @@ fn classes() -> Vec<Box<dyn Class>> {
     classes.push(Box::new(servers::Servers::default()));
     classes.push(Box::new(power::Power::default()));
     classes.push(Box::new(places::Places));
+    classes.push(Box::new(memory::Memory));
     classes.push(Box::new(plans::Plans));
     classes.push(Box::new(guests::Guests::default()));
     classes.push(Box::new(servers::Liars::default()));

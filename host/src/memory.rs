@@ -4,6 +4,10 @@
 use allot_engine::cpu::Memory;
 use allot_error::{Error, Result};
 
+/// Bytes for the program, a policy, the rollouts at hand, and what an allocator keeps: the most that was seen beside what can be
+/// counted, under models of up to a million parameters (`tests/campaign/memory.rs`).
+pub const PROGRAM: usize = 128 << 20;
+
 /// Bytes of memory that this machine has, swap included; none where that can't be found out.
 pub fn of_machine() -> Option<u64> {
     of_text(&std::fs::read_to_string("/proc/meminfo").ok()?)
@@ -20,11 +24,11 @@ fn of_text(text: &str) -> Option<u64> {
 
 /// Refuses what takes more than this machine has.
 pub fn has_room(memory: &Memory) -> Result<()> {
-    let needed = memory.total() as u64;
+    let needed = memory.total().saturating_add(PROGRAM) as u64;
     match of_machine().filter(|own| needed > *own) {
         None => Ok(()),
         Some(own) => {
-            let (needed, own) = (size(memory.total()), size(own as usize));
+            let (needed, own) = (size(needed as usize), size(own as usize));
             let what = format!("it would take about {needed} of memory, and this machine has {own}");
             Err(Error::new(what).hint(largest(memory)))
         }

@@ -14,7 +14,7 @@ use allot_sandbox::sha256;
 use clap::Args;
 
 use crate::checkpoint;
-use crate::memory::size;
+use crate::memory::{PROGRAM, size};
 use crate::progress::{Done, Progress};
 use crate::recorder::{RunIdentity, RunRecorder};
 use crate::run::{self, Rest};
@@ -390,7 +390,7 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         return;
     }
     let table = table(config);
-    row("memory", format!("about {}", size(memory.total() + table)));
+    row("memory", format!("about {}", size(memory.total() + table + PROGRAM)));
     row("  weights", size(memory.weights));
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
@@ -402,6 +402,7 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  saving", size(memory.saving));
     }
     row("  table of rollouts", size(table));
+    row("  the program itself", size(PROGRAM));
     let (device, dtype) = (config.model.device, config.model.dtype);
     if device == DeviceName::Cpu {
         row("threads", prepared.setup.threads.to_string());
