@@ -61,11 +61,13 @@ struct Stand {
 }
 
 impl Stand {
-    fn of(at: &Place<'_>, kind: &'static str, lag: u32) -> Result<Self> {
+    /// `patience` is how many seconds a run waits for the server to come to itself.
+    fn of(at: &Place<'_>, kind: &'static str, lag: u32, patience: u32) -> Result<Self> {
         let (server, proxy) = (Server::start(kind), Proxy::open());
         proxy.stand_before(server.url());
         let url = &proxy.url;
-        let patience = "retry_seconds = 0.005\nrequest_seconds = 5\npatience_seconds = 2\n";
+        let seconds = format!("retry_seconds = 0.005\npatience_seconds = {patience}\n");
+        let patience = format!("{seconds}request_seconds = 5\n");
         let config = match &server {
             Server::Trainer(_) => {
                 let engine = format!(
@@ -85,7 +87,7 @@ impl Stand {
             Server::Judge(_) => {
                 let section = format!(
                     "[reward]\ngrader = \"http\"\n[reward.http]\nurl = \"{url}/v1\"\napi = \"chat\"\nmodel = \"{}\"\n\
-                     retry_seconds = 0.005\npatience_seconds = 2\n",
+                     {seconds}",
                     judge::MODEL
                 );
                 CONFIG.replace("[reward]\ngrader = \"exact\"\n", &section)
@@ -110,7 +112,7 @@ impl Class for Servers {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         for (kind, lag) in KINDS {
-            self.0.push(Stand::of(at, kind, lag)?);
+            self.0.push(Stand::of(at, kind, lag, 20)?);
         }
         Ok(())
     }
@@ -138,7 +140,7 @@ impl Class for Liars {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         for (kind, lag) in KINDS {
-            self.0.push(Stand::of(at, kind, lag)?);
+            self.0.push(Stand::of(at, kind, lag, 4)?);
         }
         Ok(())
     }
