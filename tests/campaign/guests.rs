@@ -14,8 +14,11 @@ use crate::by_hand::{FRAMES, Frame, body};
 use crate::files::{made, write};
 use crate::{Chance, Class, Outcome, Place, mangled, plans};
 
-/// What a call may use.
-const CAPS: Caps = Caps { fuel: 5_000_000, time: Duration::from_secs(5), memory: 8 << 20 };
+/// What a call may use: so that instructions are what it runs out of, or time.
+const CAPS: [Caps; 2] = [
+    Caps { fuel: 5_000_000, time: Duration::from_secs(5), memory: 8 << 20 },
+    Caps { fuel: 1 << 50, time: Duration::from_millis(50), memory: 8 << 20 },
+];
 
 /// Beyond its time, on a machine where something else runs.
 const SLACK: Duration = Duration::from_secs(20);
@@ -25,10 +28,16 @@ const DECISIONS: u32 = 16;
 
 #[derive(Default)]
 pub struct Guests {
-    sandbox: Option<Sandbox>,
+    sandboxes: Vec<Limited>,
     frames: Vec<(Frame, String)>,
     /// The tool that generates modules.
     smith: PathBuf,
+}
+
+/// A sandbox, and what a call in it may use.
+struct Limited {
+    sandbox: Sandbox,
+    caps: Caps,
 }
 
 impl Class for Guests {
@@ -37,7 +46,10 @@ impl Class for Guests {
     }
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
-        self.sandbox = Some(Sandbox::new(CAPS, None).map_err(|e| Error::new(e.to_string()))?);
+        for caps in CAPS {
+            let sandbox = Sandbox::new(caps, None).map_err(|e| Error::new(e.to_string()))?;
+            self.sandboxes.push(Limited { sandbox, caps });
+        }
         for frame in FRAMES {
             let path = at.root.join(frame.file);
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
@@ -65,7 +77,7 @@ impl Class for Guests {
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
-        let Some(sandbox) = &self.sandbox else { return Err(Error::new("nothing was prepared")) };
+        let limited = &self.sandboxes[usize::from(chance.below(4) == 0)];
         let (from, kind, bytes) = match chance.below(3) {
             0 => {
                 let folder = *chance.of_these(&["policies/prebuilt", "tests/cases/contract-0.1"]);
@@ -105,13 +117,13 @@ impl Class for Guests {
         write(&at.folder.join("guest.wasm"), &bytes)?;
         let since = Instant::now();
         let asked = std::panic::AssertUnwindSafe(|| match kind {
-            Kind::Policy => policy(sandbox, &bytes, chance),
-            Kind::Grader => grader(sandbox, &bytes, chance),
+            Kind::Policy => policy(limited, &bytes, chance),
+            Kind::Grader => grader(limited, &bytes, chance),
         });
         let ended =
             std::panic::catch_unwind(asked).unwrap_or_else(|_| Err("it panicked, see above".to_owned()));
         let kept = ended.and_then(|how| {
-            let most = CAPS.time * DECISIONS + SLACK;
+            let most = limited.caps.time * DECISIONS + SLACK;
             if since.elapsed() > most {
                 return Err(format!("it took {:?}, and may take {most:?}", since.elapsed()));
             }
@@ -150,7 +162,8 @@ fn shape(at: &Place<'_>, frame: &Frame) -> PathBuf {
 }
 
 /// How a policy ends: refused, stopped, or with plans that were taken. An error is a promise that was broken.
-fn policy(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+fn policy(limited: &Limited, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+    let Limited { sandbox, caps } = limited;
     let policy = match sandbox.load(bytes, None) {
         Ok(policy) => policy,
         Err(error) => return refused(&error),
@@ -164,7 +177,7 @@ fn policy(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
     match policy.begin(&run.of.run) {
         Err(fault) => return stopped(&fault),
         Ok((state, cost)) => {
-            within(&cost)?;
+            within(&cost, caps)?;
             run.state.policy = state;
         }
     }
@@ -177,15 +190,15 @@ fn policy(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
         }
         let since = Instant::now();
         let decided = policy.decide(&run.of.run, &run.state.policy, view);
-        if since.elapsed() > CAPS.time + SLACK {
-            return Err(format!("a call of at most {:?} took {:?}", CAPS.time, since.elapsed()));
+        if since.elapsed() > caps.time + SLACK {
+            return Err(format!("a call of at most {:?} took {:?}", caps.time, since.elapsed()));
         }
         match decided {
             Err(fault) => {
                 end = Some(stopped(&fault)?);
                 Ok(None)
             }
-            Ok((plan, cost)) => within(&cost).map(|()| Some(plan)),
+            Ok((plan, cost)) => within(&cost, caps).map(|()| Some(plan)),
         }
     })?;
     let plans = taken.contains_key("taken");
@@ -195,7 +208,8 @@ fn policy(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
 }
 
 /// How a grader ends.
-fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+fn grader(limited: &Limited, bytes: &[u8], chance: &mut Chance) -> std::result::Result<String, String> {
+    let Limited { sandbox, caps } = limited;
     let grader = match sandbox.load_grader(bytes, None) {
         Ok(grader) => grader,
         Err(error) => return refused(&error),
@@ -204,7 +218,7 @@ fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
         grader.description().settings.iter().map(|s| (s.name.clone(), s.default.clone())).collect();
     match grader.begin(&settings) {
         Err(fault) => return stopped(&fault),
-        Ok(cost) => within(&cost)?,
+        Ok(cost) => within(&cost, caps)?,
     }
     let gold = ["4".to_owned()];
     let answers: [&str; 4] = ["4", "", "\u{202e}4\0", "5"];
@@ -218,14 +232,14 @@ fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
         .collect();
     let since = Instant::now();
     let graded = grader.grade(&settings, &batch);
-    if since.elapsed() > CAPS.time + SLACK {
-        return Err(format!("a call of at most {:?} took {:?}", CAPS.time, since.elapsed()));
+    if since.elapsed() > caps.time + SLACK {
+        return Err(format!("a call of at most {:?} took {:?}", caps.time, since.elapsed()));
     }
     let (verdicts, cost) = match graded {
         Err(fault) => return stopped(&fault),
         Ok(graded) => graded,
     };
-    within(&cost)?;
+    within(&cost, caps)?;
     if verdicts.len() != batch.len() {
         return Err(format!("{} verdicts for {} answers", verdicts.len(), batch.len()));
     }
@@ -239,8 +253,8 @@ fn grader(sandbox: &Sandbox, bytes: &[u8], chance: &mut Chance) -> std::result::
 }
 
 /// What a call took is not more than it may.
-fn within(cost: &Cost) -> std::result::Result<(), String> {
-    if cost.fuel > CAPS.fuel || cost.memory > CAPS.memory {
+fn within(cost: &Cost, caps: &Caps) -> std::result::Result<(), String> {
+    if cost.fuel > caps.fuel || cost.memory > caps.memory {
         return Err(format!("a call took {} instructions and {} bytes", cost.fuel, cost.memory));
     }
     Ok(())
