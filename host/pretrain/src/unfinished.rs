@@ -10,6 +10,9 @@ use allot_files::{lasting, lasting_up_to, lasting_whole, write_lasting};
 
 use super::{Alphabet, Recipe, folder, told};
 
+/// What a state is called while it is written.
+const WRITING: &str = ".writing";
+
 /// Where a training is kept until it is done.
 #[derive(Clone, Debug)]
 pub struct Unfinished(PathBuf);
@@ -33,9 +36,10 @@ impl Unfinished {
         &self.0
     }
 
-    /// Whether there is one.
+    /// Whether there is one, or what is left of one that was done.
     pub fn exists(&self) -> bool {
-        self.recipe().exists()
+        let is_empty = || std::fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_none());
+        self.recipe().exists() || is_empty()
     }
 
     fn recipe(&self) -> PathBuf {
@@ -74,7 +78,7 @@ impl Unfinished {
 
     /// Keeps what it has come to, in place of what was kept before.
     pub fn keep(&self, core: &dyn Core, alphabet: &Alphabet, steps: u32) -> Result<()> {
-        let (aside, place) = (self.0.join(".writing"), self.0.join(format!("step-{steps:08}")));
+        let (aside, place) = (self.0.join(WRITING), self.0.join(format!("step-{steps:08}")));
         let before = self.reached()?;
         let removed =
             |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
@@ -94,12 +98,26 @@ impl Unfinished {
         before.map_or(Ok(()), |before| removed(&before.folder))
     }
 
-    /// It is done: what was kept goes away.
+    /// It is done: what was kept goes away, its recipe last, so that whatever stops this it can be done again. What somebody else
+    /// has put there stays.
     pub fn done(&self) -> Result<()> {
-        // Without its recipe it is none, however far the rest of it is gone.
+        let removed =
+            |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
+        while let Some(reached) = self.reached()? {
+            removed(&reached.folder)?;
+        }
+        let aside = self.0.join(WRITING);
+        if aside.exists() {
+            removed(&aside)?;
+        }
         let path = self.recipe();
         std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
-        std::fs::remove_dir_all(&self.0).map_err(|e| Error::file("remove", &self.0, &e))
+        match std::fs::remove_dir(&self.0) {
+            Err(e) if e.kind() != std::io::ErrorKind::DirectoryNotEmpty => {
+                Err(Error::file("remove", &self.0, &e))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
