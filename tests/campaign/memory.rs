@@ -69,7 +69,9 @@ impl Class for Memory {
             }
         }
         let mut words = vec!["train", "run.toml"];
-        settings.iter().for_each(|setting| words.extend(["-o", setting.as_str()]));
+        for setting in &settings {
+            words.extend(["-o", setting.as_str()]);
+        }
         let told = settings.join(" ");
         let said = said(at.program, &at.folder, &words)?;
         words.extend(["--out", "out"]);

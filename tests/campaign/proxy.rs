@@ -1,5 +1,6 @@
 //! What stands between the program and a server, and passes on what is said; or something else than what was said.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -64,7 +65,7 @@ impl Proxy {
 
     /// A server stands behind it from now on.
     pub fn stand_before(&self, url: &str) {
-        self.shared.lock().unwrap().server = url.trim_start_matches("http://").to_owned();
+        url.trim_start_matches("http://").clone_into(&mut self.shared.lock().unwrap().server);
     }
 
     /// Lies at one in so many answers from now on.
@@ -124,10 +125,10 @@ fn ask(server: &str, asked: &Asked) -> Option<Reply> {
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {server}\r\n", asked.method, asked.path);
     for name in ["content-type", "x-api-key", "authorization"] {
         if let Some(value) = asked.header(name) {
-            head += &format!("{name}: {value}\r\n");
+            let _ = write!(head, "{name}: {value}\r\n");
         }
     }
-    head += &format!("content-length: {}\r\n\r\n", asked.body.len());
+    let _ = write!(head, "content-length: {}\r\n\r\n", asked.body.len());
     line.write_all(head.as_bytes()).and_then(|()| line.write_all(&asked.body)).ok()?;
     let mut reader = BufReader::new(line);
     let mut first = String::new();
@@ -201,7 +202,7 @@ fn lie(reply: &mut Reply, before: &[u8], chance: &mut Chance) -> Way {
         }
         12 => {
             reply.content =
-                (*chance.of_these(&["", "text/html", "application/x-protobuf", "\u{e9}"])).to_owned()
+                (*chance.of_these(&["", "text/html", "application/x-protobuf", "\u{e9}"])).to_owned();
         }
         13 => return Way::Cut(chance.below(reply.body.len() + 1)),
         14 => {
