@@ -8,7 +8,7 @@ use allot_allocation::{Ledger, Pool, RolloutBuffer, Run, Terms, TokenCosts, show
 use allot_config::settings;
 use allot_config::train::{AlsoConfig, TrainConfig};
 use allot_engine::core::Core;
-use allot_engine::cpu::{Memory, Setup};
+use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{By, Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
@@ -151,7 +151,10 @@ impl<'a> Prepared<'a> {
         let (rows, micro) = (m.rows, u.micro_batch_tokens);
         let memory: Memory = match m.device {
             DeviceName::Cpu => {
-                let memory = Memory::of(&shape, &setup, rows, answer, micro, u.recompute);
+                // A policy that asks for fewer rollouts of a prompt has more prompts at a time.
+                let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
+                let sampled = Sampled { rows, answer, together };
+                let memory = Memory::of(&shape, &setup, sampled, micro, u.recompute);
                 if config.run.lag > 0 { memory.with_learner(m.dtype) } else { memory }
             }
             DeviceName::Cuda(_) => {

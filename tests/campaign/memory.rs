@@ -45,8 +45,14 @@ impl Class for Memory {
         if made.code != Some(0) {
             return Ok(Outcome::Broken(format!("no model: {}", made.said)));
         }
-        // Trained under any settings.
-        write(&at.folder.join("run.toml"), kills::config(at, "uniform")?)?;
+        // Trained under any settings; prompts may be long where the model has room for them.
+        let mut config = kills::config(at, "uniform")?;
+        if shape[4].1 == 256 && chance.below(2) == 0 {
+            let digits = "0123456789".repeat(1 + chance.below(20));
+            config = config
+                .replace("[[tasks]]\n", &format!("[[tasks]]\ntemplate = \"{digits}+{{{{ question }}}}\"\n"));
+        }
+        write(&at.folder.join("run.toml"), config)?;
         let mut settings = vec![
             "model.use=\"./model\"".to_owned(),
             format!("model.threads={}", chance.of_these(&[1, 2, 4])),
@@ -55,6 +61,7 @@ impl Class for Memory {
             format!("run.rollouts={}", chance.of_these(&[2, 8, 32])),
             format!("rollout.max_tokens={}", chance.of_these(&[4, 8, 16])),
             format!("update.mini_batch={}", chance.of_these(&[0, 8, 64])),
+            format!("evaluation.rollouts={}", chance.of_these(&[1, 2, 16])),
             "run.steps=3".to_owned(),
         ];
         for (one_in, setting) in [

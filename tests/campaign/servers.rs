@@ -187,6 +187,10 @@ impl Class for Liars {
             if resumed.code != Some(0) && early {
                 return Ok(kept("refused before a first checkpoint"));
             }
+            // It was lied to about who judges when it began, and holds to what it was told.
+            if resumed.said.contains("is from a run with another judge") {
+                return Ok(kept("refused, as the judge was another at the start"));
+            }
             if resumed.code != Some(0) {
                 let what = format!("{told}after `{}` it does not go on: {}", ended.said, resumed.said);
                 return Ok(Outcome::Broken(what));

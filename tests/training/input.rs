@@ -47,12 +47,13 @@ fn a_dry_run_says_what_would_run() {
                           ranks = 1
     budget                4000 rollouts, at most 6 steps
     answers               up to 8 tokens
-    memory                about 198.2 MiB
+    memory                about 199.6 MiB
       weights             0.6 MiB
       optimizer           2.3 MiB
-      sampling            2.1 MiB
+      sampling            3.2 MiB
       activations         64.6 MiB
       saving              0.6 MiB
+      rollouts at hand    0.2 MiB
       table of rollouts   0.1 MiB
       the program itself  128.0 MiB
     threads               2

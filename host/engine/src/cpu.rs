@@ -41,7 +41,7 @@ pub(crate) use adamw::Moments;
 pub use arena::Arena;
 pub use limits::Limits;
 pub use lora::{Adapters, LoraConfig};
-pub use memory::Memory;
+pub use memory::{Memory, Sampled};
 pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moments};
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};

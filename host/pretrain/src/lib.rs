@@ -26,7 +26,7 @@ use std::path::Path;
 
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
-use allot_engine::cpu::{Memory, Setup};
+use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{Family, ModelError, Precision, Rope, Shape, Variant};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
@@ -243,7 +243,8 @@ impl Recipe {
     pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
         let answer = lessons.longest_answer();
         let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
-        Memory::of(shape, &self.training.setup(shape), spread::ROWS, answer, batch, false)
+        let sampled = Sampled { rows: spread::ROWS, answer, together: self.spread.samples as usize + 1 };
+        Memory::of(shape, &self.training.setup(shape), sampled, batch, false)
     }
 
     /// Whether the model is trained on a GPU.

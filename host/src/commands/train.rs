@@ -389,8 +389,8 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     if !config.engine.is_native() {
         return;
     }
-    let table = table(config);
-    row("memory", format!("about {}", size(memory.total() + table + PROGRAM)));
+    let (at_hand, table) = (at_hand(config), table(config));
+    row("memory", format!("about {}", size(memory.total() + at_hand + table + PROGRAM)));
     row("  weights", size(memory.weights));
     row("  optimizer", size(memory.optimizer));
     row("  sampling", size(memory.rollouts));
@@ -401,6 +401,7 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     if memory.saving > 0 {
         row("  saving", size(memory.saving));
     }
+    row("  rollouts at hand", size(at_hand));
     row("  table of rollouts", size(table));
     row("  the program itself", size(PROGRAM));
     let (device, dtype) = (config.model.device, config.model.dtype);
@@ -417,6 +418,15 @@ fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         }
         (device, dtype) => row("device", format!("{device}, in {}", precision(dtype))),
     }
+}
+
+/// What the rollouts of steps take that wait for their updates, under a policy that samples as the uniform one does: some 3 KiB for
+/// each, as measured, and for each token its number and its log-probability, in the buffer, in the update that is made of
+/// it, and as text.
+fn at_hand(config: &TrainConfig) -> usize {
+    let steps = 1 + config.run.lag as usize;
+    let step = config.run.groups as usize * config.run.rollouts as usize;
+    step.saturating_mul(steps).saturating_mul(3 * 1024 + 24 * config.rollout.max_tokens as usize)
 }
 
 /// What the table of rollouts takes at most under a policy that samples as the uniform one does: a step's rollouts

@@ -33,17 +33,21 @@ pub struct Memory {
     pub learner: usize,
 }
 
+/// How answers are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Answers at a time.
+    pub rows: usize,
+    /// Tokens of an answer, at most.
+    pub answer: usize,
+    /// Answers of a prompt that come one after the other, at least: they share its keys and values.
+    pub together: usize,
+}
+
 impl Memory {
-    /// For a model of this shape; answers have at most `answer` tokens and are sampled `rows` at a time,
-    /// micro-batches have at most `micro` tokens or one sequence.
-    pub fn of(
-        shape: &Shape,
-        setup: &Setup,
-        rows: usize,
-        answer: usize,
-        micro: usize,
-        recompute: bool,
-    ) -> Self {
+    /// For a model of this shape; micro-batches have at most `micro` tokens or one sequence.
+    pub fn of(shape: &Shape, setup: &Setup, sampled: Sampled, micro: usize, recompute: bool) -> Self {
+        let Sampled { rows, answer, together } = sampled;
         let arena = Arena::new(shape);
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
@@ -64,14 +68,23 @@ impl Memory {
         let block = 4 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
-        let caches = rows.saturating_mul(cache(answer)).saturating_add(cache(setup.longest));
+        // Each answer its own tokens, all of a prompt the prompt's; and one more prompt for each thread, the one that goes on.
+        let prompt = setup.longest.saturating_sub(answer);
+        let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
+        let caches = rows.saturating_mul(cache(answer)).saturating_add(prompts.saturating_mul(cache(prompt)));
+        // A token of each answer goes through a block at once; and as many prompts as there are threads.
+        let tokens_at_once = rows.saturating_mul(scratch + shape.vocabulary);
+        let read = setup.threads.saturating_mul(prompt).saturating_mul(block + scratch);
         let laid = arena.len * (bytes(setup.precision) + 4 * usize::from(adapters > 0));
         Self {
             trained,
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
             // Adapters are merged into a copy before that is laid out.
-            rollouts: (4 * shape.layers).saturating_mul(caches).saturating_add(laid),
+            rollouts: (4 * shape.layers)
+                .saturating_mul(caches)
+                .saturating_add(laid)
+                .saturating_add(tokens_at_once.saturating_add(read).saturating_mul(4)),
             activations: tokens
                 .saturating_mul(blocks + scratch)
                 .saturating_add(slices * logits)
