@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{RolloutId, Spent};
 use allot_engine::{Answer, Sample};
-use allot_files::lasting;
+use allot_files::{lasting, lasting_whole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -119,27 +119,13 @@ impl Checkpoints {
             for file in files(&aside)? {
                 let inside = file.strip_prefix(&aside).unwrap_or(&file).display().to_string();
                 manifest.files.insert(inside, sha256(&file)?);
-                // On the disk before the folder has its name.
-                File::options()
-                    .write(true)
-                    .open(&file)
-                    .and_then(|f| f.sync_all())
-                    .map_err(|e| told(&file, &e))?;
             }
             let path = aside.join("manifest.json");
             let text = serde_json::to_vec_pretty(&manifest);
             let text = text.map_err(|e| Error::new(format!("no manifest: {e}")))?;
             std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
-            File::options()
-                .write(true)
-                .open(&path)
-                .and_then(|f| f.sync_all())
-                .map_err(|e| told(&path, &e))?;
-            // A server's weights are not here.
-            if aside.join("model").exists() {
-                lasting(&aside.join("model"))?;
-            }
-            lasting(&aside)?;
+            // On the disk before the folder has its name, adapters in theirs, too.
+            lasting_whole(&aside)?;
             // The same step again, as at the end of a run. Until the new one has its name there is the
             // old one, under either of its names.
             if place.exists() {

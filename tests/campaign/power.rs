@@ -19,7 +19,8 @@ use crate::trace::{CALLS, Watching};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
 /// Runs and comparisons that are watched, of those that are killed.
-const WATCHED: [&str; 6] = ["uniform", "pilot-commit", "pilot-commit-lag-1", "repo-lag-2", "compare", "tune"];
+const WATCHED: [&str; 7] =
+    ["uniform", "lora", "pilot-commit", "pilot-commit-lag-1", "repo-lag-2", "compare", "tune"];
 
 /// A file or folder, whatever it is called.
 pub type Node = usize;
