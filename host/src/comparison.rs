@@ -58,6 +58,16 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// Writes its config down. What is to last then: the folders that its config and its own folder are in.
+    fn keep(&self, config: &str) -> Result<impl Iterator<Item = &Path>> {
+        // A run's folder is there before the run is: that is what others can be kept from.
+        for folder in [self.config.parent(), Some(self.folder.as_path())].into_iter().flatten() {
+            std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
+        }
+        write_lasting(&self.config, config.as_bytes())?;
+        Ok([self.config.parent(), self.folder.parent()].into_iter().flatten())
+    }
+
     /// The error that ended it, if one did.
     pub fn error_file(&self) -> PathBuf {
         self.log.with_extension("error.json")
@@ -355,12 +365,7 @@ impl Comparison {
             self.runs.iter().zip(&self.texts).filter(|(run, _)| self.settled && !there(&run.config));
         let mut folders: Vec<&Path> = Vec::new();
         for (run, text) in missing {
-            // A run's folder is there before the run is: that is what others can be kept from.
-            for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
-                std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
-            }
-            write_lasting(&run.config, text.as_bytes())?;
-            folders.extend([run.config.parent(), run.folder.parent()].into_iter().flatten());
+            folders.extend(run.keep(text)?);
         }
         std::fs::create_dir_all(&self.folder).map_err(|e| Error::file("make", &self.folder, &e))?;
         // All else is there before what says that it is.

@@ -1,12 +1,11 @@
 //! The components that have decided in a run, kept in its folder by their hashes. One that was built anew in its
 //! place neither strands a run that goes on nor slips into it.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Result};
-use allot_files::{is_registry_address, lasting};
+use allot_files::{is_registry_address, lasting, write_lasting};
 use allot_record::Reader;
 use allot_sandbox::sha256;
 
@@ -22,16 +21,8 @@ pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     let folder = run.join("components");
-    let failed = |e: std::io::Error| Error::file("write", &place, &e);
-    std::fs::create_dir_all(&folder).map_err(failed)?;
-    // Written aside and renamed, so that no half of it is ever found.
-    let aside = folder.join(format!(".{hash}"));
-    let written = File::create(&aside).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&aside, &place)
-    });
-    written.map_err(failed)?;
+    std::fs::create_dir_all(&folder).map_err(|e| Error::file("write", &place, &e))?;
+    write_lasting(&place, bytes)?;
     lasting(&folder)
 }
 

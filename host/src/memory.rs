@@ -4,8 +4,8 @@
 use allot_engine::cpu::Memory;
 use allot_error::{Error, Result};
 
-/// Bytes for the program, a policy, the rollouts at hand, and what an allocator keeps: the most that was seen beside what can be
-/// counted, under models of up to a million parameters (`tests/campaign/memory.rs`).
+/// Bytes for the program, a policy, and what an allocator keeps: about the most that was seen beside what can be counted, with
+/// models of up to 27 million parameters (`tests/campaign/memory.rs`).
 pub const PROGRAM: usize = 128 << 20;
 
 /// Bytes of memory that this machine has, swap included; none where that can't be found out.

@@ -4,8 +4,7 @@
 //! A swap is done once a checkpoint is of the new config. Stopped before that, it never was; stopped after,
 //! the next process ends it.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Column, Need};
@@ -122,11 +121,7 @@ pub fn done(
     if other {
         let next = run.join(NEXT);
         // On the disk before a checkpoint counts on it.
-        let written = File::create(&next).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|e| Error::file("write", &next, &e))?;
+        write_lasting(&next, text.as_bytes())?;
     }
     world.run.state.policy = prepared.first_state().to_vec();
     if !world.run.of.run.gives(Need::Replay) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use allot_error::{Error, Result};
 
 use crate::files::write;
+use crate::watch::memory_of;
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
 /// What a run may take over what was said: it was said of a model of any size, and in words "about".
@@ -124,18 +125,15 @@ fn said(program: &Path, folder: &Path, words: &[&str]) -> Result<f64> {
 /// Runs it to its end, and gives the most MiB that it had.
 fn watched(program: &Path, folder: &Path, words: &[&str]) -> Result<(runs::Ended, f64)> {
     let child = runs::started(Command::new(program), folder, words)?;
-    let status = format!("/proc/{}/status", child.id());
+    let process = child.id().to_string();
     let watching = std::thread::spawn(move || {
-        let mut most = 0.0_f64;
-        while let Ok(text) = std::fs::read_to_string(&status) {
-            // A process that is over and was not asked for yet has none.
-            let Some(line) = text.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { break };
-            let kib = line.split_whitespace().next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0);
-            most = most.max(kib / 1024.0);
+        let mut most = 0;
+        while let Some(kib) = memory_of(&process) {
+            most = most.max(kib);
             std::thread::sleep(Duration::from_millis(2));
         }
         most
     });
     let ended = runs::ended(child)?;
-    Ok((ended, watching.join().unwrap_or(0.0)))
+    Ok((ended, watching.join().unwrap_or(0) as f64 / 1024.0))
 }

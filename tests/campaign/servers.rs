@@ -61,7 +61,11 @@ struct Stand {
 }
 
 impl Stand {
-    /// `patience` is how many seconds a run waits for the server to come to itself.
+    /// One of each kind. `patience` is how many seconds a run waits for the server to come to itself.
+    fn all(at: &Place<'_>, patience: u32) -> Result<Vec<Self>> {
+        KINDS.into_iter().map(|(kind, lag)| Self::of(at, kind, lag, patience)).collect()
+    }
+
     fn of(at: &Place<'_>, kind: &'static str, lag: u32, patience: u32) -> Result<Self> {
         let (server, proxy) = (Server::start(kind), Proxy::open());
         proxy.stand_before(server.url());
@@ -111,9 +115,7 @@ impl Class for Servers {
     }
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
-        for (kind, lag) in KINDS {
-            self.0.push(Stand::of(at, kind, lag, 20)?);
-        }
+        self.0 = Stand::all(at, 20)?;
         Ok(())
     }
 
@@ -139,9 +141,7 @@ impl Class for Liars {
     }
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
-        for (kind, lag) in KINDS {
-            self.0.push(Stand::of(at, kind, lag, 4)?);
-        }
+        self.0 = Stand::all(at, 4)?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Files and folders, as all of the program treats them: where runs lie ([`find`]), where a user's copies are kept
-//! ([`cache()`], [`write_whole`]), when what is in a folder lasts ([`lasting`], [`write_lasting`]), and whether a word names a path or an address
-//! ([`looks_like_a_path`], [`is_registry_address`]).
+//! ([`cache()`], [`write_whole`]), when what is in a folder lasts ([`lasting`], [`write_lasting`]), and whether a word names a
+//! path or an address ([`looks_like_a_path`], [`is_registry_address`]).
 //!
 //! What is in a file is for others to know: nothing is read here.
 //!

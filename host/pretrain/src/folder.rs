@@ -6,7 +6,7 @@ use allot_engine::core::Core;
 use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::place;
 use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_whole};
+use allot_files::{lasting_up_to, lasting_whole};
 use candle_core::Device;
 
 use super::{Alphabet, TrainingConfig, told};
@@ -30,36 +30,29 @@ pub fn is_free(folder: &Path) -> Result<()> {
 /// Writes a model and its tokenizer, rounded to bfloat16: whole or not at all.
 pub fn write(core: &dyn Core, alphabet: &Alphabet, folder: &Path) -> Result<()> {
     let aside = beside(folder, ".", ".writing");
-    let removed = |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
-    if aside.exists() {
-        removed(&aside)?;
-    }
+    cleared(&aside)?;
     let checkpoint = core.checkpoint().map_err(|e| told(&e))?;
     checkpoint.export(&aside, Precision::Bf16, &alphabet.special()).map_err(|e| told(&e))?;
     alphabet.write(&aside)?;
     lasting_whole(&aside)?;
     // It is empty, if it is there.
-    if folder.exists() {
-        removed(folder)?;
-    }
+    cleared(folder)?;
     std::fs::rename(&aside, folder).map_err(|e| Error::file("write", folder, &e))?;
-    lasting(&above(folder)?)
+    lasting_up_to([], folder)
 }
 
 /// Another name beside a folder's.
 pub(crate) fn beside(folder: &Path, before: &str, after: &str) -> PathBuf {
-    // Which may be `.`, and that has no name.
-    let folder =
-        if folder.file_name().is_some() { Ok(folder.to_owned()) } else { std::path::absolute(folder) };
-    let folder = folder.unwrap_or_default();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     folder.with_file_name(format!("{before}{name}{after}"))
 }
 
-/// The folder that this one is in.
-pub(crate) fn above(folder: &Path) -> Result<PathBuf> {
-    let whole = std::path::absolute(folder).map_err(|e| Error::file("find", folder, &e))?;
-    Ok(whole.parent().unwrap_or(&whole).to_owned())
+/// Removes a folder, if it is there.
+pub(crate) fn cleared(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", folder, &e)),
+        _ => Ok(()),
+    }
 }
 
 /// Reads a model back, onto the device that it was trained on.

@@ -80,11 +80,7 @@ impl Unfinished {
     pub fn keep(&self, core: &dyn Core, alphabet: &Alphabet, steps: u32) -> Result<()> {
         let (aside, place) = (self.0.join(WRITING), self.0.join(format!("step-{steps:08}")));
         let before = self.reached()?;
-        let removed =
-            |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
-        if aside.exists() {
-            removed(&aside)?;
-        }
+        folder::cleared(&aside)?;
         if before.as_ref().is_some_and(|before| before.steps == steps) {
             return Ok(());
         }
@@ -95,21 +91,16 @@ impl Unfinished {
         lasting_whole(&aside)?;
         std::fs::rename(&aside, &place).map_err(|e| Error::file("write", &place, &e))?;
         lasting(&self.0)?;
-        before.map_or(Ok(()), |before| removed(&before.folder))
+        before.map_or(Ok(()), |before| folder::cleared(&before.folder))
     }
 
     /// It is done: what was kept goes away, its recipe last, so that whatever stops this it can be done again. What somebody else
     /// has put there stays.
     pub fn done(&self) -> Result<()> {
-        let removed =
-            |path: &Path| std::fs::remove_dir_all(path).map_err(|e| Error::file("remove", path, &e));
         while let Some(reached) = self.reached()? {
-            removed(&reached.folder)?;
+            folder::cleared(&reached.folder)?;
         }
-        let aside = self.0.join(WRITING);
-        if aside.exists() {
-            removed(&aside)?;
-        }
+        folder::cleared(&self.0.join(WRITING))?;
         let path = self.recipe();
         std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
         match std::fs::remove_dir(&self.0) {

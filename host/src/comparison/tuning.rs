@@ -259,12 +259,7 @@ impl Tuner {
     pub fn keep(&self, field: &Field) -> Result<()> {
         let mut folders: Vec<&Path> = Vec::new();
         for run in field.runs.iter().filter(|run| !run.config.exists()) {
-            for folder in [run.config.parent(), Some(run.folder.as_path())].into_iter().flatten() {
-                std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
-            }
-            let text = self.text(run.arm, run.trial.unwrap_or(0), run.seed)?;
-            write_lasting(&run.config, text.as_bytes())?;
-            folders.extend([run.config.parent(), run.folder.parent()].into_iter().flatten());
+            folders.extend(run.keep(&self.text(run.arm, run.trial.unwrap_or(0), run.seed)?)?);
         }
         if folders.is_empty() { Ok(()) } else { lasting_up_to(folders, &self.folder) }
     }
