@@ -662,11 +662,11 @@ fn every_rule_has_its_own_sentence() {
     let mut broken = Vec::new();
     let mut sentences = Vec::new();
     for (view, plan) in cases {
-        let states = if plan.state.len() == 16 { 9 } else { u64::MAX };
         let any = matches!(&plan.action, Action::Sample(requests) if requests.first().is_some_and(|r| r.prompt == beyond));
-        let bounds =
-            Bounds { states, any_prompt: any.then_some(20), sampling: Some(RANGE), ..Bounds::default() };
-        let rule = allot_allocation::rules::check("p", view, &plan, bounds);
+        let bounds = Bounds { any_prompt: any.then_some(20), sampling: Some(RANGE), ..Bounds::default() };
+        let left = if plan.state.len() == 16 { 9 } else { u64::MAX };
+        let rule = allot_allocation::rules::check("p", view, &plan, bounds)
+            .and_then(|()| allot_allocation::rules::check_record("p", view, plan.state.len() as u64, left));
         let rule = rule.expect_err("the plan breaks a rule");
         sentences.push(rule.to_string());
         broken.push(rule.rule.name());
@@ -705,7 +705,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked for mini-batches of 0 rollouts; one has at least 1 (step 5, round 1)
     policy `p` asked for 2 passes over its batch; there are 1 to 1 in this run (step 5, round 1)
     policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
-    policy `p` returned another state, of 16 bytes; of changed states the run's record takes 9 bytes more (step 5, round 1)
+    policy `p` changed its state by 16 bytes; for such changes the run's record takes 9 bytes more (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
     policy `p` named a metric `p\u001b[2J\nerror: \u202eno`, of 18 bytes; a name has 1 to 64, ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first (step 5, round 1)
     policy `p` returned the metric `a` twice (step 5, round 1)

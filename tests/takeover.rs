@@ -4,6 +4,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "takeover/memories.rs"]
+mod memories;
 #[path = "takeover/readers.rs"]
 mod readers;
 #[path = "takeover/replaying.rs"]

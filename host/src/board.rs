@@ -9,8 +9,12 @@ use crate::interrupt;
 use crate::jobs::{Field, Happened, Jobs, State};
 use crate::screen::Screen;
 
-/// Makes the runs that are left to make. False where somebody wanted it to stop.
-pub fn all_over(jobs: &mut Jobs<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+/// Makes the runs that are left to make. `after` is called whenever some ended. False where somebody wanted it to stop.
+pub fn all_over(
+    jobs: &mut Jobs<'_>,
+    screen: &mut Screen<'_>,
+    after: &mut dyn FnMut(&Jobs<'_>),
+) -> Result<bool> {
     let stop =
         interrupt::listen("stopping: what the runs have sampled is kept; again to stop at once, without");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
@@ -28,6 +32,9 @@ pub fn all_over(jobs: &mut Jobs<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         }
         for (n, i) in ended.iter().enumerate() {
             Table::ended(jobs, *i, ended.len() - 1 - n, screen);
+        }
+        if !ended.is_empty() {
+            after(jobs);
         }
         if stopping {
             if !paused {

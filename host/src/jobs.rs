@@ -173,6 +173,12 @@ impl<'f> Jobs<'f> {
         self.count(|state| matches!(state, State::Queued | State::Running))
     }
 
+    /// Whether every run of an arm is over, and none of them failed.
+    pub fn finished(&self, arm: usize) -> bool {
+        let mut of = self.all.iter().filter(|job| job.planned.arm == arm);
+        of.all(|job| matches!(job.state, State::Finished(_)))
+    }
+
     /// How many stand so.
     pub fn count(&self, so: impl Fn(&State) -> bool) -> usize {
         self.all.iter().filter(|job| so(&job.state)).count()

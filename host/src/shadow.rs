@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Plan, Run, View};
-use allot_record::{Appended, Kept, Mark, hex, unhex};
+use allot_record::{Appended, Kept, Mark, StateChange};
 use allot_sandbox::{Fault, LogLine, Policy, Sandbox};
 
 use crate::callbacks::Decide;
@@ -224,7 +224,7 @@ impl Shadow {
                 } else {
                     call.same = diff::same_decision(&plan, live);
                     call.asked = asked(&plan);
-                    call.state = (plan.state != self.state).then(|| hex(&plan.state));
+                    call.state = StateChange::of(&self.state, &plan.state);
                     call.plan = (!call.same).then_some(plan);
                 }
             }
@@ -251,7 +251,7 @@ impl Shadow {
         }
         tally.asked[0] += call.asked;
         tally.asked[1] += call.live;
-        if let Some(state) = call.state.as_deref().and_then(unhex) {
+        if let Some(state) = call.state.as_ref().and_then(|changed| changed.apply(&self.state)) {
             self.state = state;
         }
     }

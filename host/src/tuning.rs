@@ -5,10 +5,10 @@ use std::path::Path;
 
 use allot_error::{Error, Result, count};
 use allot_executor::Executor;
-use allot_report::tuning::{Measure, Tuning, promoted};
+use allot_report::tuning::{Measure, Tuning};
 
 use crate::board;
-use crate::comparison::tuning::{Alive, Tuner};
+use crate::comparison::tuning::Tuner;
 use crate::jobs::{Field, Job, Jobs, State};
 use crate::screen::Screen;
 
@@ -43,29 +43,16 @@ pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Re
         if !all_over(tuner, rung, &field, (open, &mut failed), screen)? {
             return Ok(Rest::Paused);
         }
-        let measured = tuner.measured(rung, &field);
-        let next = tuner.rungs.get(rung + 1).map(|(size, _)| *size);
-        if let Some(next) = next {
-            alive = going_on(&measured, next);
-            tuner.drop(&field, &alive);
-        } else {
-            // What the last rung leaves is measured, and needed no more.
-            tuner.drop(&field, &vec![Vec::new(); alive.len()]);
+        let measured: Vec<_> = (0..alive.len()).map(|arm| tuner.measured(rung, &field, arm)).collect();
+        alive = measured.iter().map(|measured| tuner.going_on(rung, measured)).collect();
+        for (arm, alive) in alive.iter().enumerate() {
+            tuner.drop(&field, arm, alive);
         }
         rungs.push(measured);
     }
     let tuning = tuner.result(&rungs, &failed);
     tuner.write(&tuning)?;
     Ok(Rest::Over(Box::new(tuning)))
-}
-
-/// The trials of the next rung.
-fn going_on(measured: &[BTreeMap<u32, Measure>], next: usize) -> Alive {
-    let arm = |arm: &BTreeMap<u32, Measure>| {
-        let rung: Vec<(u32, Measure)> = arm.iter().map(|(number, measure)| (*number, *measure)).collect();
-        promoted(&rung, next)
-    };
-    measured.iter().map(arm).collect()
 }
 
 /// Makes the runs of a rung. A trial that fails twice in the same way has lost by its settings, and is told of; false
@@ -80,9 +67,19 @@ fn all_over(
     let folder = tuner.rung(rung);
     std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
     let mut before: Option<Failures> = None;
+    // An arm's losers make room before the next arm's trials begin: checkpoints of a real model are what fills a disk.
+    let mut dropped = vec![false; field.rows.len()];
+    let mut after = |jobs: &Jobs<'_>| {
+        for (arm, dropped) in dropped.iter_mut().enumerate() {
+            if !*dropped && jobs.finished(arm) {
+                tuner.drop(field, arm, &tuner.going_on(rung, &tuner.measured(rung, field, arm)));
+                *dropped = true;
+            }
+        }
+    };
     loop {
         let mut jobs = Jobs::of(field, open(&folder)?)?;
-        if !board::all_over(&mut jobs, screen)? {
+        if !board::all_over(&mut jobs, screen, &mut after)? {
             return Ok(false);
         }
         let now = failures(&jobs);

@@ -102,6 +102,14 @@ def run(command: str, config: str, *arguments: str) -> Path:
     return folder / "run"
 
 
+def changed(before: bytes, state: str | list) -> bytes:
+    """A state, from the one before and from how a record tells that it changed."""
+    if isinstance(state, str):
+        return bytes.fromhex(state)
+    pieces = (bytes.fromhex(p) if isinstance(p, str) else before[p[0] : p[0] + p[1]] for p in state)
+    return b"".join(pieces)
+
+
 def lines(folder: Path, kind: str) -> list[dict]:
     """A record's lines of a kind."""
     all_lines = map(json.loads, (Path(folder) / "record.jsonl").read_text().splitlines())

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import allot
-from recorded import COIN, MODEL, lines, rollouts, run
+from recorded import COIN, MODEL, changed, lines, rollouts, run
 from recorded import allot as program
 
 
@@ -68,12 +68,13 @@ class SamePlans(unittest.TestCase):
         policy = allot.Policy(head["policy"]["name"], dict(head["run"]["settings"]), run=run_of)
         self.assertEqual(policy.describe()["sha256"], head["policy"]["sha256"])
         self.assertEqual(policy.state.hex(), head.get("state", ""))
-        states = lines(recorded, "call")
+        states, before = lines(recorded, "call"), policy.state
         self.assertGreater(len(calls), 10)
         for (view, plan), call in zip(calls, states, strict=True):
             self.assertEqual(policy.decide(view), plan)
             if "state" in call:
-                self.assertEqual(policy.state.hex(), call["state"])
+                self.assertEqual(policy.state, changed(before, call["state"]))
+            before = policy.state
 
         with tempfile.TemporaryDirectory() as folder:
             own, orders = Path(folder) / "run", []

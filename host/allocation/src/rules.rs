@@ -27,7 +27,7 @@ fn is_metric_name(name: &str) -> bool {
 pub struct Bounds {
     /// Bytes of state.
     pub state: usize,
-    /// Bytes of changed states that the run's record still takes.
+    /// Bytes that a run's record takes in all for how its policy's state changes: see [`check_record`].
     pub states: u64,
     /// Metrics.
     pub metrics: usize,
@@ -175,7 +175,7 @@ pub enum Rule {
     /// A state larger than the record takes: bytes, bound.
     StateTooLarge(usize, usize),
     /// States that change and add up to more than the run's record takes: bytes of this one, bytes left.
-    StatesTooLarge(usize, u64),
+    StatesTooLarge(u64, u64),
     /// More metrics than the record takes: count, bound.
     TooManyMetrics(usize, usize),
     /// A metric without a name, with too long a one, or with one of other letters: the name, bound.
@@ -284,7 +284,7 @@ impl fmt::Display for Rule {
             }
             Self::StatesTooLarge(bytes, left) => write!(
                 f,
-                "returned another state, of {bytes} bytes; of changed states the run's record takes {left} bytes more"
+                "changed its state by {bytes} bytes; for such changes the run's record takes {left} bytes more"
             ),
             Self::TooManyMetrics(count, bound) => {
                 write!(f, "returned {count} metrics; the record takes {bound} at most")
@@ -451,6 +451,15 @@ impl Rule {
 pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {
     let broken = |rule| Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule };
     check_plan(view, plan, bounds).map_err(broken)
+}
+
+/// Checks that the run's record takes how a plan changes the policy's state: so many bytes, of those that are `left`.
+pub fn check_record(policy: &str, view: &View, bytes: u64, left: u64) -> Result<(), Broken> {
+    if bytes <= left {
+        return Ok(());
+    }
+    let rule = Rule::StatesTooLarge(bytes, left);
+    Err(Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule })
 }
 
 fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
@@ -643,9 +652,6 @@ fn check_positions(verb: Verb, p: PromptId, positions: &[u32], len: usize) -> Re
 fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     if plan.state.len() > bounds.state {
         return Err(Rule::StateTooLarge(plan.state.len(), bounds.state));
-    }
-    if plan.state.len() as u64 > bounds.states {
-        return Err(Rule::StatesTooLarge(plan.state.len(), bounds.states));
     }
     if plan.metrics.len() > bounds.metrics {
         return Err(Rule::TooManyMetrics(plan.metrics.len(), bounds.metrics));

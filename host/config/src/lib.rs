@@ -121,7 +121,7 @@ pub struct CapsConfig {
     pub seconds: Option<f64>,
     /// Bytes of memory.
     pub memory: Option<usize>,
-    /// Bytes of changed states that the run's record takes in all.
+    /// Bytes that the run's record takes in all for changes of the policy's state.
     pub states: Option<u64>,
 }
 

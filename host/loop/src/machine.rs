@@ -9,7 +9,7 @@ use allot_allocation::{
     Action, Batch, Budget, Ceilings, Cost, Fault, Geometry, Grant, Group, Outcome, Plan, Portions, Prompt,
     PromptId, RolloutId, Run, Settled, View, seed, total,
 };
-use allot_record::{Call, End, Rollouts, Sampled, StepEnd};
+use allot_record::{Call, End, Rollouts, Sampled, StateChange, StepEnd};
 
 use crate::{At, Every, Learned, Left, Meter, Pending, Reason, Scores, State, Step, Update};
 
@@ -266,20 +266,26 @@ impl Loop {
         let (Some((view, offered)), At::Asking(_)) = (self.view.take(), &self.state.at) else {
             unreachable_turn("a plan")
         };
-        let changed = plan.state != self.state.policy;
+        let bounds = self.of.bounds.within(&self.of.run);
         // A state that stays as it is takes nothing of the record.
-        let states =
-            if changed { self.of.bounds.states.saturating_sub(self.state.written) } else { u64::MAX };
-        let bounds = Bounds { states, ..self.of.bounds }.within(&self.of.run);
-        if let Err(broken) = rules::check(policy, &view, plan, bounds) {
-            self.view = Some((view, offered));
-            return Err(broken);
-        }
+        let checked = rules::check(policy, &view, plan, bounds).and_then(|()| {
+            let changed = StateChange::of(&self.state.policy, &plan.state);
+            let bytes = changed.as_ref().map_or(0, StateChange::bytes);
+            let left = bounds.states.saturating_sub(self.state.written);
+            rules::check_record(policy, &view, bytes, left).map(|()| (changed, bytes))
+        });
+        let (changed, bytes) = match checked {
+            Ok(changed) => changed,
+            Err(broken) => {
+                self.view = Some((view, offered));
+                return Err(broken);
+            }
+        };
         let At::Asking(mut step) = std::mem::replace(&mut self.state.at, At::Between) else {
             unreachable_turn("a plan")
         };
-        let before = std::mem::replace(&mut self.state.policy, plan.state.clone());
-        self.state.written += if changed { plan.state.len() as u64 } else { 0 };
+        self.state.policy.clone_from(&plan.state);
+        self.state.written += bytes;
         self.state.pool.evict(&plan.evict);
         self.state.pool.take(plan.skip.iter().copied());
         self.state.pool.defer(&plan.defer);
@@ -315,7 +321,7 @@ impl Loop {
                 (0, None)
             }
         };
-        let mut call = Box::new(Call::of(&view, plan, &before, offered, granted));
+        let mut call = Box::new(Call::of(&view, plan, changed, offered, granted));
         call.unaffordable =
             self.state.pending.back().filter(|_| settled.is_some()).map_or(0, Pending::unaffordable);
         Ok(Decided { call, clipped, settled })

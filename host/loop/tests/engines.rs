@@ -254,7 +254,7 @@ fn states_that_change_fill_the_record_to_its_bound_and_those_that_do_not_take_no
             }
         }
     }
-    let said = "policy `p` returned another state, of 10 bytes; of changed states the run's record takes 5 bytes more \
+    let said = "policy `p` changed its state by 10 bytes; for such changes the run's record takes 5 bytes more \
                 (step 4, round 0)";
     assert_eq!(broken.as_deref(), Some(said));
 }

@@ -13,6 +13,7 @@
 //! ```
 
 mod appended;
+mod change;
 mod error;
 mod line;
 mod times;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use allot_allocation::{Column, Columns, Terms, shown};
 
 pub use appended::{Appended, Kept, Mark};
+pub use change::{Piece, StateChange};
 pub use error::RecordError;
 pub use line::{
     Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, sha256,

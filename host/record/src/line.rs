@@ -11,6 +11,8 @@ use allot_allocation::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::StateChange;
+
 /// The version of this format.
 pub const FORMAT: u32 = 1;
 
@@ -128,9 +130,9 @@ pub struct Call {
     pub counts: [u64; 3],
     /// The plan.
     pub plan: Plan,
-    /// The state that came with it, in hexadecimal; missing where it is the one before.
+    /// How the state that came with it differs from the one before; missing where it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<StateChange>,
     /// Rollouts that the plan asked for: of a request in portions, its first.
     pub asked: u64,
     /// Rollouts that the budget allowed of them.
@@ -349,14 +351,20 @@ impl Sampled {
 }
 
 impl Call {
-    /// A call and its plan, before which the policy remembered `before`. `offered` are the prompts that came on
-    /// offer since the last call, `granted` the rollouts that the budget allowed.
-    pub fn of(view: &View, plan: &Plan, before: &[u8], offered: Vec<Prompt>, granted: u64) -> Self {
+    /// A call and its plan, which changed the policy's state so. `offered` are the prompts that came on offer since the last
+    /// call, `granted` the rollouts that the budget allowed.
+    pub fn of(
+        view: &View,
+        plan: &Plan,
+        changed: Option<StateChange>,
+        offered: Vec<Prompt>,
+        granted: u64,
+    ) -> Self {
         let asked = match &plan.action {
             Action::Sample(requests) => total(&Portions::of(requests).due()),
             Action::Train(_) => 0,
         };
-        let Plan { action, skip, defer, evict, state, metrics } = plan;
+        let Plan { action, skip, defer, evict, state: _, metrics } = plan;
         Self {
             step: view.step,
             round: view.round,
@@ -372,7 +380,7 @@ impl Call {
                 state: Vec::new(),
                 metrics: metrics.clone(),
             },
-            state: (state != before).then(|| hex(state)),
+            state: changed,
             asked,
             granted,
             unaffordable: 0,

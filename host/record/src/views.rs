@@ -142,8 +142,8 @@ impl Views {
         if !told || trained || !self.granted.is_empty() || call.asked != asked || call.granted > asked {
             return Err(inconsistent(at));
         }
-        if let Some(state) = &call.state {
-            self.state = unhex(state).ok_or_else(|| inconsistent(at))?;
+        if let Some(changed) = &call.state {
+            self.state = changed.apply(&self.state).ok_or_else(|| inconsistent(at))?;
         }
         let view = View {
             step: call.step,

@@ -128,7 +128,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
         more => format!("{before}; {more} came to it"),
     };
     screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{before}"));
-    if !all_over(&mut jobs, screen)? {
+    if !all_over(&mut jobs, screen, &mut |_| {})? {
         screen.tell(format_args!("paused; to go on: {go_on}"));
         return Ok(Exit::Bad);
     }

@@ -11,7 +11,7 @@ use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
 use allot_error::{Error, Result};
 use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_report::history::History;
-use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning};
+use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, promoted};
 use allot_report::{Axis, Costs, follow};
 use toml::Table;
 
@@ -264,22 +264,27 @@ impl Tuner {
         if folders.is_empty() { Ok(()) } else { lasting_up_to(folders, &self.folder) }
     }
 
-    /// What the trials of a rung came to, by arm.
-    pub fn measured(&self, rung: usize, field: &Field) -> Vec<BTreeMap<u32, Measure>> {
-        let mut seen: Vec<BTreeMap<u32, Vec<Option<Seen>>>> = vec![BTreeMap::new(); self.arms.len()];
-        for run in &field.runs {
+    /// What an arm's trials of a rung came to.
+    pub fn measured(&self, rung: usize, field: &Field, arm: usize) -> BTreeMap<u32, Measure> {
+        let mut seen: BTreeMap<u32, Vec<Option<Seen>>> = BTreeMap::new();
+        for run in field.runs.iter().filter(|run| run.arm == arm) {
             let one = self.history(rung, run).and_then(|(history, _)| {
                 let share = self.rungs[rung].1;
                 // Nobody is measured beyond the rung, however long its last step was.
                 let within = |steps, costs: &Costs| self.means.share(steps, costs) <= share + 1e-9;
                 Seen::of(&history, self.goal, within)
             });
-            seen[run.arm].entry(run.trial.unwrap_or(0)).or_default().push(one);
+            seen.entry(run.trial.unwrap_or(0)).or_default().push(one);
         }
-        let measured = |trials: BTreeMap<u32, Vec<Option<Seen>>>| {
-            trials.into_iter().map(|(trial, seen)| (trial, Measure::of(&seen))).collect()
-        };
-        seen.into_iter().map(measured).collect()
+        seen.into_iter().map(|(trial, seen)| (trial, Measure::of(&seen))).collect()
+    }
+
+    /// Those of an arm's trials of a rung that go on into the next one; none of the last rung.
+    pub fn going_on(&self, rung: usize, measured: &BTreeMap<u32, Measure>) -> Vec<u32> {
+        let Some((size, _)) = self.rungs.get(rung + 1) else { return Vec::new() };
+        let trials: Vec<(u32, Measure)> =
+            measured.iter().map(|(number, measure)| (*number, *measure)).collect();
+        promoted(&trials, *size)
     }
 
     /// A run's history up to where it paused in a rung, and what it cost by then. None of one that failed.
@@ -295,10 +300,10 @@ impl Tuner {
         Some((history, costs))
     }
 
-    /// Removes the checkpoints of trials that do not go on: their records are kept.
-    pub fn drop(&self, field: &Field, alive: &Alive) {
-        for run in &field.runs {
-            if run.trial.is_some_and(|trial| !alive[run.arm].contains(&trial)) {
+    /// Removes the checkpoints of an arm's trials that do not go on: their records are kept.
+    pub fn drop(&self, field: &Field, arm: usize, alive: &[u32]) {
+        for run in field.runs.iter().filter(|run| run.arm == arm) {
+            if run.trial.is_some_and(|trial| !alive.contains(&trial)) {
                 // What is left takes room and nothing else.
                 let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));
             }

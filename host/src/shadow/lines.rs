@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, Value};
 use allot_error::{Error, Result};
-use allot_record::PolicyStamp;
+use allot_record::{PolicyStamp, StateChange};
 use serde::{Deserialize, Serialize};
 
 /// A line of its file.
@@ -38,9 +38,9 @@ pub(super) struct Call {
     /// Its plan, where it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// What it remembers, in hexadecimal, where that changed.
+    /// How what it remembers changed, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<StateChange>,
     /// Why there is no plan, or none that keeps the rules. It is asked no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
