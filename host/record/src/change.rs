@@ -116,6 +116,9 @@ fn ranges(before: &[u8], after: &[u8]) -> Option<Vec<Range>> {
         let found = Some(expected).filter(same).or_else(|| blocks.get(&key(block)).copied().filter(same));
         let Some(from) = found else {
             (at, expected) = (at + 1, expected + 1);
+            if new + at - told > after.len() / 2 {
+                return None;
+            }
             continue;
         };
         let earlier = before[..from].iter().rev().zip(after[told..at].iter().rev());
@@ -127,9 +130,6 @@ fn ranges(before: &[u8], after: &[u8]) -> Option<Vec<Range>> {
         }
         all.push(Range::Kept { from: from - back, length: back + on });
         (at, expected, told) = (at + on, from + on, at + on);
-        if new > after.len() / 2 {
-            return None;
-        }
     }
     if told < after.len() {
         all.push(Range::New { at: told, length: after.len() - told });
