@@ -11,7 +11,7 @@ use allot_allocation::advantage::{self, Scale};
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Batch, Ledger, Plan, Pool, RolloutBuffer, Run, Settled, View, seed};
 use allot_loop::{Learned, Scores};
-use allot_record::{Call, Line, Rollouts, Sampled, StepEnd};
+use allot_record::{Call, Line, Rollouts, Sampled, StateChange, StepEnd};
 use allot_sandbox::{Fault, LogLine, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +162,8 @@ impl Twin {
             }
         };
         self.timed(Part::Lines, |_| {
-            line(&Line::Call(Box::new(Call::of(view, plan, state, offered, granted))));
+            let changed = StateChange::of(state, &plan.state);
+            line(&Line::Call(Box::new(Call::of(view, plan, changed, offered, granted))));
         });
     }
 }

@@ -147,6 +147,7 @@ fn key(block: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -194,13 +195,9 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<StateChange>(text).unwrap();
         let before = [1; 40];
         assert_eq!(read(r#"[[38,2],"02"]"#).apply(&before), Some(vec![1, 1, 2]));
-        for text in [
-            r#"[[38,3]]"#,
-            r#"[[18446744073709551615,1]]"#,
-            r#"[[1,18446744073709551615]]"#,
-            r#"["0"]"#,
-            r#""zz""#,
-        ] {
+        for text in
+            [r"[[38,3]]", r"[[18446744073709551615,1]]", r"[[1,18446744073709551615]]", r#"["0"]"#, r#""zz""#]
+        {
             assert_eq!(read(text).apply(&before), None, "{text}");
         }
         let often = StateChange::Pieces(vec![Piece::Kept(0, 1 << 20); 17]);
