@@ -174,7 +174,7 @@ pub enum Rule {
     // === What is remembered and logged ===
     /// A state larger than the record takes: bytes, bound.
     StateTooLarge(usize, usize),
-    /// States that change and add up to more than the run's record takes: bytes of this one, bytes left.
+    /// Changes of the state that add up to more than the run's record takes: bytes of this one, bytes left.
     StatesTooLarge(u64, u64),
     /// More metrics than the record takes: count, bound.
     TooManyMetrics(usize, usize),

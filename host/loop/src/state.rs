@@ -15,7 +15,7 @@ pub struct State {
     /// What the policy remembers.
     #[serde(with = "hexadecimal")]
     pub policy: Vec<u8>,
-    /// Bytes of the states that the record has.
+    /// Bytes that the record has of changes of this state, as its bound counts them.
     pub written: u64,
     /// The prompts on offer.
     pub pool: Pool,
