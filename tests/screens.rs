@@ -537,7 +537,7 @@ fn a_policy_is_started_built_checked_and_run() {
     let built = scratch.allot(&["build", "my-policy"]);
     if built.contains("has no standard library for wasm32") {
         // Loud, and only where nothing can build for Wasm.
-        skip("wasm", &format!("this machine has no Wasm target, so nothing was built: {built}"));
+        skip("language-rust", &format!("this machine has no Wasm target, so nothing was built: {built}"));
         assert!(
             built.contains("rustup target add wasm32-unknown-unknown") && built.contains("apt-get install"),
             "{built}"
