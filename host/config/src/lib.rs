@@ -427,7 +427,15 @@ pub fn settings(
     given: &BTreeMap<String, toml::Value>,
 ) -> Result<Vec<(String, Value)>> {
     let owner = format!("policy `{}`", description.name);
-    allot_component::settings(&owner, &description.settings, given)
+    let settings = allot_component::settings(&owner, &description.settings, given);
+    let known = |name: &String| description.settings.iter().any(|setting| setting.name == *name);
+    settings.map_err(|error| match given.keys().find(|name| !known(name)) {
+        // A setting's name has no dots: this is a key of the config.
+        Some(key) if key.contains('.') => Error::new(error.what)
+            .hint(format!("Use `-o {key}=…` instead of `--set`: `{key}` is a key of the config.")),
+        Some(_) => error.hint("Use `-o SECTION.KEY=VALUE` to change a key of the config."),
+        None => error,
+    })
 }
 
 /// The settings typed on the command line, each once. `before` is what stands before one there.

@@ -96,7 +96,13 @@ fn wanted(command: &Rollouts, row: &Row) -> bool {
 
 /// What is known of a rollout, in a line.
 fn headline(row: &Row) -> String {
-    let of = |name: &str| row.get(name).filter(|field| **field != Field::Null).map(ToString::to_string);
+    // parquet's own way to show a number is `0E0`.
+    let of = |name: &str| match row.get(name)? {
+        Field::Null => None,
+        Field::Float(x) => Some(x.to_string()),
+        Field::Double(x) => Some(x.to_string()),
+        other => Some(other.to_string()),
+    };
     let round = of("round").map(|round| format!(", round {round}")).unwrap_or_default();
     let reward = of("reward").map_or("no reward".to_owned(), |reward| format!("reward {reward}"));
     let advantage = of("advantage").map(|a| format!(", advantage {a}")).unwrap_or_default();
