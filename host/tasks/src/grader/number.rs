@@ -29,43 +29,49 @@ pub(super) fn gold(text: &str, kind: NumberKind) -> Option<Number> {
 }
 
 /// Whether the answer's number is `gold`, and which it is: the number in the last box; without a box, the
-/// one after the last `####`; without that, the one after the last `Answer:`; without that, the last number
-/// of the text. A box that is empty or not closed has none, and neither has a marker with nothing after it.
+/// one after the last `####` or `Answer:`, whichever comes later; without these, the last number of the text.
+/// A box that is empty or not closed has none, and neither has a marker with nothing after it.
 pub(super) fn grade<'a>(gold: &Number, answer: &'a str) -> (bool, Option<&'a str>) {
-    let given = boxed::last(answer).or_else(|| hash_line(answer)).or_else(|| answer_line(answer));
-    let found = given.map_or_else(|| numbers(answer).last(), stated);
+    let found = match (boxed::last(answer), hash_line(answer), answer_line(answer)) {
+        (Some(inside), _, _) => stated(inside),
+        (None, Some(line), label) if label.is_none_or(|l| offset(answer, l) < offset(answer, line)) => {
+            // A heading may follow it as well: the last number of a sentence is not meant as the answer.
+            starting(line)
+        }
+        (None, _, Some(line)) => stated(line),
+        (None, _, None) => numbers(answer).last(),
+    };
     (found.and_then(Number::read).as_ref() == Some(gold), found)
 }
 
-/// The line after the last `####`, on the same line or the next that isn't empty.
+/// The line after the last `####`, on the same line or the next that isn't empty; empty at the end of the
+/// text, where an answer was cut off.
 fn hash_line(text: &str) -> Option<&str> {
-    text.rsplit_once("####")?.1.trim_start().lines().next().or(Some(""))
+    let (_, last) = text.rsplit_once("####")?;
+    last.trim_start().split('\n').next()
 }
 
-/// The line after the last `Answer:`, on the same line or the next that isn't empty; empty at the end of
-/// the text, where an answer was cut off.
+/// The line after the last `Answer:`, likewise.
 pub(super) fn answer_line(text: &str) -> Option<&str> {
     static LABEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)answer\**\s*:\**\s*([^\n]*)"));
     Some(LABEL.captures_iter(text).last()?.get(1)?.as_str())
 }
 
-/// The number that a box or a line states: the one that it begins with, whatever is said of it afterwards
-/// (`42 in 2 ways`); or the one after its last equals sign; or the last of a sentence (`After 2 days 42`).
-/// Nothing if another number follows as part of a list or an expression: `42, 43`, `6 x 7`, `\frac{84}{2}`.
+/// The number that a box or a line states: the one that it [starts](starting) with, or else the last of a
+/// sentence (`After 2 days 42`) without a formula.
 fn stated(text: &str) -> Option<&str> {
-    let first = leading(text);
-    if let Some((number, after)) = first
-        && stands_alone(after)
-    {
-        return Some(number);
-    }
-    if let Some((_, side)) = text.rsplit_once('=') {
-        return leading(side).filter(|(_, after)| stands_alone(after)).map(|(number, _)| number);
-    }
     static FORMULA: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"frac|\\sqrt|\^\{?[-0-9a-z]|[0-9]\s*(?:[-+*/×÷·x]|\\(?:times|cdot|div))\s*[0-9]")
     });
-    if first.is_some() || FORMULA.is_match(text) { None } else { numbers(text).last() }
+    let sentence = || leading(text).is_none() && !text.contains('=') && !FORMULA.is_match(text);
+    starting(text).or_else(|| numbers(text).last().filter(|_| sentence()))
+}
+
+/// The number that a line begins with, whatever is said of it afterwards (`42 in 2 ways`), or the one after its
+/// last equals sign. Nothing if another number follows in a list or an expression: `42, 43`, `6 x 7`.
+fn starting(text: &str) -> Option<&str> {
+    let alone = |text| leading(text).filter(|(_, after)| stands_alone(after)).map(|(number, _)| number);
+    alone(text).or_else(|| alone(text.rsplit_once('=')?.1))
 }
 
 /// The number that a text begins with, but for words like `The answer is`, brackets, stars and dollar
@@ -177,6 +183,8 @@ mod tests {
             ("####\n$1,234. Check: 2 x 617", "1,234"),
             ("#### 7\n#### **1234** (2 x 617)", "1234"),
             ("#### 2 x 617 = 1234", "1234"),
+            ("#### Step 3: add 1\n**Answer:** 1234", "1234"),
+            ("Answer: 7\n#### The answer is 1234, of 5", "1234"),
             ("**Answer:** $1234$.\nI took 3 steps.", "1234"),
             ("Answer: 1234 (in 2 steps)", "1234"),
             ("Answer:\n1,234.00 dollars", "1,234.00"),
@@ -209,6 +217,7 @@ mod tests {
             "6 x 1. ####",
             "#### 6\n#### $",
             "Answer: 6\nAnswer:",
+            "#### Step 6\nAdd 6",
             "It is 6.\n**Answer:** ",
         ] {
             assert_eq!(grade(&integer, answer), (false, None), "{answer}");
