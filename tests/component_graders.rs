@@ -105,6 +105,8 @@ fn a_grader_is_started_built_checked_and_judges_a_run() {
     assert_eq!(rewards, recorded(&scratch, "exact"));
     assert_eq!(rest(&scratch, "component").lines().count(), rest(&scratch, "exact").lines().count());
     assert!(scratch.allot(&["replay", "component"]).ends_with("exit code 0"));
+    let graded = scratch.allot(&["grade", "component", "exact", "--show", "0"]);
+    assert!(graded.contains("as before") && !graded.contains("other reward"), "{graded}");
 
     // What is recorded of it: its contract, content and settings.
     let record = scratch.read("component/record.jsonl");

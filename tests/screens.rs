@@ -416,6 +416,19 @@ fn settings_are_checked_by_name_type_and_sense() {
     hint: did you mean `keep`?
     exit code 2
     ");
+    insta::assert_snapshot!(set("run.seed=4"), @"
+    error: policy `pods` has no setting `run.seed`
+
+    hint: Use `-o run.seed=…` instead of `--set`: `run.seed` is a key of the config.
+    exit code 2
+    ");
+    insta::assert_snapshot!(set("learning_rate=1e-3"), @"
+    error: policy `pods` has no setting `learning_rate`
+
+    hint: known are `generate`, `keep`, `rule`
+    hint: Use `-o SECTION.KEY=VALUE` to change a key of the config.
+    exit code 2
+    ");
     insta::assert_snapshot!(set("keep=0.5"), @"
     error: policy `pods`: setting `keep` is 0.5; it must be a whole number from -2147483648 to 2147483647
     exit code 2

@@ -4,6 +4,7 @@
 //! error that says where it stands. It knows no tokens: how long a prompt is, the caller says.
 
 mod answer;
+mod answered;
 mod arrow_file;
 mod columns;
 mod csv_file;
@@ -30,6 +31,7 @@ use crate::Problem;
 pub use crate::place::Place;
 use crate::question::{Key, folded};
 use answer::Answers;
+pub use answered::{Answered, AnsweredField, answered};
 use columns::{Fields, Mapping};
 pub use environment::{EnvironmentConfig, EnvironmentTask, Package};
 pub use fault::DataError;

@@ -210,7 +210,7 @@ fn missing(row: &Row, place: &Place, key: &'static str, column: &str) -> DataErr
 }
 
 /// Whether a column, or a struct with columns in it, is there.
-fn has(columns: &[String], path: &str) -> bool {
+pub(super) fn has(columns: &[String], path: &str) -> bool {
     let inside = |column: &String| column.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     columns.iter().any(|column| column == path || inside(column))
 }

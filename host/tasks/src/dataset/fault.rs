@@ -162,6 +162,16 @@ pub enum DataError {
         /// The columns it has.
         columns: Vec<String>,
     },
+    /// A file of a model's answers without a column of them, or of gold answers.
+    #[error("`{path}` has no column known as {missing}")]
+    NoAnswers {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        missing: &'static str,
+        /// The columns it has.
+        columns: Vec<String>,
+    },
     /// Several columns that may be the answer.
     #[error("`{path}` may have its answers in any of {}", listed(answers))]
     SeveralAnswers {
@@ -282,6 +292,26 @@ pub enum DataError {
         column: String,
         /// The columns it has.
         columns: Vec<String>,
+    },
+    /// A row of a model's answers that lacks one, or a gold answer.
+    #[error("{place} lacks {key}: `{column}` is not there, or empty")]
+    Lacks {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// What is lacking.
+        key: &'static str,
+    },
+    /// A value that has to be text.
+    #[error("{place}: `{column}` is {found}; expected text")]
+    NotText {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// What it is.
+        found: &'static str,
     },
     /// A row without a column that a policy asks for.
     #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
@@ -424,6 +454,12 @@ impl DataError {
             Self::NoLayout { columns, .. } => {
                 return Some(format!(
                     "its columns are {}; say which to take with `question = \"…\"` and `answer = \"…\"`",
+                    listed(columns)
+                ));
+            }
+            Self::NoAnswers { columns, .. } => {
+                return Some(format!(
+                    "Name the columns with `--column answer=…` and `--column gold=…`; there are {}.",
                     listed(columns)
                 ));
             }

@@ -236,7 +236,7 @@ fn newlines(text: &[u8]) -> u64 {
 }
 
 /// A JSON value's kind, in words.
-fn kind(value: &Value) -> &'static str {
+pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
