@@ -99,7 +99,7 @@ fn types_of_arrow_read_as_those_of_parquet() {
             ("bytes", "` row 2 is not UTF-8 text"),
             (
                 "nothing",
-                "` has no row with both a question and an answer: of 3 read, 1 lack a question and 2 an answer",
+                "` has no row with both a question and an answer: of 3 read, 1 without a question and 2 without an answer",
             ),
             ("time", "`: column `time` holds time64(µs), which is not read here"),
             ("info", "`: column `info` holds timestamp(s), which is not read here"),
@@ -178,7 +178,7 @@ fn a_row_is_not_unpacked_without_end() {
     let bomb = |before: &[u8]| {
         let mut packed = GzEncoder::new(Vec::new(), Compression::best());
         packed.write_all(before).unwrap();
-        (0..160).for_each(|_| packed.write_all(&[b'x'; 1 << 20]).unwrap());
+        (0..160 << 10).for_each(|_| packed.write_all(&[b'x'; 1 << 10]).unwrap());
         packed.finish().unwrap()
     };
     let hint = "hint: shorten the row, or leave out of the file what it does not need";
@@ -352,6 +352,17 @@ fn arrow_reads_whatever_its_ending() {
             assert_eq!(dataset.report.duplicates[1].place.number, 4, "rows are counted over all batches");
         }
     }
+    let twins = vec![
+        ("question", strings(["a", "b"])),
+        ("answer", strings(["1", "2"])),
+        ("answer", strings(["3", "4"])),
+    ];
+    refused(
+        "twins.arrow",
+        &arrow(twins, false),
+        json!({}),
+        "`twins.arrow` has two columns `answer`: columns 2 and 3\nhint: rename one of them in the file",
+    );
     let nulls: ArrayRef = Arc::new(NullArray::new(2));
     refused(
         "nulls.arrow",
@@ -531,7 +542,7 @@ fn rows_that_lack_one_or_the_other_are_told_apart() {
         "lacking.jsonl",
         rows,
         json!({}),
-        "`lacking.jsonl` has no row with both a question and an answer: of 2 read, 1 lack a question and 1 an answer\n\
+        "`lacking.jsonl` has no row with both a question and an answer: of 2 read, 1 without a question and 1 without an answer\n\
          hint: `question` and `answer` name the columns to take",
     );
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data/folder.jsonl");

@@ -19,7 +19,7 @@ use crate::screen::Screen;
 /// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
 #[derive(Debug, Args)]
 pub struct BankFiles {
-    /// Files of rollouts (parquet, JSON lines, JSON, CSV), or folders: a run's, a comparison's, or one of such files
+    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where the bank is written, over whatever was there

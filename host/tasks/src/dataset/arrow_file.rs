@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allot_error::panics::caught;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
@@ -72,7 +73,14 @@ impl ArrowFile {
     ) -> Result<ControlFlow<()>, DataError> {
         let wanted: Vec<&str> = needed.iter().map(String::as_str).collect();
         let taken = taken(self.schema.fields(), &wanted);
-        for column in &taken {
+        for (n, column) in taken.iter().enumerate() {
+            if let Some(twin) = taken[..n].iter().find(|twin| twin.name == column.name) {
+                return Err(DataError::Twins {
+                    file: self.path.display().to_string(),
+                    column: column.name.clone(),
+                    at: [twin.at + 1, column.at + 1],
+                });
+            }
             column.check(self.schema.field(column.at).data_type()).map_err(|(column, found)| {
                 DataError::Unsupported { path: self.path.clone(), column, found }
             })?;
@@ -88,7 +96,9 @@ impl ArrowFile {
             let columns: Vec<(&Taken, &ArrayRef)> = taken.iter().zip(batch.columns()).collect();
             for i in 0..batch.num_rows() {
                 number += 1;
-                let row = object(&columns, i).map_err(|odd| odd.at(place(number)))?;
+                let row = caught(|| object(&columns, i));
+                let row = row.map_err(|reason| DataError::Broken { place: place(number), reason })?;
+                let row = row.map_err(|odd| odd.at(place(number)))?;
                 if visit(place(number), row, &[])?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -272,17 +282,8 @@ impl Taken {
 fn readable(found: &DataType) -> Result<(), &DataType> {
     use DataType as T;
     match found {
-        T::Null
-        | T::Boolean
-        | T::Int8
-        | T::Int16
-        | T::Int32
-        | T::Int64
-        | T::UInt8
-        | T::UInt16
-        | T::UInt32 => Ok(()),
-        T::UInt64 | T::Float16 | T::Float32 | T::Float64 | T::Utf8 | T::LargeUtf8 | T::Utf8View => Ok(()),
-        T::Binary | T::LargeBinary | T::BinaryView => Ok(()),
+        T::Null | T::Boolean | T::Binary | T::LargeBinary | T::BinaryView => Ok(()),
+        simple if simple.is_integer() || simple.is_floating() || simple.is_string() => Ok(()),
         T::List(item) | T::LargeList(item) | T::FixedSizeList(item, _) => readable(item.data_type()),
         T::Struct(fields) => fields.iter().try_for_each(|field| readable(field.data_type())),
         T::Dictionary(_, values) => readable(values),

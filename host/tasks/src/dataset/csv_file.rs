@@ -8,7 +8,7 @@ use std::sync::Arc;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde_json::Value;
 
-use super::opened::{LONGEST_ROW, Opened};
+use super::opened::{LONGEST_ROW, Opened, newlines};
 use super::row::Visit;
 use super::{DataError, Format, columns};
 use crate::place::Place;
@@ -130,7 +130,7 @@ impl Records {
             let (result, read, wrote, ended) =
                 self.core.read_record(input, &mut self.text[written..], &mut self.ends[fields..]);
             if !is_end {
-                self.line += input[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+                self.line += newlines(&input[..read]);
                 self.bytes.consume(read);
             }
             written += wrote;

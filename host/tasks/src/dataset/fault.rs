@@ -198,8 +198,8 @@ pub enum DataError {
     },
     /// Each row lacks one or the other.
     #[error(
-        "`{path}` has no row with both a question and an answer: of {rows} read, {unasked} lack a question and {unanswered} \
-         an answer"
+        "`{path}` has no row with both a question and an answer: of {rows} read, {unasked} without a question and \
+         {unanswered} without an answer"
     )]
     NothingWhole {
         /// The first file.

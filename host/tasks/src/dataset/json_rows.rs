@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::DataError;
-use super::opened::{LONGEST_ROW, Opened};
+use super::opened::{LONGEST_ROW, Opened, newlines};
 use super::python_json::{Parsed, parse};
 use super::row::{Fault, Row};
 use crate::place::Place;
@@ -59,7 +59,11 @@ impl JsonRows {
                 let found = match byte {
                     b'{' => "an object",
                     b'"' => "text",
-                    _ => "a value of another kind",
+                    b'-' | b'0'..=b'9' => "a number",
+                    _ => {
+                        rows.column += 1;
+                        return Err(rows.not_json("expected value"));
+                    }
                 };
                 return Err(DataError::NotArray { path, found });
             }
@@ -229,10 +233,6 @@ fn column_after(read: &[u8], before: usize) -> usize {
         Some(newline) => read.len() - newline - 1,
         None => before + read.len(),
     }
-}
-
-fn newlines(text: &[u8]) -> u64 {
-    text.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// A JSON value's kind, in words.

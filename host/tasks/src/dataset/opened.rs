@@ -111,6 +111,11 @@ fn ending(path: &Path) -> Option<String> {
     path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
+/// How many lines end in some bytes.
+pub(super) fn newlines(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum()
+}
+
 /// A file's first bytes, and all of it.
 fn peeked(mut file: impl Read + 'static) -> io::Result<(Vec<u8>, impl BufRead + 'static)> {
     let mut head = Vec::new();

@@ -39,10 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, serde_json::Error> {
     let Some(marked) = marked(text) else { return Err(first) };
     let mut value = serde_json::from_str(&marked)?;
     let mut faults = Vec::new();
-    match unmarked(&mut value, "", &mut faults) {
-        true => Ok(Parsed { value, faults }),
-        false => Err(first),
-    }
+    if unmarked(&mut value, "", &mut faults) { Ok(Parsed { value, faults }) } else { Err(first) }
 }
 
 /// The text with marks for what JSON does not have; nothing if it has none of that, or the marks themselves.

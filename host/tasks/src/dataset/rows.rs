@@ -54,7 +54,7 @@ pub struct Rows(Source);
 /// By its format.
 enum Source {
     Json { first: Option<JsonRow>, rest: JsonRows },
-    Csv(CsvFile),
+    Csv(Box<CsvFile>),
     Parquet(Box<ParquetFile>),
     Arrow(ArrowFile),
 }
@@ -67,7 +67,7 @@ impl Rows {
         Ok(Self(match opened.format {
             Format::Parquet => Source::Parquet(Box::new(ParquetFile::open(path)?)),
             Format::Arrow => Source::Arrow(ArrowFile::open(opened)?),
-            Format::Csv | Format::Tsv => Source::Csv(CsvFile::new(opened)?),
+            Format::Csv | Format::Tsv => Source::Csv(Box::new(CsvFile::new(opened)?)),
             format @ (Format::Jsonl | Format::Json) => {
                 let mut rest = JsonRows::new(opened, format == Format::Json)?;
                 Source::Json { first: rest.next()?, rest }
@@ -80,7 +80,9 @@ impl Rows {
         match &self.0 {
             Source::Json { first, .. } => {
                 let mut names = Vec::new();
-                first.iter().for_each(|first| gather(&first.row, "", &mut names));
+                if let Some(first) = first {
+                    gather(&first.row, "", &mut names);
+                }
                 names
             }
             Source::Csv(file) => file.columns(),
