@@ -146,7 +146,7 @@ def _allot():
 
     def find(name):
         main = sys.modules["__main__"].__dict__
-        if name in main:
+        if callable(main.get(name)):
             return main[name]
         # As LeetCode has it, and verl's data with it.
         if "Solution" in main and hasattr(main["Solution"], name):

@@ -35,20 +35,23 @@ pub(super) fn grade<'a>(gold: &Number, answer: &'a str) -> (bool, Option<&'a str
     let found = match (boxed::last(answer), hash_line(answer), answer_line(answer)) {
         (Some(inside), _, _) => stated(inside),
         (None, Some(line), label) if label.is_none_or(|l| offset(answer, l) < offset(answer, line)) => {
-            // A heading may follow it as well: the last number of a sentence is not meant as the answer.
             starting(line)
         }
         (None, _, Some(line)) => stated(line),
-        (None, _, None) => numbers(answer).last(),
+        (None, _, None) => numbers(answer).last().filter(|_| !answer.contains("####")),
     };
     (found.and_then(Number::read).as_ref() == Some(gold), found)
 }
 
-/// The line after the last `####`, on the same line or the next that isn't empty; empty at the end of the
-/// text, where an answer was cut off.
+/// The line after the last `####` that is not a heading, on the same line or the next that isn't empty; empty
+/// if nothing follows, because the answer was cut off. A heading begins with words.
 fn hash_line(text: &str) -> Option<&str> {
-    let (_, last) = text.rsplit_once("####")?;
-    last.trim_start().split('\n').next()
+    let heading = |line: &str| {
+        line.contains(char::is_alphabetic) && leading(line).is_none() && starting(line).is_none()
+    };
+    let after: Vec<&str> = text.split("####").skip(1).collect();
+    let mut lines = after.iter().rev().filter_map(|after| after.trim_start().split('\n').next());
+    lines.find(|line| !heading(line))
 }
 
 /// The line after the last `Answer:`, likewise.
@@ -184,6 +187,8 @@ mod tests {
             ("#### 7\n#### **1234** (2 x 617)", "1234"),
             ("#### 2 x 617 = 1234", "1234"),
             ("#### Step 3: add 1\n**Answer:** 1234", "1234"),
+            ("**Answer:** 1234\n\n#### Check\nIt is 2 x 617.", "1234"),
+            ("#### 1234\n#### Why 2 x 617?", "1234"),
             ("Answer: 7\n#### The answer is 1234, of 5", "1234"),
             ("**Answer:** $1234$.\nI took 3 steps.", "1234"),
             ("Answer: 1234 (in 2 steps)", "1234"),
