@@ -8,9 +8,11 @@ mod date;
 mod python;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use allot_allocation::shown;
+use allot_engine::model::Gguf;
 use allot_error::{Error, Result};
 use allot_tasks::template::{Dialect, Template, newlines};
 pub use date::Date;
@@ -22,12 +24,29 @@ use serde_json::{Map, Value};
 /// A tokenizer's chat template.
 pub struct ChatTemplate {
     template: Template,
-    /// The day of `strftime_now`.
-    date: Arc<OnceLock<Date>>,
+    date: Arc<Written>,
     /// `bos_token` and its like: what templates may name.
     special: Map<String, Value>,
     /// Where it came from, for an error.
     source: String,
+}
+
+/// The day of `strftime_now`, the same in all renderings.
+#[derive(Default)]
+struct Written {
+    date: OnceLock<Date>,
+    /// Whether a template asked for it.
+    is_written: AtomicBool,
+}
+
+/// Whether the chat template of a model, by its folder or GGUF file, may ask for the date.
+pub fn may_ask_for_date(model: &Path) -> bool {
+    let has = |text: &str| text.contains("strftime_now");
+    if model.is_file() {
+        return Gguf::open(model).is_ok_and(|gguf| gguf.text("tokenizer.chat_template").is_some_and(has));
+    }
+    let files = ["chat_template.jinja", "tokenizer_config.json"];
+    files.iter().any(|name| std::fs::read_to_string(model.join(name)).is_ok_and(|text| has(&text)))
 }
 
 impl ChatTemplate {
@@ -68,7 +87,7 @@ impl ChatTemplate {
         let told = |e: TemplateError| Error::new(format!("the chat template in `{source}` is broken: {e}"));
         // As in transformers' `_compile_jinja_template`.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(told)?;
-        let date = Arc::new(OnceLock::new());
+        let date = Arc::<Written>::default();
         let day = Arc::clone(&date);
         let refused = |why: String| -> Rendered { Err(TemplateError::new(ErrorKind::InvalidOperation, why)) };
         let template = Template::parse(&newlines(&template), Dialect::Transformers, syntax, |environment| {
@@ -76,7 +95,8 @@ impl ChatTemplate {
             environment
                 .add_function("raise_exception", move |why: String| refused(shown::line(&why, shown::LINE)));
             environment.add_function("strftime_now", move |format: &str| {
-                let date: &Date = day.get_or_init(Date::today);
+                let date = day.date.get_or_init(Date::today);
+                day.is_written.store(true, Ordering::Relaxed);
                 date.format(format).or_else(refused)
             });
         });
@@ -84,14 +104,15 @@ impl ChatTemplate {
         Ok(Self { template, date, special, source: source.to_owned() })
     }
 
-    /// Whether the template writes the date.
-    pub fn asks_for_date(&self) -> bool {
-        self.template.variables().iter().any(|name| name == "strftime_now")
+    /// Sets the day that the template writes. By default it is the day of the first rendering that asks for it.
+    pub fn set_date(&self, date: Date) {
+        self.date.date.get_or_init(|| date);
     }
 
-    /// Sets the day that the template writes, once: without it, it is the day of the first rendering.
-    pub fn set_date(&self, date: Date) {
-        self.date.get_or_init(|| date);
+    /// Returns the day that the template wrote, if it has.
+    pub fn date(&self) -> Option<Date> {
+        let is_written = self.date.is_written.load(Ordering::Relaxed);
+        self.date.date.get().copied().filter(|_| is_written)
     }
 
     /// The text of these messages. `more` holds what else the template may ask for, such as

@@ -4,6 +4,9 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use allot_allocation::shown;
+use serde::{Deserialize, Serialize};
+
 const DAY: u64 = 24 * 60 * 60;
 const MONTHS: [&str; 12] = [
     "January",
@@ -22,7 +25,8 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// A day of the Gregorian calendar, of the years 1 to 9999.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Date {
     year: u32,
     month: u32,
@@ -165,22 +169,35 @@ impl Display for Date {
 }
 
 impl FromStr for Date {
-    type Err = ();
+    type Err = String;
 
     /// Reads `2026-11-25`.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let shape = text.len() == 10
-            && text.char_indices().all(|(at, c)| match at {
-                4 | 7 => c == '-',
-                _ => c.is_ascii_digit(),
-            });
-        if !shape {
-            return Err(());
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{}` is not a date; expected one such as `2026-11-25`", shown::word(text, 40));
+        let is_dated =
+            |(at, c): (usize, char)| if at == 4 || at == 7 { c == '-' } else { c.is_ascii_digit() };
+        if text.len() != 10 || !text.char_indices().all(is_dated) {
+            return Err(wrong());
         }
-        let number = |part: &str| part.parse::<u32>().map_err(|_| ());
+        let number = |part: &str| part.parse::<u32>().map_err(|_| wrong());
         let date = Self { year: number(&text[..4])?, month: number(&text[5..7])?, day: number(&text[8..])? };
         let exists =
             date.year > 0 && (1..=12).contains(&date.month) && (1..=date.days_of_month()).contains(&date.day);
-        if exists { Ok(date) } else { Err(()) }
+        if exists { Ok(date) } else { Err(wrong()) }
+    }
+}
+
+impl TryFrom<String> for Date {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Date> for String {
+    fn from(date: Date) -> Self {
+        date.to_string()
     }
 }

@@ -36,10 +36,20 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     environment.add_filter(made::COUNTED, made::counted);
     environment.add_filter(made::NESTED, made::nested);
     environment.add_filter(made::STORED, made::stored);
-    environment.add_filter("batch", |state: &State, value: Value, size: usize, fill: Option<Value>| {
-        count(size.saturating_mul(usize::from(fill.is_some())).saturating_mul(24))?;
-        plain::batch(state, value, size, fill)
-    });
+    environment.add_filter(
+        "batch",
+        |state: &State<'_, '_>, value: Value, size: usize, fill: Option<Value>| {
+            count(if fill.is_some() { size.saturating_mul(made::ITEM) } else { 0 })?;
+            plain::batch(state, value, size, fill)
+        },
+    );
+    environment.add_filter(
+        "slice",
+        |state: &State<'_, '_>, value: Value, lists: usize, fill: Option<Value>| {
+            count(lists.saturating_mul(made::ENTRY))?;
+            plain::slice(state, value, lists, fill)
+        },
+    );
     environment.add_filter("e", escaped);
     environment.add_filter("escape", escaped);
     environment.add_filter("format", |template: &str, values: Rest<Value>| format(template, &values, '%'));
@@ -147,7 +157,7 @@ fn product(a: &Value, b: &Value) -> Result<Value, Error> {
             return Ok(self::times(text, times)?.into());
         }
         let items = made::listed(of)?;
-        count(items.len().saturating_mul(24).saturating_mul(times))?;
+        count(items.len().saturating_mul(made::ITEM).saturating_mul(times))?;
         let all = items.len() * times;
         let items: Vec<Value> = items.into_iter().cycle().take(all).collect();
         return Ok(if of.is_tuple() { Tuple::from(items).into() } else { items.into() });

@@ -15,8 +15,11 @@ const MOST: usize = 128 << 20;
 /// Lists in lists, and objects in objects. JSON that comes from outside has 128 at most.
 pub(super) const DEPTH: usize = 200;
 /// What a value takes in a list; in an object there is a key beside it, and a hash.
-const ITEM: usize = 24;
-const ENTRY: usize = 64;
+pub(super) const ITEM: usize = 24;
+pub(super) const ENTRY: usize = 64;
+
+/// What a look at a value in another counts: a value that has one of its parts many times takes long to look through.
+const LOOK: usize = 16;
 
 /// The filter that counts a text, or the list or object around its values.
 pub(super) const COUNTED: &str = "counted";
@@ -105,13 +108,13 @@ fn look_through(value: &Value, depth: usize, within_namespace: bool) -> Result<(
     match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => {
             for item in value.try_iter()? {
-                count(1)?;
+                count(LOOK)?;
                 look_through(&item, depth + 1, inside)?;
             }
         }
         ValueKind::Map => {
             for (key, item) in entries(object) {
-                count(1)?;
+                count(LOOK)?;
                 look_through(&key, depth + 1, inside)?;
                 look_through(&item, depth + 1, inside)?;
             }
