@@ -176,12 +176,11 @@ fn remainder(a: &Value, b: &Value) -> Result<Value, Error> {
         return Ok(format(template, &values, '%')?.into());
     }
     match numbers(a, b) {
-        Some(Numbers::Whole(_, 0)) => Err(invalid("a remainder of zero")),
+        Some(Numbers::Whole(_, 0) | Numbers::Real(_, 0.0)) => Err(invalid("a remainder of zero")),
         Some(Numbers::Whole(a, b)) => {
             let rest = a.checked_rem(b).unwrap_or_default();
             whole(Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }))
         }
-        Some(Numbers::Real(_, 0.0)) => Err(invalid("a remainder of zero")),
         Some(Numbers::Real(a, b)) => {
             let rest = a % b;
             Ok(if rest == 0.0 {
@@ -310,7 +309,7 @@ pub fn format(template: &str, values: &[Value], mark: char) -> Result<String, Er
     let digits = template.split(|c: char| !c.is_ascii_digit());
     let widths =
         digits.filter(|digits| !digits.is_empty()).map(|digits| digits.parse().unwrap_or(usize::MAX));
-    let given = values.iter().filter_map(|value| value.as_i64()).map(|n| n.unsigned_abs() as usize).max();
+    let given = values.iter().filter_map(Value::as_i64).map(|n| n.unsigned_abs() as usize).max();
     let given = if template.contains(['*', '{']) { given.unwrap_or(0) } else { 0 };
     let places = template.matches(mark).count();
     let each = longest.saturating_add(given);

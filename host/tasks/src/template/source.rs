@@ -29,23 +29,20 @@ pub(super) fn plain(source: &str, dialect: Dialect) -> String {
     while let Some(at) = rest.find('{') {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
-        let taken = match tag.as_bytes().get(1) {
-            Some(b'#') => tag.find("#}").map_or(tag.len(), |end| end + 2),
-            Some(b'%') => match raw(tag) {
-                Some(end) => end,
-                None => {
-                    rest = inside(tag, dialect, &mut out);
-                    continue;
-                }
-            },
-            Some(b'{') => {
-                rest = inside(tag, dialect, &mut out);
-                continue;
-            }
-            _ => 1,
+        // What is copied as it is.
+        let copied = match tag.as_bytes().get(1) {
+            Some(b'#') => Some(tag.find("#}").map_or(tag.len(), |end| end + 2)),
+            Some(b'%') => raw(tag),
+            Some(b'{') => None,
+            _ => Some(1),
         };
-        out.push_str(&tag[..taken]);
-        rest = &tag[taken..];
+        rest = match copied {
+            Some(length) => {
+                out.push_str(&tag[..length]);
+                &tag[length..]
+            }
+            None => inside(tag, dialect, &mut out),
+        };
     }
     out.push_str(rest);
     out
