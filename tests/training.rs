@@ -5,6 +5,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "training/date.rs"]
+mod date;
 #[path = "training/input.rs"]
 mod input;
 mod scratch;

@@ -11,10 +11,11 @@ use allot_bank::Draws;
 use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
-use allot_config::train::TrainConfig;
+use allot_config::train::{ModelConfig, TrainConfig};
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Result};
 use allot_files::{lasting, lasting_up_to, write_lasting};
+use allot_models::chat::{Date, may_ask_for_date};
 use allot_report::Axis;
 use toml::Table;
 
@@ -147,20 +148,23 @@ impl Comparison {
         {
             (arms, settled) = tuner.won(&result);
         }
+        // As they were decided when the comparison began: weights depend on threads, to the last bit, and prompts on the day.
+        let kept = {
+            let first = arms.first().zip(seeds.first());
+            let first = first.map(|(arm, seed)| config_of(folder, &arm.name, *seed));
+            let trial = tuner
+                .as_ref()
+                .and_then(|tuner| tuner.field(0, &tuner.all()).runs.first().map(|r| r.config.clone()));
+            first.into_iter().chain(trial).find_map(|config| model_of(&config))
+        };
+        let date = kept.as_ref().and_then(|kept| kept.date).unwrap_or_else(Date::today);
         let threads = match kind {
             RunKind::Simulate => 1,
-            // As it was decided when the comparison began: weights depend on it, to the last bit.
             RunKind::Train => {
-                let first = arms.first().zip(seeds.first());
-                let first = first.map(|(arm, seed)| config_of(folder, &arm.name, *seed));
-                let trial = tuner
-                    .as_ref()
-                    .and_then(|tuner| tuner.field(0, &tuner.all()).runs.first().map(|r| r.config.clone()));
-                let kept = first.into_iter().chain(trial).find_map(|config| threads_of(&config));
                 let given =
                     whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
                 let given = given.map(|n| n.max(1) as usize);
-                kept.or(given).or(threads).ok_or_else(|| {
+                kept.and_then(|kept| kept.threads).or(given).or(threads).ok_or_else(|| {
                     let what = format!("`{name}` does not say how many threads a run takes on a node");
                     Error::new(what)
                         .hint("set `model.threads`: the cores of this machine are not a cluster's")
@@ -182,17 +186,18 @@ impl Comparison {
                     folder: place.join(&called),
                     log: place.join(format!("{called}.log")),
                 });
+                let run = Decided { config: &config_of(folder, &arm.name, *seed), threads, date };
                 texts.push(self::settled(
                     kind,
                     &arm.with_seed(*seed),
                     &format!("{name}, {}", arm.name),
-                    threads,
+                    &run,
                 )?);
             }
         }
         let arms = arms.into_iter().map(|arm| arm.shown).collect();
         let (folder, text) = (folder.to_owned(), tree.text()?.into_owned());
-        let tuner = tuner.map(|tuner| tuner.with_threads(threads));
+        let tuner = tuner.map(|tuner| tuner.decided(threads, date));
         Ok(Self {
             folder,
             kind,
@@ -411,10 +416,10 @@ fn config_of(folder: &Path, arm: &str, seed: u64) -> PathBuf {
     folder.join("configs").join(arm).join(format!("seed-{seed:04}.toml"))
 }
 
-/// The threads that a run's config says.
-fn threads_of(config: &Path) -> Option<usize> {
+/// The model of a run's config, if the config has been written.
+fn model_of(config: &Path) -> Option<ModelConfig> {
     let text = std::fs::read_to_string(config).ok()?;
-    TrainConfig::parse(&text, "").ok()?.model.threads
+    Some(TrainConfig::parse(&text, "").ok()?.model)
 }
 
 /// What a folder's comparison asks of a report, if it is one.
@@ -434,14 +439,31 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
     })
 }
 
-/// A run's config as it is written down: paths whole, threads decided.
-fn settled(kind: RunKind, table: &Table, name: &str, threads: usize) -> Result<String> {
+/// What is the same in all runs of a comparison, whenever and wherever they begin.
+struct Decided<'a> {
+    /// Where the run's config is, or will be.
+    config: &'a Path,
+    threads: usize,
+    /// The day, for runs whose model may ask for it.
+    date: Date,
+}
+
+/// A run's config as it is written down: paths whole, threads and date decided.
+fn settled(kind: RunKind, table: &Table, name: &str, decided: &Decided<'_>) -> Result<String> {
     let text = toml::to_string(table).map_err(|e| Error::new(format!("could not write a config: {e}")))?;
     match kind {
         RunKind::Train => {
             let mut config = TrainConfig::parse(&text, name)?;
-            config.model.threads.get_or_insert(threads);
+            config.model.threads.get_or_insert(decided.threads);
             config.settle()?;
+            if config.model.date.is_none() {
+                config.model.date = match model_of(decided.config) {
+                    Some(kept) => kept.date,
+                    None => allot_models::find(&config.model.source)
+                        .is_ok_and(|model| may_ask_for_date(&model))
+                        .then_some(decided.date),
+                };
+            }
             config.policy.pin();
             run_dir::text(&config)
         }

@@ -82,7 +82,7 @@ pub struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Checks everything that can be checked without the weights.
-    pub fn new(config: TrainConfig, policy: &'a Policy) -> Result<Self> {
+    pub fn new(mut config: TrainConfig, policy: &'a Policy) -> Result<Self> {
         let description = policy.description();
         let settings = settings(description, &config.policy.settings)?;
         let (engine, signals) = match (config.engine.server(), &config.rollouts) {
@@ -130,7 +130,12 @@ impl<'a> Prepared<'a> {
             let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
             return Err(Error::new(what).hint(TOGETHER));
         }
+        if let Some(date) = config.model.date {
+            tokens.set_date(date);
+        }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
+        // A run that goes on, or is repeated, asks the same.
+        config.model.date = config.model.date.or(tokens.date());
         let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
@@ -353,6 +358,9 @@ impl<'a> Prepared<'a> {
             // A rule of its own, where scores are not evenly apart.
             training["held_out"]["every_rollouts"] = serde_json::json!(config.evaluation.every_rollouts);
             training["held_out"]["growth"] = serde_json::json!(growth);
+        }
+        if let Some(date) = self.tokens.date() {
+            training["date"] = serde_json::json!(date);
         }
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);

@@ -11,6 +11,7 @@ use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 use allot_judges::config::RewardConfig;
+use allot_models::chat::Date;
 use allot_models::hub;
 use allot_remote::RemoteConfig;
 use allot_remote::rollouts::RolloutsConfig;
@@ -126,6 +127,9 @@ pub struct ModelConfig {
     /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
+    /// The day that the chat template writes, if it writes one. By default the day on which the run begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<Date>,
     /// Longest prompt, in tokens; longer ones are left out and reported. By default what the model's
     /// context leaves beside an answer.
     pub max_prompt_tokens: Option<usize>,
@@ -545,8 +549,9 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Takes the commits of a config that was pinned, where they are of the same names.
+    /// Takes the date of a config that was pinned, and its commits where they are of the same names.
     pub fn pin_as(&mut self, kept: &Self) {
+        self.model.date = self.model.date.or(kept.model.date);
         if hub::is_pinned_model(&kept.model.source, &self.model.source) {
             self.model.source.clone_from(&kept.model.source);
         }

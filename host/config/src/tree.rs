@@ -138,7 +138,8 @@ fn value(
         DeValue::Integer(_) => Value::Integer(i128::deserialize(number(value)).map_err(wrong)?),
         DeValue::Float(_) => Value::Number(f64::deserialize(number(value)).map_err(wrong)?),
         DeValue::String(_) => Value::Text(String::deserialize(number(value)).map_err(wrong)?),
-        DeValue::Datetime(_) => return Err(Fault::new("a date, which no key takes", Some(at))),
+        // `model.date` takes one, with quotes or without.
+        DeValue::Datetime(date) => Value::Text(date.to_string()),
         DeValue::Array(_) => {
             let DeValue::Array(items) = value.into_inner() else { unreachable!("it was one") };
             let item = |item: toml::Spanned<DeValue<'_>>| {

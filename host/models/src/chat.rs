@@ -1,26 +1,52 @@
 //! Chat templates: from messages to a prompt's text, as transformers renders them.
 //!
-//! A template is Jinja with the few methods of Python's strings and lists that published templates
-//! call. It comes in `chat_template.jinja`, in older folders inside `tokenizer_config.json`, or in a GGUF
+//! A template is Jinja with what transformers adds to it: `{% generation %}`, `strftime_now`, `raise_exception`, `tojson`
+//! as Python's `json.dumps`, and the methods of Python's strings and lists that published templates call. It comes in `chat_template.jinja`, in older folders inside `tokenizer_config.json`, or in a GGUF
 //! file's metadata.
 
+mod date;
+mod python;
+
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use allot_allocation::shown;
+use allot_engine::model::Gguf;
 use allot_error::{Error, Result};
-use allot_tasks::template;
+use allot_tasks::template::{Dialect, Template, newlines};
+pub use date::Date;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, Error as TemplateError, ErrorKind};
+use minijinja::{Error as TemplateError, ErrorKind};
 use serde_json::{Map, Value};
 
 /// A tokenizer's chat template.
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    template: Template,
+    date: Arc<Written>,
     /// `bos_token` and its like: what templates may name.
     special: Map<String, Value>,
     /// Where it came from, for an error.
     source: String,
+}
+
+/// The day of `strftime_now`, the same in all renderings.
+#[derive(Default)]
+struct Written {
+    date: OnceLock<Date>,
+    /// Whether a template asked for it.
+    is_written: AtomicBool,
+}
+
+/// Whether the chat template of a model, by its folder or GGUF file, may ask for the date.
+pub fn may_ask_for_date(model: &Path) -> bool {
+    let has = |text: &str| text.contains("strftime_now");
+    if model.is_file() {
+        return Gguf::open(model).is_ok_and(|gguf| gguf.text("tokenizer.chat_template").is_some_and(has));
+    }
+    let files = ["chat_template.jinja", "tokenizer_config.json"];
+    files.iter().any(|name| std::fs::read_to_string(model.join(name)).is_ok_and(|text| has(&text)))
 }
 
 impl ChatTemplate {
@@ -59,35 +85,68 @@ impl ChatTemplate {
     /// A template's text; `source` is what it is called where it fails.
     pub fn parse(template: String, special: Map<String, Value>, source: &str) -> Result<Self> {
         let told = |e: TemplateError| Error::new(format!("the chat template in `{source}` is broken: {e}"));
-        let mut environment = Environment::new();
         // As in transformers' `_compile_jinja_template`.
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(told)?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function(
-            "raise_exception",
-            |why: String| -> std::result::Result<String, TemplateError> {
-                Err(TemplateError::new(ErrorKind::InvalidOperation, shown::line(&why, shown::LINE)))
-            },
-        );
-        template::bound(&mut environment);
-        let text = template.clone();
-        template::parsed(&text, || environment.add_template_owned("chat", template)).map_err(told)?;
-        Ok(Self { environment, special, source: source.to_owned() })
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(told)?;
+        let date = Arc::<Written>::default();
+        let day = Arc::clone(&date);
+        let refused = |why: String| -> Rendered { Err(TemplateError::new(ErrorKind::InvalidOperation, why)) };
+        let template = Template::parse(&newlines(&template), Dialect::Transformers, syntax, |environment| {
+            python::add(environment);
+            environment
+                .add_function("raise_exception", move |why: String| refused(shown::line(&why, shown::LINE)));
+            environment.add_function("strftime_now", move |format: &str| {
+                let date = day.date.get_or_init(Date::today);
+                day.is_written.store(true, Ordering::Relaxed);
+                date.format(format).or_else(refused)
+            });
+        });
+        let template = template.map_err(told)?;
+        Ok(Self { template, date, special, source: source.to_owned() })
+    }
+
+    /// Sets the day that the template writes. By default it is the day of the first rendering that asks for it.
+    pub fn set_date(&self, date: Date) {
+        self.date.date.get_or_init(|| date);
+    }
+
+    /// Returns the day that the template wrote, if it has.
+    pub fn date(&self) -> Option<Date> {
+        let is_written = self.date.is_written.load(Ordering::Relaxed);
+        self.date.date.get().copied().filter(|_| is_written)
     }
 
     /// The text of these messages. `more` holds what else the template may ask for, such as
     /// `add_generation_prompt` or `tools`.
     pub fn render(&self, messages: &[Value], more: &Map<String, Value>) -> Result<String> {
         let mut context = self.special.clone();
+        // transformers passes these, whether there are any or not.
+        context.insert("add_generation_prompt".to_owned(), Value::Bool(false));
+        context.insert("tools".to_owned(), Value::Null);
+        context.insert("documents".to_owned(), Value::Null);
         context.extend(more.clone());
-        context.insert("messages".to_owned(), Value::from(messages.to_vec()));
-        let rendered = self.environment.get_template("chat");
-        let rendered = rendered.and_then(|t| template::rendered(&t, Serde(&context)));
-        rendered.map_err(|e| {
+        context.insert("messages".to_owned(), messages.iter().map(as_passed).collect());
+        self.template.rendered(Serde(&context)).map_err(|e| {
             Error::new(format!("the chat template in `{}` refuses these messages: {e}", self.source))
         })
     }
+}
+
+type Rendered = std::result::Result<String, TemplateError>;
+
+/// A message as transformers passes it on: what is null is left out, and reasoning has each name that templates know.
+fn as_passed(message: &Value) -> Value {
+    let Value::Object(fields) = message else { return message.clone() };
+    let mut fields: Map<String, Value> = fields
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let names = ["reasoning_content", "thinking", "reasoning"];
+    if let Some(reasoning) = names.iter().find_map(|name| fields.get(*name)).cloned() {
+        fields.entry("thinking").or_insert_with(|| reasoning.clone());
+        fields.insert("reasoning_content".to_owned(), reasoning);
+    }
+    Value::Object(fields)
 }
 
 /// The special tokens of a tokenizer's config, by name: as text, or as an object with the text inside.

@@ -15,7 +15,7 @@ use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};
 
-use crate::chat::ChatTemplate;
+use crate::chat::{ChatTemplate, Date};
 
 /// What turns a model's text into tokens and back.
 pub struct Tokens {
@@ -159,6 +159,18 @@ impl Tokens {
         files.insert("tokenizer_config.json", format!("{:#}\n", Value::Object(config)));
         files.insert("generation_config.json", format!("{generation:#}\n"));
         Self { tokenizer, chat, special, files, source, vocabulary: 0 }.counted()
+    }
+
+    /// Sets the day that the chat template writes, if it writes one.
+    pub fn set_date(&self, date: Date) {
+        if let Ok(Some(chat)) = &self.chat {
+            chat.set_date(date);
+        }
+    }
+
+    /// Returns the day that is written in a prompt that was encoded.
+    pub fn date(&self) -> Option<Date> {
+        self.chat.as_ref().ok()?.as_ref()?.date()
     }
 
     /// The tokens of a text as it stands: nothing is put before or after it. What reads like a special

@@ -111,6 +111,10 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     policy_loader::compile_graders(&config.reward, screen);
     let prepared = Prepared::new(config, &policy)?;
+    if command.resume.is_none() {
+        // With the date, where its prompts have one.
+        text = run_dir::text(&prepared.config)?;
+    }
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
         let notes = prepared.sampler.iter().flat_map(|sampler| &sampler.notes);

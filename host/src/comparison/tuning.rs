@@ -10,12 +10,13 @@ use allot_config::ranges::Range;
 use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
 use allot_error::{Error, Result};
 use allot_files::{lasting, lasting_up_to, write_lasting};
+use allot_models::chat::Date;
 use allot_report::history::History;
 use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, promoted};
 use allot_report::{Axis, Costs, follow};
 use toml::Table;
 
-use super::{Planned, RunKind, anew, settled};
+use super::{Decided, Planned, RunKind, anew, settled};
 use crate::jobs::Field;
 use crate::until::{Means, Until};
 
@@ -35,6 +36,7 @@ pub struct Tuner {
     kind: RunKind,
     search: Search,
     threads: usize,
+    date: Date,
     /// What the comparison's config is called in an error.
     name: String,
 }
@@ -123,13 +125,14 @@ impl Tuner {
             kind,
             search: tune.search(),
             threads: 1,
+            date: Date::today(),
             name: name.to_owned(),
         })
     }
 
-    /// The same, with so many threads for each run.
-    pub fn with_threads(self, threads: usize) -> Self {
-        Self { threads, ..self }
+    /// The same, with so many threads for each run, and this day for its prompts.
+    pub fn decided(self, threads: usize, date: Date) -> Self {
+        Self { threads, date, ..self }
     }
 
     /// All trials of all arms.
@@ -219,7 +222,9 @@ impl Tuner {
         }
         let shown: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let name = format!("{}, trial {trial} of {} ({})", self.name, of.arm.name, shown.join(", "));
-        settled(self.kind, &config, &name, self.threads)
+        let place = self.planned(0, (arm, trial), (seed, 0)).config;
+        let run = Decided { config: &place, threads: self.threads, date: self.date };
+        settled(self.kind, &config, &name, &run)
             .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
     }
 

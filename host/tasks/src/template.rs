@@ -1,12 +1,25 @@
-//! What a template may take: templates come with models and data sets, from people whom nobody here knows.
+//! Templates that come with models and data sets, from people whom nobody here knows.
 //!
-//! Its source has a length, its work fuel, and what it writes an end. Not bounded is a text that it joins to itself
-//! again and again without writing it.
+//! Jinja, rendered within bounds: a source has a length, a rendering has fuel, and the bytes that it makes are counted.
+//! minijinja bounds only its instructions. So each template is compiled to a program in which every instruction that
+//! makes text or a list goes through a filter that counts first.
 
-use std::cell::Cell;
-use std::io;
+mod filters;
+mod json;
+mod made;
+mod program;
+mod shown;
+mod source;
 
-use minijinja::{Environment, Error, ErrorKind, Output, State, Template, Value};
+pub use filters::{format, join, replace, times};
+pub use source::newlines;
+
+use minijinja::machinery::{eval, make_string_output};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+
+use program::Compiled;
+use source::plain;
 
 /// The longest source, in bytes. The longest chat template that is published has some 20 kB.
 const LONGEST: usize = 128 << 10;
@@ -15,73 +28,89 @@ const STACK_A_BYTE: usize = 2 << 10;
 /// Instructions of one rendering; a long conversation takes some ten thousand.
 const FUEL: u64 = 1_000_000;
 /// Calls inside calls: of macros, and of loops that call themselves.
-const DEPTH: usize = 100;
-/// Bytes that one rendering writes at most, into what it captures as well.
-const MOST: usize = 64 << 20;
+const CALLS: usize = 100;
 
-thread_local! {
-    /// What this thread's rendering has written of values so far.
-    static WRITTEN: Cell<usize> = const { Cell::new(0) };
+/// Whose Jinja it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// minijinja's: a text or list that is none has no characters or items.
+    Plain,
+    /// transformers': it knows `{% generation %}`, and none has no items to loop over.
+    Transformers,
 }
 
-/// Sets the bounds of an environment.
-pub fn bound(environment: &mut Environment<'_>) {
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(DEPTH);
-    environment.set_formatter(|out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value| {
-        if let Some(text) = value.as_str() {
-            let written = WRITTEN.get() + text.len();
-            if written > MOST {
-                return Err(too_long());
-            }
-            WRITTEN.set(written);
-        }
-        minijinja::escape_formatter(out, state, value)
-    });
+/// A template, compiled.
+pub struct Template {
+    environment: Environment<'static>,
+    compiled: Compiled,
+    syntax: SyntaxConfig,
+}
+
+impl Template {
+    /// Compiles a source. `more` adds what else the template may call.
+    pub fn parse(
+        source: &str,
+        dialect: Dialect,
+        syntax: SyntaxConfig,
+        more: impl FnOnce(&mut Environment<'static>),
+    ) -> Result<Self, Error> {
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(CALLS);
+        environment.set_syntax(syntax.clone());
+        filters::add(&mut environment);
+        more(&mut environment);
+        let text = plain(source, dialect);
+        let compiled = on_a_stack(source, || program::compiled(text, &syntax, dialect))?;
+        Ok(Self { environment, compiled, syntax })
+    }
+
+    /// Renders it.
+    pub fn rendered(&self, context: impl Into<Value>) -> Result<String, Error> {
+        made::begin();
+        let mut text = String::new();
+        let mut out = make_string_output(&mut text);
+        let program = self.compiled.borrow_dependent();
+        let context = context.into();
+        let done =
+            eval(&self.environment, &program.main, context, &program.blocks, &mut out, AutoEscape::None);
+        // Whatever failed because of it, this is why.
+        made::within()?;
+        done?;
+        Ok(text)
+    }
+
+    /// Returns the names that it asks for, sorted.
+    pub fn variables(&self) -> Vec<String> {
+        let source = self.compiled.borrow_owner();
+        let mut environment = Environment::empty();
+        environment.set_syntax(self.syntax.clone());
+        let names = on_a_stack(source, || {
+            let template = environment.template_from_str(source)?;
+            Ok(template.undeclared_variables(false).into_iter().collect::<Vec<String>>())
+        });
+        let mut names = names.unwrap_or_default();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// Parses a source, or looks through one that was parsed, on a stack that is large enough for it.
-pub fn parsed<T: Send>(source: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+fn on_a_stack<T: Send>(source: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let bytes = source.len();
     if bytes > LONGEST {
         let what = format!("it has {bytes} bytes; a template has at most {LONGEST}");
         return Err(Error::new(ErrorKind::SyntaxError, what));
     }
     let stack = (1 << 20) + STACK_A_BYTE * bytes;
-    let failed = |why: String| Error::new(ErrorKind::InvalidOperation, why);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
-        let thread = thread.map_err(|e| failed(format!("no thread to parse it: {e}")))?;
-        thread.join().map_err(|_| failed("its parser failed".to_owned()))?
+        let thread = thread.map_err(|e| invalid(format!("no thread to parse it: {e}")))?;
+        thread.join().map_err(|_| invalid("its parser failed"))?
     })
 }
 
-/// Renders a template.
-pub fn rendered(template: &Template<'_, '_>, context: impl Into<Value>) -> Result<String, Error> {
-    WRITTEN.set(0);
-    let mut out = Bounded(Vec::new());
-    match template.render_captured_to(context, &mut out) {
-        Err(_) if out.0.len() >= MOST => return Err(too_long()),
-        done => done?,
-    };
-    String::from_utf8(out.0).map_err(|_| Error::new(ErrorKind::InvalidOperation, "it writes no text"))
-}
-
-fn too_long() -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("it writes more than {MOST} bytes"))
-}
-
-/// Takes so many bytes, and no more.
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = MOST - self.0.len();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if bytes.len() > room { Err(io::Error::other("it is full")) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// An operation that a template may not do.
+fn invalid(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, why)
 }

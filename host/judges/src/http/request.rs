@@ -4,10 +4,10 @@
 //! verdict has the mark too. The mark is made of a hash of question and answer, so that no answer contains its own.
 
 use allot_record::sha256;
-use allot_tasks::template;
+use allot_tasks::template::{Dialect, Template};
+use minijinja::UndefinedBehavior;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
@@ -29,14 +29,12 @@ const STANDS_IN: char = '\u{f8ff}';
 const MARK_LENGTH: usize = 8;
 /// The largest regular expression, compiled, in bytes.
 const LARGEST: usize = 1 << 20;
-/// The template's name.
-const NAME: &str = "prompt";
 
 /// How answers become requests, and replies become verdicts.
 pub(super) struct Form {
     api: Api,
     model: Option<String>,
-    environment: Option<Environment<'static>>,
+    template: Option<Template>,
     /// With [`STANDS_IN`] for the mark.
     verdict: Regex,
     max_tokens: u32,
@@ -85,8 +83,8 @@ impl Form {
     /// A form, or the key that is broken and how.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
         let source = config.prompt.as_deref().or(Self::prompt(config.api));
-        let environment = source.map(environment).transpose();
-        let environment = environment.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
+        let template = source.map(parsed).transpose();
+        let template = template.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
         let verdict = config.verdict.as_deref().unwrap_or(VERDICT);
         let verdict = pattern(verdict).map_err(|e| ("verdict", e))?;
         if verdict.captures_len() < 2 {
@@ -95,12 +93,12 @@ impl Form {
         let form = Self {
             api: config.api,
             model: config.model.clone(),
-            environment,
+            template,
             verdict,
             max_tokens: config.max_tokens.unwrap_or(MAX_TOKENS),
             body: config.body.clone().into_iter().collect(),
         };
-        if form.environment.is_some() {
+        if form.template.is_some() {
             form.request(&Question::default()).map_err(|e| ("prompt", e))?;
         }
         Ok(form)
@@ -118,7 +116,7 @@ impl Form {
                 "max_tokens": self.max_tokens,
             }),
             // Of a reward model the number is wanted, and not what a softmax makes of it.
-            Api::Classify if self.environment.is_some() => {
+            Api::Classify if self.template.is_some() => {
                 json!({ "model": self.model, "input": self.text(question, &mark)?, "use_activation": false })
             }
             Api::Classify => json!({
@@ -148,15 +146,16 @@ impl Form {
     }
 
     fn text(&self, question: &Question, mark: &str) -> Result<String, String> {
-        let Some(environment) = &self.environment else { return Ok(String::new()) };
+        let Some(template) = &self.template else { return Ok(String::new()) };
         let Question { gold, answer, prompt, source } = question;
         let first = gold.first().map(String::as_str).unwrap_or_default();
         let given = json!({
             "question": prompt, "answer": answer, "gold": first, "golds": gold, "source": source, "mark": mark,
             "row": row(first),
         });
-        let text = environment.get_template(NAME).and_then(|t| template::rendered(&t, Serde(&given)));
-        text.map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
+        template
+            .rendered(Serde(&given))
+            .map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
     }
 
     /// What a reply comes to. An error where it is none.
@@ -229,13 +228,11 @@ fn pattern(verdict: &str) -> Result<Regex, String> {
     pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
 }
 
-fn environment(source: &str) -> Result<Environment<'static>, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    template::bound(&mut environment);
-    template::parsed(source, || environment.add_template_owned(NAME, source.to_owned()))?;
-    Ok(environment)
+fn parsed(source: &str) -> Result<Template, minijinja::Error> {
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    Template::parse(source, Dialect::Plain, syntax, |environment| {
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    })
 }
 
 /// A mark that an answer does not contain: whoever writes the answer would have to know its hash.

@@ -2,12 +2,13 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, Template, UndefinedBehavior};
+use minijinja::{Error, ErrorKind, UndefinedBehavior};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::question::spoken;
-use crate::{Ask, Message, template};
+use crate::template::{Dialect, Template};
+use crate::{Ask, Message};
 
 /// A question, as it was found.
 pub(crate) enum Question {
@@ -106,7 +107,7 @@ impl Question {
 
 /// How questions are put.
 pub(crate) struct Wording<'a> {
-    template: Option<Environment<'a>>,
+    template: Option<Template>,
     chat: bool,
     system: Option<&'a str>,
 }
@@ -118,19 +119,13 @@ impl<'a> Wording<'a> {
         chat: bool,
         system: Option<&'a str>,
     ) -> Result<Self, String> {
-        let template = template.map(environment).transpose().map_err(|e| told(&e))?;
+        let template = template.map(parsed).transpose().map_err(|e| told(&e))?;
         Ok(Self { template, chat, system })
     }
 
     /// The names that the template asks for.
     pub(crate) fn variables(&self) -> Vec<String> {
-        let template = self.template.as_ref().and_then(|t| t.get_template(NAME).ok());
-        let names = |t: Template<'_, '_>| {
-            template::parsed(t.source(), || Ok(t.undeclared_variables(false).into_iter().collect())).ok()
-        };
-        let mut names: Vec<String> = template.and_then(names).unwrap_or_default();
-        names.sort_unstable();
-        names
+        self.template.as_ref().map(Template::variables).unwrap_or_default()
     }
 
     /// What is asked. A template sees the row's columns, and the question's words as `question`.
@@ -138,10 +133,9 @@ impl<'a> Wording<'a> {
     pub(crate) fn ask(&self, question: Question, mut row: Map<String, Value>) -> Result<Ask, String> {
         let question = match &self.template {
             None => question,
-            Some(environment) => {
+            Some(template) => {
                 row.insert("question".to_owned(), words(question)?.into());
-                let template = environment.get_template(NAME).map_err(|e| told(&e))?;
-                Question::Text(template::rendered(&template, Serde(&row)).map_err(|error| {
+                Question::Text(template.rendered(Serde(&row)).map_err(|error| {
                     let absent: Vec<String> =
                         self.variables().into_iter().filter(|name| !row.contains_key(name)).collect();
                     match (error.kind(), absent.first()) {
@@ -176,17 +170,13 @@ impl<'a> Wording<'a> {
     }
 }
 
-const NAME: &str = "template";
-
-fn environment(source: &str) -> Result<Environment<'_>, Error> {
-    let mut environment = Environment::new();
+fn parsed(source: &str) -> Result<Template, Error> {
     // What is written is what is asked: a prompt for a base model may mean its last newline.
-    environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
-    // A misspelt column is an error, never an empty prompt.
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    template::bound(&mut environment);
-    template::parsed(source, || environment.add_template(NAME, source))?;
-    Ok(environment)
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
+    Template::parse(source, Dialect::Plain, syntax, |environment| {
+        // A misspelt column is an error, never an empty prompt.
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    })
 }
 
 /// The words of a question, for a template. Of messages, those of the only one that says anything.

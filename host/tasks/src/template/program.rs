@@ -1,0 +1,110 @@
+//! A template's program: minijinja's instructions, with those replaced that make text or lists without a bound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, TemplateConfig};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
+use minijinja::{AutoEscape, Error, Value};
+use self_cell::self_cell;
+
+use super::source::ONCE;
+use super::{Dialect, filters, made};
+
+/// Instructions of a source.
+pub(super) struct Program<'a> {
+    pub main: Instructions<'a>,
+    pub blocks: BTreeMap<&'a str, Instructions<'a>>,
+}
+
+self_cell! {
+    /// A source with its instructions.
+    pub(super) struct Compiled {
+        owner: String,
+        #[covariant]
+        dependent: Program,
+    }
+}
+
+/// Compiles a source.
+pub(super) fn compiled(source: String, syntax: &SyntaxConfig, dialect: Dialect) -> Result<Compiled, Error> {
+    let config = TemplateConfig {
+        syntax_config: syntax.clone(),
+        default_auto_escape: Arc::new(|_: &str| AutoEscape::None),
+    };
+    Compiled::try_new(source, |source| {
+        let plain = CompiledTemplate::new("template", source, &config)?;
+        let blocks = plain.blocks.iter().map(|(name, block)| (*name, bounded(block, dialect)));
+        Ok(Program { main: bounded(&plain.instructions, dialect), blocks: blocks.collect() })
+    })
+}
+
+/// The same instructions within bounds.
+fn bounded<'a>(plain: &Instructions<'a>, dialect: Dialect) -> Instructions<'a> {
+    let code = || (0..).map_while(|at| plain.get(at));
+    // Where each instruction will be, and what follows the last.
+    let mut places = vec![0];
+    for instruction in code() {
+        places.push(places[places.len() - 1] + replaced(instruction, dialect).len() as u32);
+    }
+    let place = |at: u32| places[at as usize];
+    let mut out = Instructions::new(plain.name(), plain.source());
+    for (at, instruction) in (0..).zip(code()) {
+        for mut instruction in replaced(instruction, dialect) {
+            match &mut instruction {
+                Instruction::Jump(to)
+                | Instruction::JumpIfFalse(to)
+                | Instruction::JumpIfFalseOrPop(to)
+                | Instruction::JumpIfTrueOrPop(to)
+                | Instruction::Iterate(to)
+                | Instruction::BuildMacro(_, to, _) => *to = place(*to),
+                _ => {}
+            }
+            match (plain.get_span(at), plain.get_line(at)) {
+                (Some(span), _) => out.add_with_span(instruction, span),
+                (None, Some(line)) => out.add_with_line(instruction, line as u16),
+                (None, None) => out.add(instruction),
+            };
+        }
+    }
+    out
+}
+
+/// What stands for an instruction.
+fn replaced<'a>(instruction: &Instruction<'a>, dialect: Dialect) -> Vec<Instruction<'a>> {
+    let filter = |name: &'static str, arguments: u16| Instruction::ApplyFilter(name, Some(arguments), !0);
+    match instruction {
+        // A formatter counts what is emitted.
+        Instruction::EmitRaw(text) => vec![Instruction::LoadConst(Value::from(*text)), Instruction::Emit],
+        Instruction::Add => vec![filter(filters::ADD, 2)],
+        Instruction::Mul => vec![filter(filters::MULTIPLY, 2)],
+        Instruction::Rem => vec![filter(filters::REMAINDER, 2)],
+        Instruction::Slice => vec![filter(filters::SLICE, 4)],
+        Instruction::StringConcat => vec![filter(filters::CONCATENATE, 2)],
+        Instruction::PushLoop(_) if dialect == Dialect::Transformers => {
+            vec![filter(filters::ITEMS, 1), instruction.clone()]
+        }
+        // A sum of constant lists, which is lazy.
+        Instruction::LoadConst(value) if value.kind() == ValueKind::Iterable => {
+            let items = value.try_iter().map(Iterator::collect::<Vec<Value>>).unwrap_or_default();
+            vec![Instruction::LoadConst(items.into())]
+        }
+        Instruction::ApplyFilter(ONCE, ..) => vec![],
+        // It is lazy, and has no more than a hundred thousand numbers.
+        Instruction::CallFunction("range", _) => vec![instruction.clone()],
+        // `{% set x.name = … %}`: the namespace is above the value.
+        Instruction::SetAttr(_) => {
+            vec![Instruction::Swap, filter(made::STORED, 1), Instruction::Swap, instruction.clone()]
+        }
+        Instruction::ApplyFilter("batch" | "slice" | "groupby" | "zip" | "items" | "dictsort", ..)
+        | Instruction::CallFunction(..)
+        | Instruction::CallMethod(..)
+        | Instruction::CallObject(..)
+        | Instruction::BuildList(_)
+        | Instruction::BuildTuple(_)
+        | Instruction::BuildMap(_) => vec![instruction.clone(), filter(made::NESTED, 1)],
+        Instruction::ApplyFilter(..) => vec![instruction.clone(), filter(made::COUNTED, 1)],
+        _ => vec![instruction.clone()],
+    }
+}

@@ -1,0 +1,159 @@
+//! A template's source, made plain before minijinja parses it. Lines and columns of tags stay where they are, but for
+//! what follows a product.
+//!
+//! - `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja, become a block with a scope of its
+//!   own, which is what they are.
+//! - The left side of every `*` passes through a filter, `once`, that does nothing: minijinja works out products of
+//!   constants while it parses, where nothing bounds them.
+
+use std::borrow::Cow;
+
+use super::Dialect;
+
+/// The filter that does nothing.
+pub(super) const ONCE: &str = "once";
+
+/// Returns a source with Jinja's newlines: `\n` for `\r\n` and `\r`.
+pub fn newlines(source: &str) -> Cow<'_, str> {
+    if source.contains('\r') {
+        source.replace("\r\n", "\n").replace('\r', "\n").into()
+    } else {
+        source.into()
+    }
+}
+
+/// Returns a source that minijinja can parse within bounds.
+pub(super) fn plain(source: &str, dialect: Dialect) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find('{') {
+        let (before, tag) = rest.split_at(at);
+        out.push_str(before);
+        // What is copied as it is.
+        let copied = match tag.as_bytes().get(1) {
+            Some(b'#') => Some(tag.find("#}").map_or(tag.len(), |end| end + 2)),
+            Some(b'%') => raw(tag),
+            Some(b'{') => None,
+            _ => Some(1),
+        };
+        rest = match copied {
+            Some(length) => {
+                out.push_str(&tag[..length]);
+                &tag[length..]
+            }
+            None => inside(tag, dialect, &mut out),
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Where `{% raw %}` … `{% endraw %}` ends, if this is its beginning.
+fn raw(tag: &str) -> Option<usize> {
+    let body = simple(tag, "raw")?;
+    let mut at = body;
+    while let Some(found) = tag[at..].find("{%") {
+        at += found;
+        if let Some(length) = simple(&tag[at..], "endraw") {
+            return Some(at + length);
+        }
+        at += 2;
+    }
+    Some(tag.len())
+}
+
+/// The length of a tag that begins here and has just this name.
+fn simple(tag: &str, name: &str) -> Option<usize> {
+    let inner = tag.strip_prefix("{%")?;
+    let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_start();
+    let after = inner.strip_prefix(name)?.trim_start();
+    let after = after.strip_prefix(['-', '+']).unwrap_or(after).strip_prefix("%}")?;
+    Some(tag.len() - after.len())
+}
+
+/// Writes the tag that begins here, and returns what follows it.
+fn inside<'a>(tag: &'a str, dialect: Dialect, out: &mut String) -> &'a str {
+    let bytes = tag.as_bytes();
+    let named = [("generation", "with      "), ("endgeneration", "endwith      ")];
+    for (name, instead) in named {
+        if dialect == Dialect::Transformers
+            && let Some(end) = simple(tag, name)
+        {
+            out.push_str(&tag[..end].replacen(name, instead, 1));
+            return &tag[end..];
+        }
+    }
+    let end = if bytes[1] == b'%' { "%}" } else { "}}" };
+    let (mut at, mut written, mut open) = (2, 0, 0_usize);
+    // The last byte that is not white space: a `*` after an operand is a product.
+    let mut last = b'(';
+    while let Some(&byte) = bytes.get(at) {
+        if open == 0 && tag.as_bytes()[at..].starts_with(end.as_bytes()) {
+            at += end.len();
+            break;
+        }
+        match byte {
+            b'\'' | b'"' => at = quoted(bytes, at),
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            b'*' => {
+                let power = bytes.get(at + 1) == Some(&b'*');
+                if !power && !matches!(last, b'(' | b'[' | b',' | b'*') {
+                    out.push_str(&tag[written..at]);
+                    out.push('|');
+                    out.push_str(ONCE);
+                    out.push(' ');
+                    written = at;
+                }
+                at += usize::from(power);
+            }
+            _ => {}
+        }
+        if !byte.is_ascii_whitespace() {
+            last = byte;
+        }
+        at += 1;
+    }
+    let at = at.min(tag.len());
+    out.push_str(&tag[written..at]);
+    &tag[at..]
+}
+
+/// Where the quote ends that begins here: at its last byte.
+fn quoted(bytes: &[u8], from: usize) -> usize {
+    let mut at = from + 1;
+    while at < bytes.len() && bytes[at] != bytes[from] {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tags_are_changed() {
+        let known = |source: &str| plain(source, Dialect::Transformers);
+        assert_eq!(
+            known("{%- generation -%}a{% endgeneration +%}"),
+            "{%- with       -%}a{% endwith       +%}"
+        );
+        assert_eq!(known("{{ 2 * 3 }} * {{ 2 ** 3 }}"), "{{ 2 |once * 3 }} * {{ 2 ** 3 }}");
+        for same in [
+            "{# {% generation %} 2 * 3 #}",
+            "{% raw %}{% generation %}{{ 2 * 3 }}{%- endraw -%}",
+            "{{ '{% generation %} * \\' *' }}",
+            "{{ f(*a, **b) }}{{ [*a] }}",
+            "{% set generation = 1 %}{{ {'a': {'}}': 1}} }}",
+            "{{ \"a * ",
+            "{%",
+            "{",
+            "{{ 'a\\",
+        ] {
+            assert_eq!(known(same), same);
+        }
+        assert_eq!(plain("{% generation %}", Dialect::Plain), "{% generation %}");
+        assert_eq!(newlines("a\r\nb\rc\n"), "a\nb\nc\n");
+    }
+}
