@@ -511,6 +511,11 @@ fn rollouts_are_shown_with_what_was_asked() {
     assert!(shown == 3 && said.contains("\n3 of ") && said.ends_with("exit code 0"), "{said}");
     let held = told_of_rollouts(&scratch, &["out", "--set", "held-out", "--step", "6", "--show", "1000"]);
     assert!(held.contains("\n60 rollouts\n"), "{held}");
+    // Rewards and advantages are numbers as people write them.
+    let all = told_of_rollouts(&scratch, &["out", "--show", "1000"]);
+    let all = all.lines().filter(|line| line.starts_with("  step ")).collect::<Vec<_>>().join("\n");
+    assert!(all.contains(": reward 0, ") && all.contains(": reward 1, ") && !all.contains("E-"), "{all}");
+    assert!(all.contains(", advantage -0."), "{all}");
     let none = told_of_rollouts(&scratch, &["out", "--step", "99"]);
     assert!(none.contains("0 rollouts") && none.ends_with("exit code 1"), "{none}");
 }
