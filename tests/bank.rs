@@ -216,6 +216,7 @@ fn what_is_no_bank_is_told() {
         &std::fs::read(root().join("tests/cases/bank/completions_00005.parquet")).unwrap()[..900],
     );
     scratch.write("none.jsonl", "");
+    scratch.write("run.toml", CONFIG);
     scratch.write("words.jsonl", "{\"id\": 1, \"reward\": \"good\"}\n");
     scratch.write("endless.jsonl", "{\"id\": 1, \"reward\": 1e300}\n{\"id\": 1, \"reward\": null}\n");
     scratch.write("minus.csv", "id,reward,tokens\n1,1,-5\n");

@@ -35,10 +35,10 @@ fn rest(scratch: &Scratch, run: &str) -> String {
     record.split_once('\n').unwrap().1.to_owned()
 }
 
-/// A folder with a project of a grader in Rust and its component, made once; nothing where nothing can build for Wasm.
+/// A folder with a project of a grader in Rust and its component, made once; `None` where Rust cannot build for Wasm.
 fn project() -> Option<&'static Scratch> {
-    static MADE: OnceLock<Option<Scratch>> = OnceLock::new();
-    MADE.get_or_init(|| {
+    static MADE: OnceLock<Result<Scratch, String>> = OnceLock::new();
+    let project = MADE.get_or_init(|| {
         let scratch = Scratch::new();
         let new = scratch.allot(&["new", "plain", "--kind", "grader"]);
         assert_eq!(new, "./plain is ready; its README has the commands\nexit code 0");
@@ -57,13 +57,14 @@ fn project() -> Option<&'static Scratch> {
         assert!(strict.status.success(), "{}", String::from_utf8_lossy(&strict.stderr));
         let built = scratch.allot(&["build", "plain"]);
         if built.contains("has no standard library for wasm32") {
-            skip("wasm", &format!("this machine has no Wasm target, so nothing was built: {built}"));
-            return None;
+            return Err(built);
         }
         assert!(built.starts_with("plain.wasm  plain 0.1.0") && built.ends_with("exit code 0"), "{built}");
-        Some(scratch)
-    })
-    .as_ref()
+        Ok(scratch)
+    });
+    // Each test that asks is skipped, not only the one that tried to build.
+    let skipped = |built| skip("language-rust", &format!("nothing was built: {built}"));
+    project.as_ref().map_err(skipped).ok()
 }
 
 /// A folder with that component alone.
@@ -104,6 +105,8 @@ fn a_grader_is_started_built_checked_and_judges_a_run() {
     assert_eq!(rewards, recorded(&scratch, "exact"));
     assert_eq!(rest(&scratch, "component").lines().count(), rest(&scratch, "exact").lines().count());
     assert!(scratch.allot(&["replay", "component"]).ends_with("exit code 0"));
+    let graded = scratch.allot(&["grade", "component", "exact", "--show", "0"]);
+    assert!(graded.contains("as before") && !graded.contains("other reward"), "{graded}");
 
     // What is recorded of it: its contract, content and settings.
     let record = scratch.read("component/record.jsonl");

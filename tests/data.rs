@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "data/formats.rs"]
+mod formats;
 mod skip;
 
 use std::collections::{BTreeMap, HashSet};
@@ -284,7 +286,8 @@ fn what_is_wrong_with_a_data_set_is_told() {
         b"",
         json!({}),
         "`empty.parquet` is no parquet file, or cut off: \
-        EOF: Parquet file too small. Size is 0 but need 8",
+        EOF: Parquet file too small. Size is 0 but need 8\n\
+        hint: fetch the file again, or write it again; it may have been cut off on the way",
     );
 
     check(
@@ -356,28 +359,31 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "list.jsonl",
         &rows(&[good, "[1]"]),
         json!({}),
-        "`list.jsonl` line 2 is a list; a row is an object, with columns by name",
+        "`list.jsonl` line 2 is a list; a row is an object, with columns by name\n\
+        hint: write each row as an object: {\"question\": \"…\", \"answer\": \"…\"}",
     );
 
     check(
-        "rows.csv",
+        "rows.txt",
         b"question,answer",
         json!({}),
-        "`rows.csv` has no ending that tells its format\n\
-        hint: set `format` to \"jsonl\", \"json\" or \"parquet\"",
+        "`rows.txt` has no ending that tells its format\n\
+        hint: set `format` to \"jsonl\", \"json\", \"csv\", \"tsv\", \"parquet\" or \"arrow\"",
     );
     check(
         "text.parquet",
         b"PAR1, they say",
         json!({}),
-        "`text.parquet` is no parquet file, or cut off: Invalid Parquet file. Corrupt footer",
+        "`text.parquet` is no parquet file, or cut off: Invalid Parquet file. Corrupt footer\n\
+        hint: fetch the file again, or write it again; it may have been cut off on the way",
     );
 
     check(
         "kind.jsonl",
         br#"{"question": 3, "answer": 1}"#,
         json!({}),
-        "`kind.jsonl` line 1: `question` is neither text nor a list of messages with `role` and `content`",
+        "`kind.jsonl` line 1: `question` is neither text nor a list of messages with `role` and `content`\n\
+        hint: name the column to take with `question = \"…\"`",
     );
     check(
         "big.jsonl",

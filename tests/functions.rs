@@ -49,7 +49,7 @@ def too_many(completions, **kwargs):
 fn no_python() -> bool {
     let there = Command::new("python3").arg("--version").output().is_ok();
     if !there {
-        skip("python", "this machine has no `python3`");
+        skip("python3", "this machine has no `python3`");
     }
     !there
 }

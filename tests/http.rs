@@ -418,9 +418,9 @@ fn a_run_that_a_server_judges_is_the_run_that_a_grader_judges() {
     trained(&scratch, CONFIG, "here");
     server.play(Vec::new());
     trained(&scratch, &there(&server, ""), "there");
-    let asked = server.asked();
+    let (asked, asked_again) = (server.asked(), server.asked_again());
     // Besides, the model may say what the server is greeted with.
-    assert!(server.asked_again() <= 1, "{} were asked twice", server.asked_again());
+    assert!(asked_again <= 1, "{asked_again} were asked twice");
     let ((here, rest_here), (there_, rest_there)) =
         (parted(&record(&scratch, "here")), parted(&record(&scratch, "there")));
     assert_eq!(rest_here, rest_there);
@@ -434,6 +434,9 @@ fn a_run_that_a_server_judges_is_the_run_that_a_grader_judges() {
     assert!(
         reward["http"]["prompt"].as_str().unwrap().contains("{{ mark }}") && reward["http"]["url"].is_null()
     );
+    // Its rollouts, graded by the server again, have the rewards that they had.
+    let graded = scratch.allot(&["grade", "there", "there", "--show", "0"]);
+    assert!(graded.contains("as before") && !graded.contains("other reward"), "{graded}");
     let port = server.url.rsplit(':').next().unwrap();
     assert!(!record(&scratch, "there").contains(port), "the server's address is in the record");
 

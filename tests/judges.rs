@@ -446,7 +446,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
             "grader = \"math_verify\"".to_owned(),
             "`run.toml` line 2, `grader = \"math_verify\"`: unknown variant `math_verify`, expected one of \
              `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, \
-             `number`, `math-verify`, `command`, `functions`, `python`, `http`, `component`, `environment`, `pattern`",
+             `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`",
             "did you mean `math-verify`?",
         ),
     ] {
@@ -486,7 +486,7 @@ fn record(scratch: &Scratch, run: &str) -> Vec<String> {
 
 #[test]
 fn a_run_that_a_process_judges_is_the_same_as_one_that_a_grader_judges() {
-    if !has("python", &["python3", "--version"]) {
+    if !has("python3", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -583,7 +583,7 @@ fn last_score(scratch: &Scratch, run: &str, name: &str) -> f64 {
 
 #[test]
 fn a_judge_that_fails_on_wrong_answers_raises_no_score() {
-    if !has("python", &["python3", "--version"]) {
+    if !has("python3", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -679,7 +679,7 @@ for line in sys.stdin:
 
 #[test]
 fn a_run_goes_on_under_its_own_judge_alone() {
-    if !has("python", &["python3", "--version"]) {
+    if !has("python3", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -737,7 +737,7 @@ fn a_judge_that_changes_in_the_middle_of_a_run_judges_no_more() {
 
 #[test]
 fn runs_of_other_judges_are_other_arms() {
-    if !has("python", &["python3", "--version"]) {
+    if !has("python3", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();
@@ -780,7 +780,7 @@ for line in sys.stdin:
 
 #[test]
 fn a_judge_gives_rewards_and_parts_of_rewards() {
-    if !has("python", &["python3", "--version"]) {
+    if !has("python3", &["python3", "--version"]) {
         return;
     }
     let scratch = Scratch::new();

@@ -108,6 +108,42 @@ fn a_part_without_a_verdict_leaves_none_to_the_sum() {
     assert!(rewards.iter().all(Value::is_null), "{rewards:?}");
 }
 
+/// A config whose command fails for each answer, with more of [reward] on top.
+fn failing(reward: &str) -> String {
+    let judge = "[reward.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 2\n";
+    config(&format!("[reward]\ngrader = \"command\"\n{reward}{judge}"))
+}
+
+#[test]
+fn a_run_that_can_grade_none_of_its_first_answers_ends_with_the_grader_s_words() {
+    let scratch = Scratch::new();
+    // It counts what it is asked, and can only grade the greeting: gold answers themselves.
+    scratch.write(
+        "judge",
+        "#!/bin/sh\nwhile read -r line; do echo x >>asked; id=${line#*:}; id=${id%%,*}\n\
+         echo \"{\\\"id\\\":$id,\\\"error\\\":\\\"the key is not valid\\\"}\"; done\n",
+    );
+    let asked = || std::fs::read_to_string(scratch.path().join("asked")).unwrap().lines().count();
+    for (reward, first) in [("", 64), ("patience = 20\n", 20)] {
+        let _ = std::fs::remove_file(scratch.path().join("asked"));
+        scratch.write("run.toml", failing(reward));
+        let run = format!("run-{first}");
+        let said = scratch.allot(&["train", "run.toml", "--out", &run, "-o", "run.steps=20"]);
+        let what = format!(
+            "error: none of the first {first} answers could be graded; the last one: the judge says: the key is not valid"
+        );
+        assert!(said.contains(&what) && said.ends_with("exit code 2"), "{said}");
+        assert!(said.contains("hint: Fix the grader") && said.contains("hint: Set `patience`"), "{said}");
+        // Each of two processes is greeted, and so is one before the run.
+        assert!((first..=first + 3).contains(&asked()), "{}", asked());
+    }
+    // Without a limit the budget is spent, as it is where one answer could be graded.
+    scratch.write("run.toml", failing("patience = 0\n"));
+    let said = scratch.allot(&["train", "run.toml", "--out", "whole"]);
+    let unscorable = said.lines().any(|line| line.contains("unscorable") && line.ends_with(" 32  100.0 %"));
+    assert!(unscorable && said.ends_with("exit code 0"), "{said}");
+}
+
 #[test]
 fn what_is_wrong_with_several_graders_is_told_before_the_run() {
     let scratch = Scratch::new();
@@ -125,7 +161,7 @@ fn what_is_wrong_with_several_graders_is_told_before_the_run() {
         (
             &format!("[reward]\nright = 2.0\n{exact}"),
             "and settings of one under [reward]",
-            "`overlong` and `unreadable`",
+            "`overlong`, `unreadable` and `patience`",
         ),
         (
             "[reward]\ngrader = \"exact\"\nweight = 2.0",

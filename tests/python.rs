@@ -212,7 +212,8 @@ fn no_hostile_program_is_rewarded() {
     assert!(rewarded.is_empty(), "{}", rewarded.join("\n"));
 }
 
-/// HumanEval's reference solutions pass; without their bodies none does, and none whose results are negated.
+/// HumanEval's reference solutions pass; without their bodies none does, and none whose results are negated, or that
+/// empties its arguments and returns something empty.
 #[test]
 fn reference_solutions_of_humaneval_pass_and_broken_ones_do_not() {
     let Some(python) = interpreter() else { return };
@@ -231,10 +232,68 @@ fn reference_solutions_of_humaneval_pass_and_broken_ones_do_not() {
         let outcome = trial.judge(python, solution, limits).unwrap();
         took.push(began.elapsed().as_secs_f64() * 1000.0);
         assert!(outcome.is_right(), "{} {outcome:?}", row["task_id"]);
-        for broken in ["    pass\n".to_owned(), solution.replace("return ", "return not ")] {
+        let empties = |empty: &str| {
+            let name = row["entry_point"].as_str().unwrap();
+            format!(
+                "    pass\n\ndef {name}(*all):\n    for x in all:\n        getattr(x, 'clear', str)()\n    return {empty}\n"
+            )
+        };
+        let broken = ["    pass\n".to_owned(), solution.replace("return ", "return not ")];
+        for broken in broken.into_iter().chain(["[]", "0", "''", "True", "all[0]"].map(empties)) {
             assert!(!trial.judge(python, &broken, limits).unwrap().is_right(), "{} {broken}", row["task_id"]);
         }
     }
     took.sort_by(f64::total_cmp);
     println!("median {:.1} ms, p95 {:.1} ms, longest {:.0} ms", took[82], took[156], took[163]);
+}
+
+/// Problems and programs of a file: each begins with its name, and then has its problem as a line.
+fn programs(file: &str) -> impl Iterator<Item = (&str, Trial, &str)> {
+    file.split("\n=== ").skip(1).map(|part| {
+        let (name, rest) = part.split_once('\n').unwrap();
+        let (gold, program) = rest.split_once('\n').unwrap();
+        (name, Trial::of(gold).unwrap_or_else(|e| panic!("{name}: {e}")), program)
+    })
+}
+
+#[test]
+fn right_programs_as_people_write_them_pass() {
+    let Some(python) = interpreter() else { return };
+    let mut refused = Vec::new();
+    let mut count = 0;
+    for (name, trial, program) in programs(include_str!("cases/python/right.txt")) {
+        count += 1;
+        let outcome = judge(python, &trial, program);
+        if !outcome.is_right() {
+            refused.push(format!("{name}: {outcome:?}"));
+        }
+    }
+    assert!(count >= 24 && refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// No program is rewarded for what it does to its arguments, for a name that it has not defined, or a number nearby.
+#[test]
+fn no_change_name_or_number_is_rewarded() {
+    let Some(python) = interpreter() else { return };
+    let mut rewarded = Vec::new();
+    let mut count = 0;
+    for (name, trial, program) in programs(include_str!("cases/hostile/changed.txt")) {
+        count += 1;
+        match trial.judge(python, program, LIMITS) {
+            Ok(outcome) if !outcome.is_right() => {}
+            other => rewarded.push(format!("{name}: {other:?}")),
+        }
+    }
+    assert!(count >= 24 && rewarded.is_empty(), "{}", rewarded.join("\n"));
+}
+
+#[test]
+fn a_tolerance_is_a_share() {
+    let of = |tolerance: &str| {
+        Trial::of(&format!(r#"{{"inputs": ["1"], "outputs": ["1"], "tolerance": {tolerance}}}"#))
+    };
+    assert!(of("0").is_ok() && of("1e-6").is_ok());
+    for wrong in ["-1", "1.5", "1e300"] {
+        assert!(of(wrong).is_err_and(|e| e.contains("`tolerance`")), "{wrong}");
+    }
 }

@@ -416,6 +416,19 @@ fn settings_are_checked_by_name_type_and_sense() {
     hint: did you mean `keep`?
     exit code 2
     ");
+    insta::assert_snapshot!(set("run.seed=4"), @"
+    error: policy `pods` has no setting `run.seed`
+
+    hint: Use `-o run.seed=…` instead of `--set`: `run.seed` is a key of the config.
+    exit code 2
+    ");
+    insta::assert_snapshot!(set("learning_rate=1e-3"), @"
+    error: policy `pods` has no setting `learning_rate`
+
+    hint: known are `generate`, `keep`, `rule`
+    hint: Use `-o SECTION.KEY=VALUE` to change a key of the config.
+    exit code 2
+    ");
     insta::assert_snapshot!(set("keep=0.5"), @"
     error: policy `pods`: setting `keep` is 0.5; it must be a whole number from -2147483648 to 2147483647
     exit code 2
@@ -537,7 +550,7 @@ fn a_policy_is_started_built_checked_and_run() {
     let built = scratch.allot(&["build", "my-policy"]);
     if built.contains("has no standard library for wasm32") {
         // Loud, and only where nothing can build for Wasm.
-        skip("wasm", &format!("this machine has no Wasm target, so nothing was built: {built}"));
+        skip("language-rust", &format!("this machine has no Wasm target, so nothing was built: {built}"));
         assert!(
             built.contains("rustup target add wasm32-unknown-unknown") && built.contains("apt-get install"),
             "{built}"

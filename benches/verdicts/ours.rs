@@ -14,6 +14,7 @@ use allot_judges::Reward as _;
 use allot_judges::component::{ComponentConfig, Components};
 use allot_judges::config::{PatternConfig, RewardConfig};
 use allot_judges::graded::Graded;
+use allot_judges::graders::Graders;
 use allot_judges::http::{Http, HttpConfig};
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
@@ -184,6 +185,7 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
     };
     let problems = Rc::new(batch.questions.iter().map(problem).collect());
     let tokens = Rc::new(Tokens::read(folder).unwrap());
-    let graded = Graded::new(tokens, problems, config.clone(), 1 << 20, Vec::new()).unwrap();
+    let graders = Graders::new(config.clone(), &problems, 1 << 20, Vec::new()).unwrap();
+    let graded = Graded::new(tokens, problems, graders);
     (graded, batch.tokens.iter().enumerate().map(sample).collect())
 }

@@ -8,6 +8,7 @@ mod compare;
 mod completions;
 mod configs;
 mod fetch;
+mod grade;
 mod new;
 mod pack;
 mod policies;
@@ -51,6 +52,8 @@ enum Command {
     Report(report::ReportRuns),
     /// Look at rollouts of a training run: question, answer, reward, and what happened to each
     Rollouts(rollouts::Rollouts),
+    /// Grade answers that are there already: verdicts, rewards and their parts
+    Grade(grade::Grade),
     /// Watch runs: curves, wasted rollouts, rates, time left
     Watch(watch::Watch),
     /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
@@ -93,6 +96,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
         Command::Compare(command) => compare::run(&command, screen),
         Command::Report(command) => report::run(&command, screen),
         Command::Rollouts(command) => rollouts::run(&command, screen),
+        Command::Grade(command) => grade::run(&command, screen),
         Command::Watch(command) => watch::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
         Command::Bank(command) => bank::run(&command, screen),

@@ -33,7 +33,8 @@ use crate::shadow::Decider;
 use crate::shipped;
 use crate::world::{Clock, World};
 use allot_error::{Error, Result, listed};
-use allot_judges::graded::{self, Graded};
+use allot_judges::graded::Graded;
+use allot_judges::graders::{self, Graders};
 use allot_judges::pool::Preflight as Met;
 use allot_models;
 use allot_models::tokens::Tokens;
@@ -135,7 +136,7 @@ impl<'a> Prepared<'a> {
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         // A run that goes on, or is repeated, asks the same.
         config.model.date = config.model.date.or(tokens.date());
-        let judges = graded::check(&config.reward, &problems.all)?;
+        let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
         let (state, cost) = policy.begin(&run).map_err(|fault| {
@@ -250,8 +251,8 @@ impl<'a> Prepared<'a> {
         }
         let known = self.judges.iter().map(|met| met.as_ref().map(|met| met.identity.clone())).collect();
         let tokens = Rc::clone(&self.tokens);
-        let reward = Graded::new(tokens, Rc::clone(&all), config.reward.clone(), longest, known)?;
-        let reward = reward.ending_at(self.stops.clone());
+        let graders = Graders::new(config.reward.clone(), &all, longest, known)?;
+        let reward = Graded::new(tokens, Rc::clone(&all), graders).ending_at(self.stops.clone());
         let sets = self.problems.sets.clone();
         let (settings, unjudged) = (config.evaluation.settings(), config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, settings, unjudged, longest);

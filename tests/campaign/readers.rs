@@ -126,7 +126,10 @@ impl Class for Readers {
             let mut bytes = std::fs::read(&from).map_err(|e| Error::file("read", &from, &e))?;
             let of = from.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
             for _ in 0..*chance.of_these(&[1, 1, 1, 2, 4]) {
-                if matches!(of, "wasm" | "safetensors" | "parquet" | "gguf") {
+                if matches!(
+                    of,
+                    "wasm" | "safetensors" | "parquet" | "gguf" | "arrow" | "feather" | "gz" | "zst"
+                ) {
                     mangled::mangle_bytes(&mut bytes, chance);
                 } else {
                     mangled::mangle_text(&mut bytes, chance);

@@ -569,9 +569,11 @@ pub fn grpo_advantages(case: &Json) -> Checked {
         let rewards = rewards.rewards();
         let ours = advantage::of(&rewards, case.get("epsilon").number(), case.get("norm_by_std").flag());
         let theirs = case.get("advantages").get(group).numbers();
-        if rewards.len() > 1 && rewards.iter().all(|r| *r == rewards[0]) {
+        if rewards.iter().all(|r| *r == rewards[0]) {
             ensure!(ours.iter().all(|a| *a == 0.0), "equal rewards have advantages {ours:?}");
-            if !advantage::agree(&ours, &theirs) {
+            if rewards.len() == 1 {
+                verdict = Verdict::Departs("a rollout alone in its group has advantage 0, not its reward");
+            } else if !advantage::agree(&ours, &theirs) {
                 verdict = Verdict::Departs("equal rewards have advantage 0, not f32's rounding error");
             }
         } else {

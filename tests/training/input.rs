@@ -134,7 +134,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @r#"
-    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify`, `command`, `functions`, `python`, `http`, `component`, `environment`, `pattern`
+    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`
 
     hint: did you mean `exact`?
     exit code 2

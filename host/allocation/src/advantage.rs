@@ -2,8 +2,11 @@
 //!
 //! GRPO's rule as verl computes it (`verl/trainer/ppo/core_algos.py`,
 //! `compute_grpo_outcome_advantage`): `A_i = (r_i - mean) / (std + epsilon)`, `std` with one degree
-//! of freedom less; a population of one has mean 0 and deviation 1, so that `A = r`. Here in f64,
-//! and exactly 0 where all rewards of the population are equal.
+//! of freedom less. Here in f64, and exactly 0 where all rewards of the population are equal.
+//!
+//! A departure: verl gives a population of one the mean 0 and the deviation 1, so that `A = r`. Here its advantage is 0:
+//! an advantage relative to a group needs two rollouts. Otherwise a prompt whose other rollouts could not be scored would
+//! train on one reward measured against nothing. A policy that has a baseline of its own gives the advantage itself.
 
 use std::collections::HashSet;
 
@@ -64,17 +67,15 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
 /// Rewards measured against a population that is not empty.
 fn measured(rewards: &[f64], population: &[f64], scale: Scale, weight: f64) -> Vec<f32> {
     let n = population.len() as f64;
-    let (mean, deviation) = if population.len() == 1 {
-        (0.0, 1.0)
-    } else if population.iter().all(|r| *r == population[0]) {
+    // One rollout alone, which may be picked beside another population, has nothing to be measured against.
+    if population.len() == 1 || population.iter().all(|r| *r == population[0]) {
         return vec![0.0; rewards.len()];
-    } else {
-        let mean = population.iter().sum::<f64>() / n;
-        let squares = population.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>();
-        (mean, (squares / (n - 1.0)).sqrt())
-    };
+    }
+    let mean = population.iter().sum::<f64>() / n;
+    let squares = population.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>();
+    let deviation = (squares / (n - 1.0)).sqrt();
     // r - mean of the others = n / (n - 1) · (r - mean of all).
-    let weight = if scale.leave_one_out && n > 1.0 { weight * n / (n - 1.0) } else { weight };
+    let weight = if scale.leave_one_out { weight * n / (n - 1.0) } else { weight };
     let scale = if scale.normalize { weight / (deviation + scale.epsilon) } else { weight };
     rewards.iter().map(|r| ((r - mean) * scale) as f32).collect()
 }
@@ -122,9 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn a_population_of_one_keeps_its_reward() {
-        let one = of_pick(&pick(None, Advantage::Picked), &group(&[0.7]), Scale::default());
-        assert!((one[0] - 0.7).abs() < 1e-5);
+    fn a_population_of_one_measures_nothing() {
+        for scale in [Scale::default(), Scale { leave_one_out: true, normalize: false, ..Scale::default() }] {
+            assert_eq!(of_pick(&pick(None, Advantage::Picked), &group(&[0.7]), scale), [0.0]);
+            let among = pick(Some(vec![0, 1]), Advantage::Among(vec![1]));
+            assert_eq!(of_pick(&among, &group(&[1.0, 0.0]), scale), [0.0; 2]);
+        }
+        let own = of_pick(&pick(None, Advantage::Given(vec![0.7])), &group(&[0.7]), Scale::default());
+        assert_eq!(own, [0.7]);
     }
 
     #[test]

@@ -25,7 +25,6 @@
 
 mod bank;
 mod cell;
-mod csv;
 mod draws;
 mod fit;
 mod layout;

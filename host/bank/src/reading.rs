@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_error::{Error, Result};
-use allot_tasks::dataset::{DataError, Place, Rows};
+use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
-use crate::csv::Csv;
 use crate::layout::{Columns, Field};
 
 /// A rollout, with its prompt.
@@ -138,14 +137,8 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self, path: &Path) -> Result<()> {
-        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-            let csv = Csv::open(path)?;
-            let columns = self.columns(path, &csv.columns)?;
-            let mut filter = None;
-            return csv.rows.iter().try_for_each(|(place, row)| self.row(&columns, &mut filter, place, row));
-        }
         let rows = Rows::open(path, None).map_err(told)?;
-        let columns = self.columns(path, &rows.columns().map_err(told)?)?;
+        let columns = self.columns(path, &rows.columns())?;
         let mut needed: Vec<String> = columns.names().cloned().collect();
         needed.extend(self.asked.only.iter().map(|(column, _)| column.clone()));
         if self.asked.characters_per_token.is_none() {
@@ -153,7 +146,8 @@ impl Reading<'_> {
             needed.retain(|name| !columns.of(Field::Text).contains(name));
         }
         let (mut filter, mut wrong) = (None, None);
-        let ended = rows.each(&needed, &mut |place, row| {
+        let ended = rows.each(&needed, &mut |place, row, faults| {
+            Fault::check(faults, &place, &needed)?;
             wrong = self.row(&columns, &mut filter, &place, &row).err();
             Ok(if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
@@ -285,7 +279,7 @@ fn text(value: &Value) -> Option<String> {
 fn told(error: DataError) -> Error {
     let hint = match error {
         // That of a data set names a key of a config.
-        DataError::UnknownFormat(_) => Some("they end in .parquet, .jsonl, .json or .csv".to_owned()),
+        DataError::UnknownFormat(_) => Some("name files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow, or in .gz or .zst after it".to_owned()),
         _ => error.hint(),
     };
     Error::new(error.to_string()).hints(hint)

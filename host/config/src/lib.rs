@@ -16,6 +16,7 @@
 //! ```
 
 pub mod compare;
+pub mod grade;
 mod hints;
 mod node;
 pub mod ranges;
@@ -37,7 +38,7 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
 use allot_component::{Caps, Description, sha256};
-use allot_error::{Error, Result};
+use allot_error::{Error, Result, nearest};
 use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
@@ -427,7 +428,17 @@ pub fn settings(
     given: &BTreeMap<String, toml::Value>,
 ) -> Result<Vec<(String, Value)>> {
     let owner = format!("policy `{}`", description.name);
-    allot_component::settings(&owner, &description.settings, given)
+    let settings = allot_component::settings(&owner, &description.settings, given);
+    let names = || description.settings.iter().map(|setting| setting.name.as_str());
+    settings.map_err(|error| match given.keys().find(|name| names().all(|known| known != *name)) {
+        // A setting's name has no dots: this is a key of the config.
+        Some(key) if key.contains('.') => Error::new(error.what)
+            .hint(format!("Use `-o {key}=…` instead of `--set`: `{key}` is a key of the config.")),
+        Some(key) if nearest(key, names()).is_none() => {
+            error.hint("Use `-o SECTION.KEY=VALUE` to change a key of the config.")
+        }
+        _ => error,
+    })
 }
 
 /// The settings typed on the command line, each once. `before` is what stands before one there.

@@ -8,7 +8,8 @@
 //! - [`Interpreter`]: one that has started, and a fresh copy of it for each answer
 //! - [`library`]: packages of pure Python that have been imported before any answer comes; [`math`]: math-verify
 //! - [`guest`]: what a guest finds outside of itself
-//! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them
+//! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them; [`text`]: the program in
+//!   an answer, and whether what it prints is what was wanted
 //!
 //! ```no_run
 //! use allot_interpreter::trial::Trial;
@@ -22,13 +23,15 @@
 //!
 //! **An answer never meets what it is judged by.** Tests run in an interpreter of their own, and each call of the
 //! answer's function goes to another one, where the answer is, and comes back as plain data. So an answer can neither
-//! read its tests nor change what equality means to them; and expected outputs do not enter any interpreter at all.
+//! read its tests nor change what equality means to them; and expected outputs do not enter its interpreter at all. Lists,
+//! dictionaries and sets that it was called with, and has changed in place, come back as plain data, too.
 
 pub mod build;
 pub mod guest;
 mod interpreter;
 pub mod library;
 pub mod math;
+pub mod text;
 pub mod trial;
 
 pub use interpreter::{End, Interpreter, LEAST_MEMORY, Limits, Session};

@@ -4,7 +4,7 @@ use allot_allocation::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{End, Interpreter, Limits, Session};
+use crate::{End, Interpreter, Limits, Session, text};
 
 /// What answers to a problem are judged by, as its gold answer has it: JSON, as HumanEval, MBPP, APPS and verl's data
 /// have it. What else such a row holds is passed over.
@@ -29,6 +29,9 @@ pub struct Trial {
     pub outputs: Vec<Value>,
     /// The function, or the method of a class `Solution`, that is called.
     pub fn_name: Option<String>,
+    /// By what share a decimal number may differ from the wanted one. By default printed ones may, by
+    /// [`text::TOLERANCE`], and returned ones may not.
+    pub tolerance: Option<f64>,
     /// The gold answer as it was: numbers of any size are in no other form.
     #[serde(skip)]
     gold: String,
@@ -73,6 +76,9 @@ impl Trial {
             let (inputs, outputs) = (trial.inputs.len(), trial.outputs.len());
             return Err(format!("has {inputs} inputs and {outputs} outputs"));
         }
+        if let Some(tolerance) = trial.tolerance.filter(|share| !(0.0..=1.0).contains(share)) {
+            return Err(format!("has the `tolerance` {tolerance}, and not one from 0 to 1"));
+        }
         Ok(trial)
     }
 
@@ -82,7 +88,7 @@ impl Trial {
     ///
     /// Why it could not be judged: nothing that the answer can bring about.
     pub fn judge(&self, interpreter: &Interpreter, answer: &str, limits: Limits) -> Result<Outcome, String> {
-        let program = format!("{}{}\n", self.prompt, code(answer));
+        let program = format!("{}{}\n", self.prompt, text::code(answer));
         let broken = |e: wasmtime::Error| format!("the sandbox failed: {e:#}");
         if self.inputs.is_empty() || self.fn_name.is_some() {
             self.by_tests(interpreter, &program, limits).map_err(broken)?
@@ -94,9 +100,9 @@ impl Trial {
     /// The call that runs the tests in their interpreter, and how many tests they are. Their text is one in Python's
     /// words as well as in JSON's.
     fn tests(&self) -> (String, usize) {
-        let text = |value: &str| Value::String(value.to_owned()).to_string();
+        let quoted = |value: &str| Value::String(value.to_owned()).to_string();
         if self.fn_name.is_some() {
-            return (format!("_allot.calls({})", text(&self.gold)), self.inputs.len());
+            return (format!("_allot.calls({})", quoted(&self.gold)), self.inputs.len());
         }
         let (setup, tests, names) = if let (Some(test), Some(name)) = (&self.test, &self.entry_point) {
             (self.prompt.clone(), vec![format!("{test}\n\ncheck({name})\n")], vec![name])
@@ -105,9 +111,15 @@ impl Trial {
             (setup, self.test_list.clone(), Vec::new())
         };
         (
-            format!("_allot.test(*json.loads({}))", text(&json!([setup, tests, names]).to_string())),
+            format!("_allot.test(*json.loads({}))", quoted(&json!([setup, tests, names]).to_string())),
             tests.len(),
         )
+    }
+
+    /// Runs an answer, behind the imports of the harness that the problem's layout comes from.
+    fn begin(&self, session: &mut Session, program: &str) -> wasmtime::Result<End> {
+        let ready = if self.inputs.is_empty() { End::Done } else { session.run("_allot.harness()")? };
+        if ready == End::Done { session.run(program) } else { Ok(ready) }
     }
 
     /// By tests in an interpreter of their own, which may use as much as the answer.
@@ -120,7 +132,7 @@ impl Trial {
         let (run, tests) = self.tests();
         let mut outcome = Outcome { passed: 0, tests, stopped: None };
         let mut answers = interpreter.session(limits)?;
-        let begun = answers.run(program)?;
+        let begun = self.begin(&mut answers, program)?;
         if begun != End::Done {
             outcome.stopped = Some(told(&begun, &mut answers));
             return Ok(Ok(outcome));
@@ -156,16 +168,18 @@ impl Trial {
         limits: Limits,
     ) -> wasmtime::Result<Outcome> {
         let mut outcome = Outcome { passed: 0, tests: self.inputs.len(), stopped: None };
+        let tolerance = self.tolerance.unwrap_or(text::TOLERANCE);
         let mut left = limits;
         for (input, wanted) in self.inputs.iter().zip(&self.outputs) {
             let mut session = interpreter.session(left)?;
-            session.guest().give(input.as_str().unwrap_or_default().as_bytes().to_vec());
-            let mut end = session.run(program)?;
+            session.guest().give(text::lines(input).into_bytes());
+            let mut end = self.begin(&mut session, program)?;
             if end == End::Done {
-                end = session.run("sys.stdout.flush()")?;
+                end = session.run("_allot.flush()")?;
             }
             let output = String::from_utf8_lossy(&session.guest().output).into_owned();
-            let right = matches!(end, End::Done | End::Exited(0)) && same_text(&output, wanted);
+            let right = matches!(end, End::Done | End::Exited(0))
+                && text::same(&output, &text::lines(wanted), tolerance);
             outcome.passed += usize::from(right);
             left.fuel = session.fuel();
             if !right {
@@ -203,33 +217,4 @@ fn told(end: &End, session: &mut Session) -> String {
         End::Trapped(why) => format!("it broke off: {why}"),
     };
     shown::line(&words, shown::LINE)
-}
-
-/// The program in an answer: its last block of code, or where there is none all of it.
-pub fn code(answer: &str) -> &str {
-    let mut last = None;
-    let mut rest = answer;
-    while let Some((_, after)) = rest.split_once("```") {
-        // What stands behind the opening fence is a language.
-        let Some((_, body)) = after.split_once('\n') else { break };
-        let Some((block, behind)) = body.split_once("```") else {
-            // It was cut off in the middle of its code.
-            last = Some(body);
-            break;
-        };
-        (last, rest) = (Some(block), behind);
-    }
-    last.unwrap_or(answer)
-}
-
-/// Whether an output is the one that is wanted, as checkers compare: word by word, white space aside.
-fn same_text(output: &str, wanted: &Value) -> bool {
-    let wanted = match wanted {
-        Value::String(text) => text.clone(),
-        Value::Array(lines) => {
-            lines.iter().map(|line| line.as_str().unwrap_or_default()).collect::<Vec<_>>().join("\n")
-        }
-        other => other.to_string(),
-    };
-    output.split_whitespace().eq(wanted.split_whitespace())
 }

@@ -31,14 +31,19 @@ impl RewardConfig {
             whole.stands_alone()?;
             return whole.check();
         }
-        let of_one =
-            Self { graders: Vec::new(), overlong: None, unreadable: Unreadable::default(), ..self.clone() };
+        let of_one = Self {
+            graders: Vec::new(),
+            overlong: None,
+            unreadable: Unreadable::default(),
+            patience: None,
+            ..self.clone()
+        };
         if of_one != Self::default() {
             let what =
                 format!("`{name}` has graders under [[reward.graders]], and settings of one under [reward]");
             return Err(Error::new(what).hint(
-                "write `grader` and all that belongs to it under a [[reward.graders]]; `overlong` and `unreadable` \
-                 alone can be said of all",
+                "Move `grader` and its settings under a [[reward.graders]]. Only `overlong`, `unreadable` and `patience` \
+                 apply to all graders.",
             ));
         }
         whole.penalty()?;
@@ -155,6 +160,10 @@ impl One<'_> {
         if !self.config.graders.is_empty() {
             let what = format!("{file} has graders of its own");
             return Err(Error::new(what).hint("write each under [[reward.graders]]"));
+        }
+        if self.config.patience.is_some() {
+            let what = format!("{file} has `reward.graders.patience`, which is for all graders together");
+            return Err(Error::new(what).hint("Move `patience` under [reward]."));
         }
         if self.config.grader.is_some() && (!is_name(part) || part.contains('.')) {
             let what = format!("{file}: `reward.graders.name` is {part:?}");

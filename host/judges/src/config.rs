@@ -48,6 +48,10 @@ pub struct RewardConfig {
     pub unreadable: Unreadable,
     /// A penalty on answers that come near the length limit.
     pub overlong: Option<Overlong>,
+    /// Answers in a row from the start that may be unscorable before a run ends with an error; by default 64, and 0 for
+    /// any number. For all graders together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u32>,
     /// The processes of a grader that is no part of this program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeConfig>,
@@ -121,6 +125,9 @@ pub(crate) fn no_component(config: &str, place: &str) -> Error {
 fn compute_score() -> Vec<String> {
     vec!["compute_score".to_owned()]
 }
+
+/// The default of `patience`.
+pub(crate) const PATIENCE: u32 = 64;
 
 /// What becomes of a problem none of whose gold answers the grader can read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +206,7 @@ impl Default for RewardConfig {
             weights: BTreeMap::new(),
             unreadable: Unreadable::default(),
             overlong: None,
+            patience: None,
             judge: None,
             python: None,
             functions: None,

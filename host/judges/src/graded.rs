@@ -1,6 +1,6 @@
-//! Answers of a language model, judged as text: by one grader, or by several, each for a part of the reward.
+//! Answers of a language model, judged as text while others are still sampled.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -9,12 +9,10 @@ use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_tasks::Problem;
 
-use super::identity::Identity;
-use super::pool::Preflight;
-use super::protocol::{Judgement, Opinion, Part, Question};
-use super::single::Single;
+use super::graders::Graders;
+use super::protocol::Question;
 use super::{Reward, UNSCORABLE, Verdict};
-use crate::config::{Overlong, RewardConfig};
+use crate::config::PATIENCE;
 
 /// Answers of a language model, judged as text.
 pub struct Graded {
@@ -23,90 +21,36 @@ pub struct Graded {
     stops: Stops,
     /// Every prompt's problem, held-out ones too, by the prompt's number.
     problems: Rc<Vec<Problem>>,
-    config: RewardConfig,
-    /// The length limit of an answer.
-    longest: u32,
-    /// Who judges: one, or as many as the config has parts.
-    graders: Vec<Single>,
+    graders: Graders,
     /// Places that graders were asked about.
     begun: HashSet<usize>,
     /// Answers that are no text, by their place, and why.
     unread: HashMap<usize, String>,
+    /// Questions that graders get only once one of the first `patience` answers was judged, by place.
+    held: BTreeMap<usize, Question>,
+    /// Whether any answer was judged.
+    judged_any: bool,
     /// Answers that could not be judged.
     pub unjudged: u64,
     /// Why an answer could not be judged, the last time that one could not.
     pub last_trouble: Option<String>,
 }
 
-/// What an answer comes to by one grader, before any weight: the reward, whether the answer is correct if that is said,
-/// and the reward's parts.
-type Judged = (f32, Option<bool>, Vec<Part>);
-
-/// Looks at who would judge answers to these problems: what is missing is told before anything else is made. Gives, for
-/// each of the config's graders, who it is, where it is no part of this program.
-///
-/// # Errors
-///
-/// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
-pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<Preflight>>> {
-    config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
-    let mut met = Vec::new();
-    for one in config.each() {
-        let preflight = Single::check(one, problems)?;
-        // It may be unsure of the greeting, or fail at it: it works.
-        let said = preflight.as_ref().and_then(|preflight| preflight.opinion.clone().ok());
-        let lacks = said.and_then(|judgement| match one.reward(judgement) {
-            Ok((_, None, _)) if decides(config, one) => Some(UNDECIDED.to_owned()),
-            Ok(_) => None,
-            Err(why) => Some(why),
-        });
-        if let Some(why) = lacks {
-            let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
-                        reward weigh";
-            return Err(Error::new(format!("the judge {why}")).hint(rule));
-        }
-        met.push(preflight);
-    }
-    Ok(met)
-}
-
-/// What a judge lacks that has to say whether an answer is correct.
-const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
-
-/// Whether a grader may have to say that an answer is correct.
-fn decides(config: &RewardConfig, one: &RewardConfig) -> bool {
-    let marked = config.each().iter().any(|other| other.decides == Some(true));
-    one.decides.unwrap_or(!marked)
-}
-
 impl Graded {
-    /// A judge of answers to these problems. For each of the config's graders, who it was when it was looked at.
-    ///
-    /// # Errors
-    ///
-    /// As for [`check`].
-    pub fn new(
-        tokens: Rc<Tokens>,
-        problems: Rc<Vec<Problem>>,
-        config: RewardConfig,
-        longest: u32,
-        known: Vec<Option<Identity>>,
-    ) -> Result<Self> {
-        let known = known.into_iter().chain(std::iter::repeat(None));
-        let graders = config.each().iter().zip(known).map(|(one, known)| Single::new(one, &problems, known));
-        let graders = graders.collect::<Result<_>>()?;
-        Ok(Self {
+    /// Judges answers to these problems with these graders.
+    pub fn new(tokens: Rc<Tokens>, problems: Rc<Vec<Problem>>, graders: Graders) -> Self {
+        Self {
             tokens,
             stops: Stops::default(),
             problems,
-            config,
-            longest,
             graders,
             begun: HashSet::new(),
             unread: HashMap::new(),
+            held: BTreeMap::new(),
+            judged_any: false,
             unjudged: 0,
             last_trouble: None,
-        })
+        }
     }
 
     /// The same, for answers that these end: the text that is judged ends before theirs.
@@ -114,25 +58,9 @@ impl Graded {
         Self { stops, ..self }
     }
 
-    /// Keeps in a run's folder what servers say that judge, and takes from there what they have said before; `notice`
-    /// is called when a server is away, and when it is back.
+    /// See [`Graders::keep`].
     pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {
-        let alone = self.config.graders.is_empty();
-        for grader in &mut self.graders {
-            let part = grader.config.part();
-            let file = if alone { "replies.jsonl".to_owned() } else { format!("replies-{part}.jsonl") };
-            grader.keep(&folder.join(file), notice);
-        }
-    }
-
-    fn verdict(&mut self, sample: &Sample<Answer>, opinions: Vec<(usize, Opinion)>) -> Verdict {
-        let told = if self.config.graders.is_empty() {
-            let (_, opinion) = opinions.into_iter().next().unwrap_or_else(|| (0, Err(UNASKED.to_owned())));
-            self.alone(sample, opinion)
-        } else {
-            self.together(sample, opinions)
-        };
-        told.unwrap_or_else(|why| self.unscorable(why))
+        self.graders.keep(folder, notice);
     }
 
     fn unscorable(&mut self, why: String) -> Verdict {
@@ -140,63 +68,7 @@ impl Graded {
         self.last_trouble = Some(why);
         UNSCORABLE
     }
-
-    /// The verdict of the only grader.
-    fn alone(&self, sample: &Sample<Answer>, opinion: Opinion) -> std::result::Result<Verdict, String> {
-        let (reward, correct, parts) = self.judged(&self.config, sample, opinion?)?;
-        let correct = correct.ok_or_else(|| format!("the judge {UNDECIDED}"))?;
-        Ok(Verdict { reward: Some(reward), correct, parts })
-    }
-
-    /// The verdict of several, each with its place among the config's graders: the sum of the parts by their weights.
-    /// Where one of them can't judge, nobody can: a reward that lacks a part is another one.
-    fn together(
-        &self,
-        sample: &Sample<Answer>,
-        opinions: Vec<(usize, Opinion)>,
-    ) -> std::result::Result<Verdict, String> {
-        let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
-        let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));
-        let (mut sum, mut correct, mut parts) = (0.0, None, Vec::new());
-        for (at, (i, opinion)) in opinions.into_iter().enumerate() {
-            let one = &self.config.graders[i];
-            let name = one.part();
-            let judged = opinion.and_then(|judgement| self.judged(one, sample, judgement));
-            let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
-            if if marked { one.decides == Some(true) } else { first == Some(at) } {
-                let right = right.ok_or_else(|| format!("`{name}`: the judge {UNDECIDED}"))?;
-                correct = Some(correct.unwrap_or(true) && right);
-            }
-            sum += one.weight.unwrap_or(1.0) * reward;
-            parts.push((name.to_owned(), reward));
-            parts.extend(within.into_iter().map(|(part, x)| (format!("{name}.{part}"), x)));
-        }
-        let reward = sum - self.penalty(&self.config, sample);
-        if !reward.is_finite() {
-            return Err("parts of a reward add up to more than a number holds".to_owned());
-        }
-        let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
-        Ok(Verdict { reward: Some(reward), correct, parts })
-    }
-
-    /// What one grader's judgement comes to, with its penalty.
-    fn judged(
-        &self,
-        one: &RewardConfig,
-        sample: &Sample<Answer>,
-        judgement: Judgement,
-    ) -> std::result::Result<Judged, String> {
-        let (reward, correct, parts) = one.reward(judgement).map_err(|why| format!("the judge {why}"))?;
-        Ok((reward - self.penalty(one, sample), correct, parts))
-    }
-
-    fn penalty(&self, config: &RewardConfig, sample: &Sample<Answer>) -> f32 {
-        config.overlong.map_or(0.0, |overlong| overlong.of(sample.tokens, self.longest))
-    }
 }
-
-/// Why there is no opinion where nobody was asked.
-const UNASKED: &str = "it was not asked about";
 
 impl Reward<Answer> for Graded {
     fn begin(&mut self, place: usize, sample: &Sample<Answer>) {
@@ -205,8 +77,11 @@ impl Reward<Answer> for Graded {
         match self.tokens.answer(&sample.answer.tokens, &self.stops) {
             Ok(answer) => {
                 let question = Question::of(problem, answer, problem.gold.clone());
-                for grader in self.graders.iter_mut().filter(|grader| grader.config.judges(&problem.source)) {
-                    grader.begin(place, question.clone());
+                let asked = self.unjudged + (self.begun.len() - self.unread.len()) as u64;
+                if !self.judged_any && asked > self.patience() {
+                    self.held.insert(place, question);
+                } else {
+                    self.graders.ask(place, &question);
                 }
             }
             Err(trouble) => {
@@ -221,82 +96,54 @@ impl Reward<Answer> for Graded {
                 self.begin(*place, sample);
             }
         }
-        self.begun.clear();
-        let mut unread = std::mem::take(&mut self.unread);
-        let mut said = Vec::with_capacity(self.graders.len());
-        for grader in &mut self.graders {
-            said.push(grader.finish().await?);
+        let held = |place: &usize| self.held.contains_key(place);
+        let (later, first): (Vec<_>, Vec<_>) = samples.iter().copied().partition(|(place, _)| held(place));
+        let mut verdicts = self.judge(&first).await?;
+        self.check_patience()?;
+        for (place, question) in std::mem::take(&mut self.held) {
+            self.graders.ask(place, &question);
         }
-        let mut verdicts = Vec::with_capacity(samples.len());
+        verdicts.extend(self.judge(&later).await?);
+        self.begun.clear();
+        Ok(samples.iter().map(|(place, _)| verdicts.remove(place).unwrap_or(UNSCORABLE)).collect())
+    }
+}
+
+impl Graded {
+    /// The verdicts on answers that graders were asked about, by place.
+    async fn judge(&mut self, samples: &[(usize, &Sample<Answer>)]) -> Result<HashMap<usize, Verdict>> {
+        let mut said = self.graders.finish().await?;
+        let mut verdicts = HashMap::with_capacity(samples.len());
         for (place, sample) in samples {
-            if let Some(why) = unread.remove(place) {
-                verdicts.push(self.unscorable(why));
-                continue;
-            }
             let source = &self.problems[sample.prompt.0 as usize].source;
-            let asked = self.graders.iter().zip(&mut said).enumerate();
-            let asked = asked.filter(|(_, (grader, _))| grader.config.judges(source));
-            let unasked = || Err(UNASKED.to_owned());
-            let opinions =
-                asked.map(|(i, (_, said))| (i, said.remove(place).unwrap_or_else(unasked))).collect();
-            verdicts.push(self.verdict(sample, opinions));
+            let verdict = match self.unread.remove(place) {
+                None => self.graders.verdict(&mut said, *place, source, sample.tokens),
+                Some(why) => Err(why),
+            };
+            self.judged_any |= verdict.is_ok();
+            verdicts.insert(*place, verdict.unwrap_or_else(|why| self.unscorable(why)));
         }
         Ok(verdicts)
     }
-}
 
-impl RewardConfig {
-    /// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
-    /// reward's parts. Or what the judgement lacks.
-    pub fn reward(&self, judgement: Judgement) -> std::result::Result<Judged, String> {
-        let Judgement { correct, reward, parts, share } = judgement;
-        let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
-        let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
-        let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
-        let correct = correct.or_else(|| Some(told? >= self.correct_from()?));
-        let reward = match (told, correct) {
-            (Some(told), _) => told,
-            (None, Some(true)) => self.right,
-            (None, _) => self.wrong,
-        };
-        if !reward.is_finite() {
-            return Err("gives parts of a reward that add up to more than a number holds".to_owned());
+    /// Answers that may be unscorable from the start of this process on, before a run ends. `u64::MAX` for no limit.
+    fn patience(&self) -> u64 {
+        match self.graders.config().patience.unwrap_or(PATIENCE) {
+            0 => u64::MAX,
+            answers => u64::from(answers),
         }
-        Ok((reward, correct, parts))
     }
 
-    /// The sum of a reward's parts, each by its weight.
-    fn weighed(&self, parts: &[Part]) -> std::result::Result<f32, String> {
-        if self.weights.is_empty() {
-            return Ok(parts.iter().map(|(_, x)| x).sum());
+    /// Errs where none of the first answers could be judged: the rest of the budget would buy nothing.
+    fn check_patience(&self) -> Result<()> {
+        if self.judged_any || self.unjudged < self.patience() {
+            return Ok(());
         }
-        if let Some(missing) = self.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
-            return Err(format!("gives no part `{missing}`, which `weights` has"));
-        }
-        let one = |(name, x): &Part| match self.weights.get(name) {
-            Some(weight) => Ok(weight * x),
-            None => Err(format!("gives a part `{name}`, which `weights` has not")),
-        };
-        parts.iter().map(one).sum()
-    }
-}
-
-impl Overlong {
-    /// The penalty on an answer of this length.
-    pub fn of(self, tokens: u32, longest: u32) -> f32 {
-        let over = tokens.saturating_sub(longest.saturating_sub(self.buffer));
-        self.penalty * (over as f32 / self.buffer as f32).min(1.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_penalty_on_long_answers_grows_from_the_buffer_to_the_limit() {
-        let overlong = Overlong { buffer: 4, penalty: 1.0 };
-        let all: Vec<f32> = (4..=11).map(|n| overlong.of(n, 10)).collect();
-        assert_eq!(all, [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]);
+        let why = self.last_trouble.as_deref().unwrap_or_default();
+        let what =
+            format!("none of the first {} answers could be graded; the last one: {why}", self.unjudged);
+        Err(Error::new(what)
+            .hint("Fix the grader of [reward] and continue with `allot train --resume`.")
+            .hint("Set `patience` under [reward] to allow more unscorable answers at the start, or to 0 for any number."))
     }
 }

@@ -63,6 +63,20 @@ impl AnyGrader {
         }
     }
 
+    /// What it needs beside this program and its config.
+    pub fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::Native(_) | Self::Pattern => None,
+            Self::MathVerify => Some("needs math-verify: a Python that has it, or allot fetch math-verify"),
+            Self::Python => Some("needs CPython for Wasm: allot fetch python"),
+            Self::Command => Some("needs a program of yours"),
+            Self::Functions => Some("needs python3 and a file of functions"),
+            Self::Http => Some("needs a server"),
+            Self::Component => Some("needs a component of yours: allot new --kind grader"),
+            Self::Environment => Some("needs a Python with verifiers or reasoning-gym"),
+        }
+    }
+
     /// Whether it can read a gold answer. Judges that are processes read for themselves.
     pub fn reads(self, gold: &str) -> bool {
         match self {
@@ -103,8 +117,11 @@ impl<'de> Deserialize<'de> for AnyGrader {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         Self::all().find(|grader| grader.name() == name).ok_or_else(|| {
-            let known: Vec<String> = Self::all().map(|g| format!("`{}`", g.name())).collect();
-            let known = known.join(", ");
+            let known = Self::all().map(|grader| match grader.needs() {
+                Some(needs) => format!("`{}` ({needs})", grader.name()),
+                None => format!("`{}`", grader.name()),
+            });
+            let known = known.collect::<Vec<_>>().join(", ");
             serde::de::Error::custom(format!("unknown variant `{name}`, expected one of {known}"))
         })
     }

@@ -1,7 +1,7 @@
 //! Rewards: from what a rollout says to how good it was.
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
-//! judges a model's answers as text, by one grader or by several for a part of the reward each. A grader is a function
+//! judges a model's answers as text; [`graders`] are one or several, each for a part of the reward. A grader is a function
 //! of ours, a [`pool`] of judges that are processes and speak the lines of [`protocol`], a sandbox for programs
 //! ([`sandboxed`]), a server ([`http`]), or a [`component`] of the user's own; [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
 //! say, and what becomes of a reward for the run.
@@ -20,6 +20,7 @@ pub mod config;
 pub mod environment;
 pub mod graded;
 pub mod grader;
+pub mod graders;
 pub mod http;
 pub mod identity;
 mod pattern;

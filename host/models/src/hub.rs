@@ -156,7 +156,8 @@ impl Hub {
         let mut names: Vec<&String> = snapshot.names.iter().filter(|name| matches(pattern, name)).collect();
         names.sort_unstable();
         if names.is_empty() {
-            let data = |name: &&String| ["parquet", "jsonl", "json"].iter().any(|kind| ends(name, kind));
+            let kinds = ["parquet", "jsonl", "json", "csv", "tsv", "arrow", "gz", "zst"];
+            let data = |name: &&String| kinds.iter().any(|kind| ends(name, kind));
             let some = snapshot.names.iter().filter(data).take(8).map(String::as_str);
             let what = format!("no file of the data set `{id}` matches `{pattern}`");
             return Err(Error::new(what).hint(format!("it has {}", listed(some))));

@@ -22,6 +22,7 @@ pub(super) enum Column<L> {
     MaybeDouble(fn(&L) -> Option<f64>),
     MaybeFloat(fn(&L) -> Option<f32>),
     Bool(fn(&L) -> bool),
+    MaybeBool(fn(&L) -> Option<bool>),
 }
 
 /// Columns by name, in their order.
@@ -103,6 +104,7 @@ impl<L> Column<L> {
             Self::MaybeDouble(_) => (Physical::DOUBLE, None, maybe),
             Self::MaybeFloat(_) => (Physical::FLOAT, None, maybe),
             Self::Bool(_) => (Physical::BOOLEAN, None, always),
+            Self::MaybeBool(_) => (Physical::BOOLEAN, None, maybe),
         }
     }
 
@@ -115,6 +117,7 @@ impl<L> Column<L> {
             Self::MaybeDouble(get) => maybe::<DoubleType>(to, lines.iter().map(get)),
             Self::MaybeFloat(get) => maybe::<FloatType>(to, lines.iter().map(get)),
             Self::Bool(get) => always::<BoolType>(to, lines.iter().map(get).collect()),
+            Self::MaybeBool(get) => maybe::<BoolType>(to, lines.iter().map(get)),
         }
     }
 }

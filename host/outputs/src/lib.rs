@@ -1,6 +1,7 @@
 //! What a run writes for other tools to read: numbers by step as lines of JSON ([`metrics`], by the names of
 //! [`named`]) and as [`tensorboard`] events, the policy's words ([`log`]), and parquet tables of every problem
-//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]; of a bank, [`banked`]).
+//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]; of a bank, [`banked`];
+//! of graded answers, [`graded`]).
 //!
 //! The record is enough to replay every decision; these files are for people who look at a run.
 //! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
@@ -16,6 +17,7 @@
 pub mod banked;
 mod columns;
 pub mod compared;
+pub mod graded;
 pub mod log;
 pub mod metrics;
 pub mod named;

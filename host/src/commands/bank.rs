@@ -10,6 +10,7 @@ use allot_error::{Error, Exit, Result, count, did_you_mean};
 use allot_files::find;
 use allot_outputs::banked::{self, BankedRow};
 use allot_outputs::rollouts::parts;
+use allot_tasks::dataset::Format;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::screen::Screen;
 /// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
 #[derive(Debug, Args)]
 pub struct BankFiles {
-    /// Files of rollouts (parquet, JSON lines, JSON, CSV), or folders: a run's, a comparison's, or one of such files
+    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where the bank is written, over whatever was there
@@ -125,9 +126,6 @@ fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     }
 }
 
-/// The endings of files that a folder is looked through for.
-const ENDINGS: [&str; 6] = ["parquet", "pq", "jsonl", "ndjson", "json", "csv"];
-
 /// The files that are meant by a place.
 fn below(place: &Path) -> Result<Vec<PathBuf>> {
     if !place.is_dir() {
@@ -143,8 +141,7 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
         let unread = |e: std::io::Error| Error::file("read", place, &e);
         for entry in std::fs::read_dir(place).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
-            let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-            if path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
+            if path.is_file() && Format::of_ending(&path).is_some() {
                 files.push(path);
             }
         }
@@ -152,7 +149,8 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
     }
     if files.is_empty() {
         let what = format!("there is no file of rollouts in `{}`", shown::path(place));
-        return Err(Error::new(what).hint("they end in .parquet, .jsonl, .json or .csv"));
+        return Err(Error::new(what)
+            .hint("name a folder with files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow"));
     }
     Ok(files)
 }

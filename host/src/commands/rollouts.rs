@@ -96,7 +96,13 @@ fn wanted(command: &Rollouts, row: &Row) -> bool {
 
 /// What is known of a rollout, in a line.
 fn headline(row: &Row) -> String {
-    let of = |name: &str| row.get(name).filter(|field| **field != Field::Null).map(ToString::to_string);
+    // parquet's own way to show a number is `0E0`.
+    let of = |name: &str| match row.get(name)? {
+        Field::Null => None,
+        Field::Float(x) => Some(x.to_string()),
+        Field::Double(x) => Some(x.to_string()),
+        other => Some(other.to_string()),
+    };
     let round = of("round").map(|round| format!(", round {round}")).unwrap_or_default();
     let reward = of("reward").map_or("no reward".to_owned(), |reward| format!("reward {reward}"));
     let advantage = of("advantage").map(|a| format!(", advantage {a}")).unwrap_or_default();
@@ -129,9 +135,7 @@ fn text(row: &Row, name: &str) -> String {
 /// Goes through the rows of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
-    let odd = |e: parquet::errors::ParquetError| {
-        Error::new(format!("`{}` is no table that can be read: {e}", path.display()))
-    };
+    let odd = |e: String| Error::new(format!("`{}` is no table that can be read: {e}", path.display()));
     let reader = undamaged(|| SerializedFileReader::new(file)).map_err(odd)?;
     let mut rows = undamaged(|| reader.get_row_iter(None)).map_err(odd)?;
     while let Some(row) = undamaged(|| rows.next().transpose()).map_err(odd)? {

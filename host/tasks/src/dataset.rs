@@ -1,13 +1,19 @@
-//! Data sets: files of JSON lines, JSON arrays and parquet, and how their columns become problems.
+//! Data sets: files of JSON lines, JSON arrays, CSV, TSV, parquet and Arrow, and how their columns become problems.
 //!
 //! Every row read ends as a problem or in the report; a row that fits the config in no way is an
 //! error that says where it stands. It knows no tokens: how long a prompt is, the caller says.
 
 mod answer;
+mod answered;
+mod arrow_file;
 mod columns;
+mod csv_file;
 mod environment;
 mod fault;
+mod json_rows;
+mod opened;
 mod parquet_file;
+mod python_json;
 mod report;
 mod row;
 mod rows;
@@ -25,12 +31,13 @@ use crate::Problem;
 pub use crate::place::Place;
 use crate::question::{Key, folded};
 use answer::Answers;
+pub use answered::{Answered, AnsweredField, answered};
 use columns::{Fields, Mapping};
 pub use environment::{EnvironmentConfig, EnvironmentTask, Package};
 pub use fault::DataError;
 pub use parquet_file::undamaged;
 pub use report::{OverLong, Repeat, Report};
-pub use row::{Row, Visit};
+pub use row::{Fault, Row, Visit};
 pub use rows::{Format, Rows};
 pub use split::Split;
 pub(crate) use wording::{Question, Wording};
@@ -47,12 +54,13 @@ pub struct DatasetConfig {
     pub environment: Option<EnvironmentConfig>,
     /// What the problems' source is called; by default each file's name without its ending.
     pub name: Option<String>,
-    /// The files' format; by default what their endings say.
+    /// The files' format; by default what their first bytes or their endings say.
     pub format: Option<Format>,
     /// The column with the question: text, or a list of messages. Dots reach into structs, as in
     /// `extra_info.raw_problem`. By default the one of the first known layout that fits:
     /// `prompt` with `reward_model.ground_truth` (verl's), `problem` with `answer`, `question` with
-    /// `answer`, `question` with `final_answer`.
+    /// `answer`, `question` with `final_answer`, `prompt` with the only one of `solution`, `ground_truth`, `answer`,
+    /// `final_answer` and `target` that the file has (TRL's).
     pub question: Option<String>,
     /// The column with the answer: text, a number, a list of either of which any counts as right,
     /// or an object, which becomes its JSON text. By default as above.
@@ -172,8 +180,13 @@ impl Dataset {
         let mut loading = Loading {
             config,
             wanted,
+            variables: wording.variables(),
             wording,
-            answers: Answers { after: config.answer_after.as_deref(), boxed: config.answer_boxed },
+            answers: Answers {
+                after: config.answer_after.as_deref(),
+                boxed: config.answer_boxed,
+                may_be_worked: false,
+            },
             skipped: 0,
             seen: HashMap::new(),
             asked: HashMap::new(),
@@ -220,6 +233,8 @@ struct Loading<'a> {
     config: &'a DatasetConfig,
     wanted: &'a [String],
     wording: Wording<'a>,
+    /// Columns that the template shows.
+    variables: Vec<String>,
     answers: Answers<'a>,
     skipped: usize,
     /// Where each problem was first seen, by its id.
@@ -232,26 +247,25 @@ struct Loading<'a> {
 impl Loading<'_> {
     fn file(&mut self, path: &Path) -> Result<ControlFlow<()>, DataError> {
         let rows = Rows::open(path, self.config.format)?;
-        let columns = rows.columns()?;
+        let columns = rows.columns();
         let mapping = Mapping::find(self.config, &columns, path)?;
         if rows.have_a_schema() {
             mapping.check(&columns, path)?;
         }
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = self.config.name.clone().unwrap_or(stem);
-        let fields = Fields::find(self.wanted, &self.config.columns, &columns, &name);
+        let name = self.config.name.clone().unwrap_or_else(|| opened::stem(path));
+        let fields = Fields::find(self.wanted, &self.config.columns, &columns, &name, rows.are_text());
         let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
-        needed.extend(self.wording.variables());
+        needed.extend(self.variables.iter().cloned());
         needed.extend(fields.names().cloned());
         if mapping.answer == columns::WHOLE {
             needed.extend(columns.iter().cloned());
         }
-        rows.each(&needed, &mut |place, row| {
+        rows.each(&needed, &mut |place, row, faults| {
             if self.skipped < self.config.skip {
                 self.skipped += 1;
                 return Ok(ControlFlow::Continue(()));
             }
-            self.row((&mapping, &fields), &name, place, row)?;
+            self.row((&mapping, &fields), &name, place, row, faults)?;
             let is_last = self.config.limit == Some(self.dataset.report.rows);
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
@@ -263,18 +277,20 @@ impl Loading<'_> {
         name: &str,
         place: Place,
         row: Row,
+        faults: &[Fault],
     ) -> Result<(), DataError> {
         let Dataset { problems, report } = &mut self.dataset;
         report.rows += 1;
+        Fault::check(faults, &place, [&mapping.question])?;
         let Some(question) = Question::read(mapping.question_in(&row, &place)?)
-            .ok_or_else(|| DataError::Question { place: place.clone(), column: mapping.question.clone() })?
+            .map_err(|fault| DataError::question(fault, place.clone(), mapping.question.clone()))?
         else {
             report.unasked.push(place);
             return Ok(());
         };
+        Fault::check(faults, &place, [&mapping.answer])?;
         let answer = mapping.answer_in(&row, &place)?;
-        let gold = self
-            .answers
+        let gold = Answers { may_be_worked: mapping.found_solution, ..self.answers }
             .golds(&answer)
             .map_err(|fault| DataError::answer(fault, place.clone(), mapping.answer.clone()))?;
         if gold.is_empty() {
@@ -283,7 +299,9 @@ impl Loading<'_> {
         }
         let words = question.words();
         let on_train = Split::of_question(&words, self.config.held_out) == Split::Train;
-        let columns = if on_train { fields.cells_in(&row, &place)? } else { Vec::new() };
+        let columns = if on_train { fields.cells_in(&row, &place, faults)? } else { Vec::new() };
+        // The template's own `question` is the question's words.
+        Fault::check(faults, &place, self.variables.iter().filter(|name| *name != "question"))?;
         let ask = self
             .wording
             .ask(question, row)
@@ -325,6 +343,12 @@ impl Loading<'_> {
                 0 if self.skipped > 0 => DataError::AllSkipped { skip: config.skip, rows: self.skipped },
                 0 => DataError::Empty(first),
                 rows if report.unasked.len() == rows => DataError::NothingAsked { path: first, rows },
+                rows if !report.unasked.is_empty() => DataError::NothingWhole {
+                    path: first,
+                    rows,
+                    unasked: report.unasked.len(),
+                    unanswered: report.unanswered.len(),
+                },
                 rows => DataError::NothingAnswered { path: first, rows },
             });
         }

@@ -39,7 +39,7 @@ pub enum Grader {
     DapoLine,
     /// The last box, as it is.
     DapoBox,
-    /// The last number of the answer, which should be an integer.
+    /// The number that the answer states, which should be an integer.
     Integer,
     /// The answer's letter.
     Choice,
@@ -47,7 +47,7 @@ pub enum Grader {
     Countdown,
     /// All of the text.
     Exact,
-    /// The last number of the answer.
+    /// The number that the answer states.
     Number,
 }
 
@@ -216,14 +216,16 @@ impl Grader {
                 "the last \\boxed{} of the last 100 characters is gold to the letter (verl, math_dapo.py)"
             }
             Self::Integer => {
-                "the last number in the box, after ####, after `Answer:` or in the text is gold, an integer"
+                "the number in the box, after #### or `Answer:`, or else the text's last one is gold, an integer"
             }
             Self::Choice => "the letter in the box, after `Answer:`, in brackets or at the end is gold",
             Self::Countdown => {
                 "an expression over + - * / with each number once makes the target (TinyZero, countdown.py)"
             }
             Self::Exact => "the text equals gold but for white space around either",
-            Self::Number => "the last number in the box, after ####, `Answer:` or in the text is gold",
+            Self::Number => {
+                "the number in the box, after #### or `Answer:`, or else the text's last one is gold"
+            }
         }
     }
 }

@@ -113,7 +113,22 @@ const PARTS: [(&str, &[&str]); 9] = [
     ),
     (
         "tables and compression",
-        &["parquet", "zstd", "snap", "flate2", "miniz", "zlib", "zip", "brotli", "thrift"],
+        &[
+            "parquet",
+            "arrow",
+            "flatbuffers",
+            "csv",
+            "lz4",
+            "twox",
+            "zstd",
+            "snap",
+            "flate2",
+            "miniz",
+            "zlib",
+            "zip",
+            "brotli",
+            "thrift",
+        ],
     ),
     ("serde, macros and everything else", &[""]),
 ];

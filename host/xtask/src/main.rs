@@ -2,11 +2,13 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who started it")]
 
+mod alone;
 mod budget;
 mod dist;
 mod files;
 mod licences;
 mod process;
+mod suite;
 mod trial;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +17,10 @@ use std::process::ExitCode;
 use allot_error::{Error, Result};
 
 const USAGE: &str = "\
+cargo xtask test [ARGUMENT]...  run all tests, and say at the end which were skipped and how to get what they lack;
+                                arguments go to `cargo test`
+cargo xtask test --again        run the tests that the last run skipped, and no others
+cargo xtask alone               compile each crate by itself, with its tests
 cargo xtask dist [FOLDER]       make a release: wheel, archive, licences, checksums [default: dist]
 cargo xtask dist FOLDER --as-built
                                 the same of what `cargo build --release --workspace` built, for this machine alone
@@ -30,6 +36,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
+        ["test", "--again"] => suite::again(&root()),
+        ["test", args @ ..] => suite::run(&root(), args),
+        ["alone"] => alone::check(&root()),
         ["dist"] => dist::make(&root(), Path::new("dist"), false),
         ["dist", folder] => dist::make(&root(), Path::new(folder), false),
         ["dist", folder, "--as-built"] => dist::make(&root(), Path::new(folder), true),

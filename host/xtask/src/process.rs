@@ -8,9 +8,16 @@ use allot_error::{Error, Result};
 use crate::files::write;
 
 /// A program with its arguments.
+///
+/// It does not get the variables by which `cargo run` describes xtask itself: ring's build script reads such, and a cargo
+/// that is started with them compiles ring, and all that depends on it, once more.
 pub fn command<const N: usize>(program: impl AsRef<Path>, args: [&str; N]) -> Command {
     let mut command = Command::new(program.as_ref());
     command.args(args);
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -41,11 +48,13 @@ pub fn output(command: &mut Command) -> Result<String> {
     Err(Error::new(what.trim_end()))
 }
 
-fn started(command: &Command, error: &std::io::Error) -> Error {
+/// The error of a command that cannot be started.
+pub fn started(command: &Command, error: &std::io::Error) -> Error {
     Error::new(format!("`{}` cannot be started: {error}", shown(command)))
 }
 
-fn shown(command: &Command) -> String {
+/// A command as a line.
+pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,6 @@
     ;; Samples 4 of the first prompt on offer, while rounds and the budget last; then learns from all that is buffered,
-    ;; measured by group, and holds what was correct. Tells how many updates were made on all of that before.
+    ;; measured by group, and holds the first rollout of each group and all correct ones, so that most groups still have
+    ;; two rewards when they are learned from again. Tells how many updates were made on all of that before.
     (if (i32.and (i32.lt_u (i32.load offset=100 (local.get $args)) (i32.const 2))
           (i32.and (i32.ne (i32.const 0) (i32.load offset=120 (local.get $args)))
             (i32.ne (i32.const 0) (i32.load offset=148 (local.get $args)))))
@@ -33,7 +34,8 @@
       (local.set $places (call $alloc (i32.mul (i32.const 4) (i32.load offset=12 (local.get $group)))))
       (local.set $i (i32.const 0)) (local.set $n (i32.const 0))
       (loop $more
-        (if (i32.load8_u (i32.add (i32.load offset=16 (local.get $group)) (local.get $i)))
+        (if (i32.or (i32.eqz (local.get $i))
+          (i32.load8_u (i32.add (i32.load offset=16 (local.get $group)) (local.get $i))))
           (then
             (i32.store (i32.add (local.get $places) (i32.mul (i32.const 4) (local.get $n))) (local.get $i))
             (local.set $n (i32.add (local.get $n) (i32.const 1)))))

@@ -9,11 +9,14 @@ use serde_json::{Number, Value};
 const INEXACT: f64 = 9_007_199_254_740_992.0;
 
 /// How golds are cut out of text.
+#[derive(Clone, Copy)]
 pub(super) struct Answers<'a> {
     /// They follow the last of these.
     pub after: Option<&'a str>,
     /// They stand in the last `\boxed{…}`.
     pub boxed: bool,
+    /// The column may have worked solutions, and the config says nothing of it.
+    pub may_be_worked: bool,
 }
 
 /// Why a value is no answer.
@@ -27,6 +30,8 @@ pub(super) enum AnswerFault {
     NoBox,
     /// GSM8K's worked solution, and nothing said about its marker.
     Worked,
+    /// A solution with a box in it, and nothing said about the column.
+    WorkedBox,
     /// A list in a list.
     Nested,
 }
@@ -80,6 +85,9 @@ impl Answers<'_> {
             None if !self.boxed && rest.lines().any(|line| line.starts_with("#### ")) => {
                 return Err(AnswerFault::Worked);
             }
+            None if !self.boxed && self.may_be_worked && rest.contains("\\boxed") => {
+                return Err(AnswerFault::WorkedBox);
+            }
             None => {}
         }
         if self.boxed {
@@ -131,7 +139,8 @@ mod tests {
     #[track_caller]
     fn check(after: Option<&str>, boxed: bool, value: Value, expected: Result<&[&str], AnswerFault>) {
         let expected = expected.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
-        assert_eq!(Answers { after, boxed }.golds(&value), expected, "{value}");
+        let answers = Answers { after, boxed, may_be_worked: false };
+        assert_eq!(answers.golds(&value), expected, "{value}");
     }
 
     #[test]

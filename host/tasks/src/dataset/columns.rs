@@ -9,11 +9,11 @@ use allot_allocation::{Cell, SOURCE};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::row::Row;
+use super::row::{Fault, Row};
 use super::{DataError, DatasetConfig};
 use crate::place::Place;
 
-/// Known layouts, as question and answer; the first that fits is taken.
+/// Known layouts with one column for the answer, as question and answer; the first that fits is taken.
 const LAYOUTS: [(&str, &str); 4] = [
     // verl: examples/data_preprocess/*.py.
     ("prompt", "reward_model.ground_truth"),
@@ -25,6 +25,13 @@ const LAYOUTS: [(&str, &str); 4] = [
     ("question", "final_answer"),
 ];
 
+/// TRL's column for the question, and what the columns that reward functions get the answer from are called: TRL names
+/// none. They come after the layouts above, and a file that has several of them must say which one it is.
+const TRL: (&str, [&str; 5]) = ("prompt", ["solution", "ground_truth", "answer", "final_answer", "target"]);
+
+/// The one of TRL's columns for answers that may have a worked solution in it.
+const SOLUTION: &str = "solution";
+
 /// What stands for a row as a whole, as an answer: its tests may be in several columns.
 pub(super) const WHOLE: &str = "*";
 
@@ -32,6 +39,8 @@ pub(super) const WHOLE: &str = "*";
 pub(super) struct Mapping {
     pub question: String,
     pub answer: String,
+    /// Whether the answer is a column of solutions that the config does not name.
+    pub found_solution: bool,
 }
 
 impl Mapping {
@@ -48,8 +57,24 @@ impl Mapping {
             }
             (None, None) => LAYOUTS.into_iter().find(|l| has(columns, l.0) && has(columns, l.1)),
         };
-        match found {
-            Some((question, answer)) => Ok(Self { question: question.to_owned(), answer: answer.to_owned() }),
+        let trl = || {
+            let question = given.0.or(has(columns, TRL.0).then_some(TRL.0));
+            let answers: Vec<&str> = TRL.1.into_iter().filter(|answer| has(columns, answer)).collect();
+            match (question, given.1, answers.as_slice()) {
+                (Some(question), None, [answer]) => Ok(Some((question, *answer))),
+                (Some(_), None, [_, _, ..]) => Err(DataError::SeveralAnswers {
+                    path: path.to_owned(),
+                    answers: answers.into_iter().map(str::to_owned).collect(),
+                }),
+                _ => Ok(None),
+            }
+        };
+        match found.map_or_else(trl, |found| Ok(Some(found)))? {
+            Some((question, answer)) => Ok(Self {
+                question: question.to_owned(),
+                answer: answer.to_owned(),
+                found_solution: given.1.is_none() && answer == SOLUTION,
+            }),
             None if columns.is_empty() => Err(DataError::Empty(path.to_owned())),
             None => Err(DataError::NoLayout {
                 path: path.to_owned(),
@@ -94,7 +119,11 @@ impl Mapping {
 }
 
 /// The columns of a file that a policy asks for.
-pub(super) struct Fields(Vec<Field>);
+pub(super) struct Fields {
+    fields: Vec<Field>,
+    /// Whether the file has text alone, so that a text that is a number counts as one.
+    are_text: bool,
+}
 
 struct Field {
     /// What the policy calls it.
@@ -118,6 +147,7 @@ impl Fields {
         given: &BTreeMap<String, String>,
         columns: &[String],
         source: &str,
+        are_text: bool,
     ) -> Self {
         let from = |name: &String| {
             let below = name.replace('-', "_");
@@ -128,19 +158,26 @@ impl Fields {
                 None => From::Column(name.clone()),
             }
         };
-        Self(wanted.iter().map(|name| Field { name: name.clone(), from: from(name) }).collect())
+        let fields = wanted.iter().map(|name| Field { name: name.clone(), from: from(name) }).collect();
+        Self { fields, are_text }
     }
 
     /// The file's columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().filter_map(|field| match &field.from {
+        self.fields.iter().filter_map(|field| match &field.from {
             From::Column(column) => Some(column),
             From::Source(_) => None,
         })
     }
 
     /// What a row has in each.
-    pub(super) fn cells_in(&self, row: &Row, place: &Place) -> Result<Vec<Cell>, DataError> {
+    pub(super) fn cells_in(
+        &self,
+        row: &Row,
+        place: &Place,
+        faults: &[Fault],
+    ) -> Result<Vec<Cell>, DataError> {
+        Fault::check(faults, place, self.names())?;
         let cell = |field: &Field| {
             let name = &field.name;
             let column = match &field.from {
@@ -153,14 +190,17 @@ impl Fields {
                 column: column.clone(),
                 columns: row.keys().cloned().collect(),
             })?;
-            Cell::deserialize(value).map_err(|error| DataError::Fact {
-                place: place.clone(),
-                name: name.clone(),
-                column: column.clone(),
-                found: if value.is_null() { "null".to_owned() } else { error.to_string() },
-            })
+            let number = value.as_str().filter(|_| self.are_text).and_then(|text| text.trim().parse().ok());
+            number
+                .map_or_else(|| Cell::deserialize(value), |x: f64| Cell::deserialize(&Value::from(x)))
+                .map_err(|error| DataError::Fact {
+                    place: place.clone(),
+                    name: name.clone(),
+                    column: column.clone(),
+                    found: if value.is_null() { "null".to_owned() } else { error.to_string() },
+                })
         };
-        self.0.iter().map(cell).collect()
+        self.fields.iter().map(cell).collect()
     }
 }
 
@@ -170,7 +210,7 @@ fn missing(row: &Row, place: &Place, key: &'static str, column: &str) -> DataErr
 }
 
 /// Whether a column, or a struct with columns in it, is there.
-fn has(columns: &[String], path: &str) -> bool {
+pub(super) fn has(columns: &[String], path: &str) -> bool {
     let inside = |column: &String| column.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     columns.iter().any(|column| column == path || inside(column))
 }

@@ -3,13 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
+use allot_error::count;
 use thiserror::Error;
 
+use super::Format;
 use super::answer::AnswerFault;
+use super::wording::QuestionFault;
 use crate::place::Place;
 
 /// How many columns a hint lists.
 const LISTED: usize = 20;
+
+/// Why a folder can't be read as a file.
+const FOLDER: &str = "it is a folder";
 
 /// What is wrong with a data set or its config.
 #[derive(Debug, Error)]
@@ -58,6 +64,55 @@ pub enum DataError {
     /// An ending that says nothing.
     #[error("`{0}` has no ending that tells its format")]
     UnknownFormat(PathBuf),
+    /// A file of another kind, such as an archive.
+    #[error("`{path}` is a {with} file; expected a data file, plain or compressed with gzip or zstd")]
+    Packed {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        with: &'static str,
+    },
+    /// A table that is compressed as a whole.
+    #[error("`{path}` is a table of {format} that is compressed with {with} as a whole", format = format.name())]
+    PackedTable {
+        /// The file.
+        path: PathBuf,
+        /// The table's format.
+        format: Format,
+        /// The compression.
+        with: &'static str,
+    },
+    /// A pointer of Git LFS.
+    #[error("`{0}` is a pointer of Git LFS, and not the data file itself")]
+    Pointer(PathBuf),
+    /// A format that the file does not have.
+    #[error("`{path}` is {found}, and `format` says {given}", found = found.name(), given = given.name())]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// What the config says.
+        given: Format,
+        /// What the file is.
+        found: Format,
+    },
+    /// Not an Arrow file, or a damaged one.
+    #[error("`{path}` is not an Arrow file, or it is damaged: {reason}")]
+    NotArrow {
+        /// The file.
+        path: PathBuf,
+        /// The reader's words.
+        reason: String,
+    },
+    /// Two columns of one name.
+    #[error("`{file}` has two columns `{column}`: columns {} and {}", at[0], at[1])]
+    Twins {
+        /// The file.
+        file: String,
+        /// Their name.
+        column: String,
+        /// Which ones they are, from 1.
+        at: [usize; 2],
+    },
     /// Not a parquet file, or a damaged one.
     #[error("`{path}` is no parquet file, or cut off: {reason}")]
     NotParquet {
@@ -107,6 +162,24 @@ pub enum DataError {
         /// The columns it has.
         columns: Vec<String>,
     },
+    /// A file of a model's answers without a column of them, or of gold answers.
+    #[error("`{path}` has no column known as {missing}")]
+    NoAnswers {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        missing: &'static str,
+        /// The columns it has.
+        columns: Vec<String>,
+    },
+    /// Several columns that may be the answer.
+    #[error("`{path}` may have its answers in any of {}", listed(answers))]
+    SeveralAnswers {
+        /// The file.
+        path: PathBuf,
+        /// The columns.
+        answers: Vec<String>,
+    },
     /// All questions are null or blank.
     #[error("`{path}` has no row with a question, of {rows} read")]
     NothingAsked {
@@ -123,8 +196,62 @@ pub enum DataError {
         /// Rows read.
         rows: usize,
     },
+    /// Each row lacks one or the other.
+    #[error(
+        "`{path}` has no row with both a question and an answer: of {rows} read, {unasked} without a question and \
+         {unanswered} without an answer"
+    )]
+    NothingWhole {
+        /// The first file.
+        path: PathBuf,
+        /// Rows read.
+        rows: usize,
+        /// Those without a question.
+        unasked: usize,
+        /// Those without an answer.
+        unanswered: usize,
+    },
 
     // === A row ===
+    /// A row at which a file ends too early, or is damaged.
+    #[error("{place} could not be read: {reason}")]
+    Broken {
+        /// Where.
+        place: Place,
+        /// The reader's words.
+        reason: String,
+    },
+    /// A row that is too long.
+    #[error("{place} is longer than {most} MiB", most = super::opened::LONGEST_ROW >> 20)]
+    LongRow {
+        /// Where.
+        place: Place,
+    },
+    /// A row of CSV with more or fewer fields than columns.
+    #[error("{place} has {}; expected {expected}, as in the first row", count(*found as u64, "field"))]
+    Fields {
+        /// Where.
+        place: Place,
+        /// Fields it has.
+        found: usize,
+        /// Columns there are.
+        expected: usize,
+        /// The file's format.
+        format: Format,
+    },
+    /// A quote that no other one closes.
+    #[error("{0} opens a quote that is not closed before the end of the file")]
+    OpenQuote(Place),
+    /// A value that Python writes and JSON does not have.
+    #[error("{place}: `{column}` is {found}")]
+    NotInJson {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// Bytes that are no text.
     #[error("{0} is not UTF-8 text")]
     NotUtf8(Place),
@@ -166,6 +293,26 @@ pub enum DataError {
         /// The columns it has.
         columns: Vec<String>,
     },
+    /// A row of a model's answers that lacks one, or a gold answer.
+    #[error("{place} lacks {key}: `{column}` is not there, or empty")]
+    Lacks {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// What is lacking.
+        key: &'static str,
+    },
+    /// A value that has to be text.
+    #[error("{place}: `{column}` is {found}; expected text")]
+    NotText {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// A row without a column that a policy asks for.
     #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
     NoFact {
@@ -198,6 +345,26 @@ pub enum DataError {
         /// The column.
         column: String,
     },
+    /// A question with an image, or with another part that is not text.
+    #[error("{place}: message {message} of `{column}` has a part of type `{of}`; expected text", of = shown::name(of))]
+    Part {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+        /// The message's number, from 1.
+        message: usize,
+        /// The part's type.
+        of: String,
+    },
+    /// Messages that were written as text.
+    #[error("{place}: `{column}` is a list of messages that was written as text")]
+    Written {
+        /// Where.
+        place: Place,
+        /// The column.
+        column: String,
+    },
     /// A question that does not fit the wording.
     #[error("{place}: {reason}")]
     Wording {
@@ -225,10 +392,27 @@ impl DataError {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+            std::io::ErrorKind::IsADirectory => FOLDER.to_owned(),
             _ => error.to_string(),
         };
         Self::Unreadable { path: path.to_owned(), reason }
+    }
+
+    /// A row at which a file could not be read on.
+    pub(super) fn damaged(place: Place, error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "the file ends too early".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::Broken { place, reason }
+    }
+
+    pub(super) fn question(fault: QuestionFault, place: Place, column: String) -> Self {
+        match fault {
+            QuestionFault::Kind => Self::Question { place, column },
+            QuestionFault::Part { message, of } => Self::Part { place, column, message, of },
+            QuestionFault::Written => Self::Written { place, column },
+        }
     }
 
     pub(super) fn answer(fault: AnswerFault, place: Place, column: String) -> Self {
@@ -248,6 +432,10 @@ impl DataError {
             AnswerFault::Worked => (
                 "is a worked solution, with its answer after `####`".to_owned(),
                 "`answer_after = \"####\"` keeps the answer alone, `answer_after = \"\"` the whole text",
+            ),
+            AnswerFault::WorkedBox => (
+                "is a worked solution, with its answer in `\\boxed{…}`".to_owned(),
+                "set `answer_boxed = true` to keep the content of the box, or `answer = \"solution\"` to keep the whole text",
             ),
             AnswerFault::Nested => (
                 "is a list of lists".to_owned(),
@@ -269,6 +457,12 @@ impl DataError {
                     listed(columns)
                 ));
             }
+            Self::NoAnswers { columns, .. } => {
+                return Some(format!(
+                    "Name the columns with `--column answer=…` and `--column gold=…`; there are {}.",
+                    listed(columns)
+                ));
+            }
             Self::NoFact { name, columns, .. } => {
                 return Some(format!(
                     "its columns are {}; say which to take with `columns = {{ {name} = \"…\" }}`",
@@ -283,7 +477,35 @@ impl DataError {
                 "policies get it without a column of the files; call the other one by another name"
             }
             Self::Answer { hint, .. } => hint,
-            Self::UnknownFormat(_) => "set `format` to \"jsonl\", \"json\" or \"parquet\"",
+            Self::SeveralAnswers { .. } => "name the one to take with `answer = \"…\"`",
+            Self::UnknownFormat(_) => {
+                "set `format` to \"jsonl\", \"json\", \"csv\", \"tsv\", \"parquet\" or \"arrow\""
+            }
+            Self::Packed { .. } => "unpack it, or write the data set again as JSON lines or parquet",
+            Self::PackedTable { .. } => "unpack it: such a table has its own compression",
+            Self::Pointer(_) => "run `git lfs pull` in its folder",
+            Self::OtherFormat { .. } => {
+                "leave `format` out: a file of this format is known by its first bytes"
+            }
+            Self::Twins { .. } => "rename one of them in the file",
+            Self::NotParquet { .. } | Self::NotArrow { .. } | Self::Broken { .. } => {
+                "fetch the file again, or write it again; it may have been cut off on the way"
+            }
+            Self::LongRow { .. } => "shorten the row, or leave out of the file what it does not need",
+            Self::Fields { format: Format::Tsv, .. } => {
+                "put a field between quotes if it has a tab, a quote or a line break in it"
+            }
+            Self::Fields { .. } => {
+                "put a field between quotes if it has a comma, a quote or a line break in it"
+            }
+            Self::OpenQuote(_) => "write a quote within a field between quotes twice",
+            Self::NotInJson { .. } => {
+                "write a number or text there that JSON has, or leave the row out of the file"
+            }
+            Self::NotObject { .. } => "write each row as an object: {\"question\": \"…\", \"answer\": \"…\"}",
+            Self::Question { .. } => "name the column to take with `question = \"…\"`",
+            Self::Part { .. } => "leave out rows with parts that are not text",
+            Self::Written { .. } => "write the data set as JSON lines or parquet, which have lists",
             Self::Codec { .. } => "write the file again with snappy or zstd",
             Self::Unsupported { .. } => {
                 "text, numbers, true and false, and lists and structs of those are read"
@@ -291,6 +513,8 @@ impl DataError {
             Self::Empty(_) => "a row is an object with a question and an answer in it",
             Self::NotUtf8(_) => "write the file again as UTF-8",
             Self::NotArray { .. } | Self::NotJson { .. } => "rows stand one to a line, or all in one array",
+            Self::NothingWhole { .. } => "`question` and `answer` name the columns to take",
+            Self::Unreadable { reason, .. } if reason == FOLDER => "name the files in it",
             Self::NothingAsked { .. } => "`question` names the column to take",
             Self::NothingAnswered { .. } => "`answer` names the column to take",
             _ => return None,

@@ -3,6 +3,7 @@
 //! What is not needed is not read. So a column that the parquet crate can't turn into values (it
 //! panics at some: times without a zone, odd lists) does no harm as long as nothing asks for it.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::DataError;
-use super::row::{Row, Visit};
+use super::row::{Odd, Row, Visit, float};
 use crate::place::Place;
 
 /// An open parquet file.
@@ -56,7 +57,8 @@ impl ParquetFile {
         let place = |number| Place { file: file.clone(), unit: "row", number };
         let mut number = 0;
         for group in 0..self.reader.num_row_groups() {
-            let group = self.reader.get_row_group(group).map_err(|e| unread(place(number + 1), &e))?;
+            let group = undamaged(|| self.reader.get_row_group(group));
+            let group = group.map_err(|e| unread(place(number + 1), &e))?;
             let rows = undamaged(|| group.get_row_iter(Some(projection.clone())));
             let mut rows = rows.map_err(|e| unread(place(number + 1), &e))?;
             while let Some(row) =
@@ -65,7 +67,7 @@ impl ParquetFile {
                 number += 1;
                 let columns = row.into_columns();
                 let row = object(columns).map_err(|odd| odd.at(place(number)))?;
-                if visit(place(number), row)?.is_break() {
+                if visit(place(number), row, &[])?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -102,14 +104,18 @@ impl ParquetFile {
                 found,
             })?;
         }
-        let damaged = |e: ParquetError| DataError::NotParquet { path: self.path.clone(), reason: plain(&e) };
+        let damaged = |e: ParquetError| {
+            let reason = plain(&e.to_string());
+            DataError::NotParquet { path: self.path.clone(), reason }
+        };
         Type::group_type_builder(self.schema().name()).with_fields(fields).build().map_err(damaged)
     }
 }
 
-/// What the parquet crate reads: of a damaged page it panics on what it finds, and this is an error then.
-pub fn undamaged<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    caught(read).unwrap_or_else(|why| Err(ParquetError::General(why)))
+/// Runs `read`, which reads a table with the parquet or arrow crates, and returns what it returns. These crates panic on
+/// some damaged files; a panic is an error here.
+pub fn undamaged<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    caught(read).and_then(|done| done.map_err(|error| error.to_string()))
 }
 
 /// The fields at these paths, and no others.
@@ -178,21 +184,6 @@ fn check(field: &Type) -> Result<(), (String, String)> {
     if readable { Ok(()) } else { unsupported(found.to_lowercase()) }
 }
 
-/// Why a value is none that JSON has.
-enum Odd {
-    NotUtf8,
-    Kind(&'static str),
-}
-
-impl Odd {
-    fn at(self, place: Place) -> DataError {
-        match self {
-            Self::NotUtf8 => DataError::NotUtf8(place),
-            Self::Kind(found) => DataError::Unread { place, reason: format!("a value is {found}") },
-        }
-    }
-}
-
 fn object(columns: Vec<(String, Field)>) -> Result<Row, Odd> {
     columns.into_iter().map(|(name, field)| Ok((name, value(field)?))).collect()
 }
@@ -224,17 +215,8 @@ fn value(field: Field) -> Result<Value, Odd> {
     })
 }
 
-/// Not-a-number is how pandas writes that nothing is there.
-fn float(v: f64) -> Result<Value, Odd> {
-    match Number::from_f64(v) {
-        Some(number) => Ok(Value::Number(number)),
-        None if v.is_nan() => Ok(Value::Null),
-        None => Err(Odd::Kind("infinite")),
-    }
-}
-
 /// A row that the parquet crate can't read. Of text that is not UTF-8 it shows every byte.
-fn unread(place: Place, error: &ParquetError) -> DataError {
+fn unread(place: Place, error: &str) -> DataError {
     let reason = plain(error);
     if reason.contains("as String. Bytes") || reason.contains("utf-8") || reason.contains("UTF-8") {
         return DataError::NotUtf8(place);
@@ -242,9 +224,8 @@ fn unread(place: Place, error: &ParquetError) -> DataError {
     DataError::Unread { place, reason }
 }
 
-fn plain(error: &ParquetError) -> String {
-    let text = error.to_string();
-    text.strip_prefix("Parquet error: ").unwrap_or(&text).trim_end_matches('.').to_owned()
+fn plain(error: &str) -> String {
+    error.strip_prefix("Parquet error: ").unwrap_or(error).trim_end_matches('.').to_owned()
 }
 
 fn gather(fields: &[TypePtr], before: &str, names: &mut Vec<String>) {

@@ -3,6 +3,7 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Error, ErrorKind, UndefinedBehavior};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::question::spoken;
@@ -17,24 +18,81 @@ pub(crate) enum Question {
     Chat(Vec<Message>),
 }
 
+/// Why a value is no question.
+#[derive(Debug, PartialEq)]
+pub(crate) enum QuestionFault {
+    /// It is neither text nor a list of messages.
+    Kind,
+    /// A message has a part of this type, which is not text.
+    Part {
+        /// The message's number, from 1.
+        message: usize,
+        /// The part's type.
+        of: String,
+    },
+    /// It is text that a list of messages was written as.
+    Written,
+}
+
+/// A message as data sets have it.
+#[derive(Deserialize)]
+struct Said {
+    role: String,
+    content: Content,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    /// Parts, as in OpenAI's interface and in data sets with images.
+    Parts(Vec<Map<String, Value>>),
+}
+
 impl Question {
-    /// The question in a value: `Some(None)` where there is none, `None` where the value is of no
-    /// kind that a question has.
-    #[expect(clippy::option_option)] // three outcomes, and the caller has a word for each
-    pub(crate) fn read(value: &Value) -> Option<Option<Self>> {
+    /// The question in a value; `None` where it is null or blank.
+    pub(crate) fn read(value: &Value) -> Result<Option<Self>, QuestionFault> {
         match value {
-            Value::Null => Some(None),
-            Value::String(text) if text.trim().is_empty() => Some(None),
-            Value::String(text) => Some(Some(Self::Text(text.clone()))),
-            Value::Array(messages) if messages.is_empty() => Some(None),
+            Value::Null => Ok(None),
+            Value::String(text) if text.trim().is_empty() => Ok(None),
+            Value::String(text) if is_written(text) => Err(QuestionFault::Written),
+            Value::String(text) => Ok(Some(Self::Text(text.clone()))),
+            Value::Array(messages) if messages.is_empty() => Ok(None),
             Value::Array(_) => {
-                let messages: Vec<Message> = serde_json::from_value(value.clone()).ok()?;
-                let blank = messages.iter().all(|m| m.content.trim().is_empty());
-                Some((!blank).then_some(Self::Chat(messages)))
+                let said: Vec<Said> = Vec::deserialize(value).map_err(|_| QuestionFault::Kind)?;
+                let messages = said.into_iter().enumerate().map(|(i, said)| message(i + 1, said));
+                let messages = messages.collect::<Result<Vec<Message>, _>>()?;
+                let blank = messages.iter().all(|m| m.role == "system" || m.content.trim().is_empty());
+                Ok((!blank).then_some(Self::Chat(messages)))
             }
-            _ => None,
+            _ => Err(QuestionFault::Kind),
         }
     }
+}
+
+/// A message with its parts joined, nothing between them, as chat templates do.
+fn message(number: usize, said: Said) -> Result<Message, QuestionFault> {
+    let content = match said.content {
+        Content::Text(text) => text,
+        Content::Parts(parts) => {
+            let text = |part: &Map<String, Value>| match (part.get("type"), part.get("text")) {
+                (Some(Value::String(of)), Some(Value::String(text))) if of == "text" => Ok(text.clone()),
+                (Some(Value::String(of)), _) if of != "text" => {
+                    Err(QuestionFault::Part { message: number, of: of.clone() })
+                }
+                _ => Err(QuestionFault::Kind),
+            };
+            parts.iter().map(text).collect::<Result<String, _>>()?
+        }
+    };
+    Ok(Message { role: said.role, content })
+}
+
+/// Whether a text is a list of messages that was written as text, which is what CSV makes of one.
+fn is_written(text: &str) -> bool {
+    let inside = text.trim_start().strip_prefix('[').and_then(|rest| rest.trim_start().strip_prefix('{'));
+    let key = inside.and_then(|rest| rest.trim_start().strip_prefix(['"', '\'']));
+    key.is_some_and(|key| ["role", "content"].iter().any(|name| key.starts_with(name)))
 }
 
 impl Question {
@@ -151,7 +209,7 @@ mod tests {
 
     fn ask(wording: Result<Wording<'_>, String>, row: Value) -> Result<Ask, String> {
         let Value::Object(row) = row else { return Err("no row".to_owned()) };
-        let question = Question::read(&row["q"]).flatten().ok_or("no question")?;
+        let question = Question::read(&row["q"]).ok().flatten().ok_or("no question")?;
         wording?.ask(question, row)
     }
 
@@ -204,7 +262,7 @@ mod tests {
         assert_eq!(text, Ok(Ask::Text("Q: 1 + 1?".to_owned())));
         let two = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
         assert!(ask(Wording::new(Some("{{ question }}"), false, None), json!({"q": two})).is_err());
-        assert!(Question::read(&json!([1, 2])).is_none());
-        assert!(Question::read(&json!(3)).is_none());
+        assert_eq!(Question::read(&json!([1, 2])).err(), Some(QuestionFault::Kind));
+        assert_eq!(Question::read(&json!(3)).err(), Some(QuestionFault::Kind));
     }
 }

@@ -1,12 +1,23 @@
-//! The answer inside a text's last `\boxed{…}`, in the three ways in which the graders look for it.
-//! They differ on texts with unbalanced braces and on boxes without any. It knows nothing of what an
-//! answer should be.
+//! The answer inside a text's last `\boxed{…}`: as graders of our own look for it, and in the three ways of
+//! the code that others were ported from. They differ on boxes that are not closed or have no braces. It
+//! knows nothing of what an answer should be.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::pattern;
+
+/// What the last box holds. Nothing counts in its place: if it is not closed, because the answer was cut
+/// off inside of it, it is empty. A `\boxed` without a brace ends with the line or at a dollar sign.
+pub(super) fn last(text: &str) -> Option<&str> {
+    let (_, last) = text.rsplit_once(r"\boxed")?;
+    let last = last.trim_start();
+    if last.starts_with('{') {
+        return closed(last).or(Some(""));
+    }
+    last.split(['$', '\n']).next()
+}
 
 /// As `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH.
 /// A `\boxed ` before a space goes first, wherever it stands, and ends at a dollar sign. Where upstream
@@ -66,6 +77,22 @@ fn closed(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_box_that_is_last_counts_alone() {
+        for (text, inside) in [
+            (r"\boxed{1} or \boxed{\frac{1}{2}}.", Some(r"\frac{1}{2}")),
+            (r"$\boxed 7$ of 8", Some("7")),
+            ("\\boxed {7}\n8", Some("7")),
+            (r"\boxed{5} and \boxed{6", Some("")),
+            (r"\boxed{5} and \boxed", Some("")),
+            (r"\boxed{5} and \boxed{}", Some("")),
+            (r"\boxed{a\boxed{b}}", Some("b")),
+            (r"\fbox{3}", None),
+        ] {
+            assert_eq!(last(text), inside, "{text}");
+        }
+    }
 
     #[test]
     fn three_ways_to_a_box() {

@@ -18,7 +18,7 @@ pub(super) fn gold(text: &str) -> Option<char> {
 /// without a box, in the line after the last `Answer:`; without that, it is the last capital in
 /// round brackets; without one, a capital that is the text's last word.
 pub(super) fn grade(gold: char, answer: &str) -> (bool, Option<&str>) {
-    let given = boxed::dapo(answer).or_else(|| answer_line(answer));
+    let given = boxed::last(answer).or_else(|| answer_line(answer));
     let found = given.map_or_else(|| in_running_text(answer), leading);
     (found.is_some_and(|(letter, _)| letter == gold), found.map(|(_, text)| text))
 }
@@ -96,6 +96,11 @@ mod tests {
             "cut in the middle of a word"
         );
         assert_eq!(grade('B', r"(B) \boxed{C}"), (false, Some("C")));
+        for answer in
+            [r"(B) \boxed{}", r"(B) \boxed{B", r"\boxed{B} \boxed", "(B)\nAnswer:", "Answer: B\nAnswer: "]
+        {
+            assert_eq!(grade('B', answer), (false, None), "cut off: {answer}");
+        }
     }
 
     #[test]

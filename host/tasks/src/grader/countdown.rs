@@ -43,12 +43,14 @@ impl Puzzle {
     }
 }
 
-/// What the text gives as its answer: what stands in its last `<answer>…</answer>`, or else its last
-/// line that isn't empty.
+/// What the text gives as its answer: the content of its last `<answer>…</answer>`, or without any
+/// `<answer>` its last line that isn't empty. One that is not closed was cut off, and has no answer.
 pub(super) fn expression(text: &str) -> Option<&str> {
-    let tagged = text.rsplit_once("</answer>").and_then(|(before, _)| before.rsplit_once("<answer>"));
-    let given = tagged.map(|(_, inside)| inside);
-    given.or_else(|| text.lines().rfind(|line| !line.trim().is_empty())).map(str::trim)
+    let given = match text.rsplit_once("<answer>") {
+        Some((_, last)) => last.split_once("</answer>").map(|(inside, _)| inside),
+        None => text.lines().rfind(|line| !line.trim().is_empty()),
+    };
+    given.map(str::trim)
 }
 
 /// A value past what 128 bits hold.
@@ -262,7 +264,9 @@ mod tests {
     fn the_last_tag_or_line_is_the_answer() {
         assert_eq!(expression("<answer>1</answer> no <answer> 2 </answer>."), Some("2"));
         assert_eq!(expression("first\n1+2 \n\n"), Some("1+2"));
-        assert_eq!(expression(""), None);
+        for cut in ["", "<answer>1", "<answer>1</answer> or <answer>2", "<answer>\n1+2"] {
+            assert_eq!(expression(cut), None, "{cut}");
+        }
         assert_eq!(Puzzle::read(r#"{"target": 42, "numbers": [1, 2]}"#).map(|p| p.target), Some(42));
         assert_eq!(Puzzle::read("42"), None);
     }

@@ -1,0 +1,50 @@
+//! A config for `allot grade`: the part of a training run's config that rewards depend on. Other sections may be there,
+//! and are not read.
+
+use allot_error::{Error, Result};
+use allot_judges::config::RewardConfig;
+use serde::Deserialize;
+
+use crate::Tree;
+
+/// What rewards depend on.
+#[derive(Clone, Debug, Deserialize)]
+pub struct GradeConfig {
+    /// The section [reward].
+    pub reward: RewardConfig,
+    /// The section [rollout], for a penalty on long answers.
+    #[serde(default)]
+    pub rollout: LengthLimit,
+}
+
+/// The part of [rollout] that rewards depend on.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct LengthLimit {
+    /// The length limit of an answer, in tokens.
+    pub max_tokens: Option<u32>,
+}
+
+impl GradeConfig {
+    /// The config in a tree, checked, with its paths made absolute.
+    ///
+    /// # Errors
+    ///
+    /// It has no section [reward], or one that a training run would refuse.
+    pub fn of(tree: &Tree) -> Result<Self> {
+        let mut config: Self = tree.config()?;
+        let penalized = config.reward.overlong.is_some()
+            || config.reward.graders.iter().any(|one| one.overlong.is_some());
+        if penalized && config.rollout.max_tokens.is_none() {
+            let what = format!("`{}` has `reward.overlong` and no `rollout.max_tokens`", tree.name());
+            return Err(Error::new(what).hint("Set `max_tokens` under [rollout]: the penalty depends on it."));
+        }
+        config.reward.check(tree.name(), config.longest())?;
+        config.reward.settle()?;
+        Ok(config)
+    }
+
+    /// The length limit of an answer, in tokens.
+    pub fn longest(&self) -> u32 {
+        self.rollout.max_tokens.unwrap_or(u32::MAX)
+    }
+}

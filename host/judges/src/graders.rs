@@ -1,0 +1,248 @@
+//! All graders of a config at work on texts: one, or several, each for a part of the reward.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use allot_error::{Error, Result};
+use allot_tasks::Problem;
+
+use super::Verdict;
+use super::identity::Identity;
+use super::pool::Preflight;
+use super::protocol::{Judgement, Opinion, Part, Question};
+use super::single::Single;
+use crate::config::{Overlong, RewardConfig};
+
+/// All graders of a config.
+pub struct Graders {
+    config: RewardConfig,
+    /// The length limit of an answer, in tokens.
+    longest: u32,
+    /// One, or as many as the config has parts.
+    all: Vec<Single>,
+}
+
+/// What each grader says of the answers that it was asked about, by their places.
+pub struct Said(Vec<HashMap<usize, Opinion>>);
+
+/// What an answer comes to by one grader, before any weight: the reward, whether the answer is correct if that is said,
+/// and the reward's parts.
+type Judged = (f32, Option<bool>, Vec<Part>);
+
+/// Looks at who would judge answers to these problems: what is missing is told before anything else is made. Gives, for
+/// each of the config's graders, who it is, where it is no part of this program.
+///
+/// # Errors
+///
+/// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
+pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<Preflight>>> {
+    config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
+    let mut met = Vec::new();
+    for one in config.each() {
+        let preflight = Single::check(one, problems)?;
+        // It may be unsure of the greeting, or fail at it: it works.
+        let said = preflight.as_ref().and_then(|preflight| preflight.opinion.clone().ok());
+        let lacks = said.and_then(|judgement| match one.reward(judgement) {
+            Ok((_, None, _)) if decides(config, one) => Some(UNDECIDED.to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(why),
+        });
+        if let Some(why) = lacks {
+            let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
+                        reward weigh";
+            return Err(Error::new(format!("the judge {why}")).hint(rule));
+        }
+        met.push(preflight);
+    }
+    Ok(met)
+}
+
+/// What a judge lacks that has to say whether an answer is correct.
+const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
+
+/// Whether a grader may have to say that an answer is correct.
+fn decides(config: &RewardConfig, one: &RewardConfig) -> bool {
+    let marked = config.each().iter().any(|other| other.decides == Some(true));
+    one.decides.unwrap_or(!marked)
+}
+
+impl Graders {
+    /// The graders of a config for these problems, and answers of at most `longest` tokens. For each of the config's
+    /// graders, its identity when it was looked at.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`].
+    pub fn new(
+        config: RewardConfig,
+        problems: &[Problem],
+        longest: u32,
+        known: Vec<Option<Identity>>,
+    ) -> Result<Self> {
+        let known = known.into_iter().chain(std::iter::repeat(None));
+        let all = config.each().iter().zip(known).map(|(one, known)| Single::new(one, problems, known));
+        Ok(Self { all: all.collect::<Result<_>>()?, config, longest })
+    }
+
+    /// The config.
+    pub fn config(&self) -> &RewardConfig {
+        &self.config
+    }
+
+    /// Keeps the replies of graders that are servers in a run's folder, and reuses those that are there already;
+    /// `notice` is called when a server is away, and when it is back.
+    pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {
+        let alone = self.config.graders.is_empty();
+        for grader in &mut self.all {
+            let part = grader.config.part();
+            let file = if alone { "replies.jsonl".to_owned() } else { format!("replies-{part}.jsonl") };
+            grader.keep(&folder.join(file), notice);
+        }
+    }
+
+    /// Asks about an answer, under a place of the caller's choice.
+    pub fn ask(&mut self, place: usize, question: &Question) {
+        for grader in self.all.iter_mut().filter(|grader| grader.config.judges(&question.source)) {
+            grader.begin(place, question.clone());
+        }
+    }
+
+    /// Waits for all that was asked.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be judged any more.
+    pub async fn finish(&mut self) -> Result<Said> {
+        let mut said = Vec::with_capacity(self.all.len());
+        for grader in &mut self.all {
+            said.push(grader.finish().await?);
+        }
+        Ok(Said(said))
+    }
+
+    /// The verdict on the answer of this place, which belongs to a problem of this source and has so many tokens; or why
+    /// there is none.
+    pub fn verdict(
+        &self,
+        said: &mut Said,
+        place: usize,
+        source: &str,
+        tokens: u32,
+    ) -> std::result::Result<Verdict, String> {
+        let unasked = || Err("it was not asked about".to_owned());
+        let asked = self.all.iter().zip(&mut said.0).enumerate();
+        let asked = asked.filter(|(_, (grader, _))| grader.config.judges(source));
+        let mut opinions = asked.map(|(i, (_, said))| (i, said.remove(&place).unwrap_or_else(unasked)));
+        if self.config.graders.is_empty() {
+            let (_, opinion) = opinions.next().unwrap_or_else(|| (0, unasked()));
+            self.alone(tokens, opinion)
+        } else {
+            self.together(tokens, opinions.collect())
+        }
+    }
+
+    /// The verdict of the only grader.
+    fn alone(&self, tokens: u32, opinion: Opinion) -> std::result::Result<Verdict, String> {
+        let (reward, correct, parts) = self.judged(&self.config, tokens, opinion?)?;
+        let correct = correct.ok_or_else(|| format!("the judge {UNDECIDED}"))?;
+        Ok(Verdict { reward: Some(reward), correct, parts })
+    }
+
+    /// The verdict of several, each with its place among the config's graders: the sum of the parts by their weights.
+    /// Where one of them can't judge, nobody can: a reward that lacks a part is another one.
+    fn together(&self, tokens: u32, opinions: Vec<(usize, Opinion)>) -> std::result::Result<Verdict, String> {
+        let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
+        let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));
+        let (mut sum, mut correct, mut parts) = (0.0, None, Vec::new());
+        for (at, (i, opinion)) in opinions.into_iter().enumerate() {
+            let one = &self.config.graders[i];
+            let name = one.part();
+            let judged = opinion.and_then(|judgement| self.judged(one, tokens, judgement));
+            let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
+            if if marked { one.decides == Some(true) } else { first == Some(at) } {
+                let right = right.ok_or_else(|| format!("`{name}`: the judge {UNDECIDED}"))?;
+                correct = Some(correct.unwrap_or(true) && right);
+            }
+            sum += one.weight.unwrap_or(1.0) * reward;
+            parts.push((name.to_owned(), reward));
+            parts.extend(within.into_iter().map(|(part, x)| (format!("{name}.{part}"), x)));
+        }
+        let reward = sum - self.penalty(&self.config, tokens);
+        if !reward.is_finite() {
+            return Err("parts of a reward add up to more than a number holds".to_owned());
+        }
+        let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
+        Ok(Verdict { reward: Some(reward), correct, parts })
+    }
+
+    /// What one grader's judgement comes to, with its penalty.
+    fn judged(
+        &self,
+        one: &RewardConfig,
+        tokens: u32,
+        judgement: Judgement,
+    ) -> std::result::Result<Judged, String> {
+        let (reward, correct, parts) = one.reward(judgement).map_err(|why| format!("the judge {why}"))?;
+        Ok((reward - self.penalty(one, tokens), correct, parts))
+    }
+
+    fn penalty(&self, config: &RewardConfig, tokens: u32) -> f32 {
+        config.overlong.map_or(0.0, |overlong| overlong.of(tokens, self.longest))
+    }
+}
+
+impl RewardConfig {
+    /// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
+    /// reward's parts. Or what the judgement lacks.
+    pub fn reward(&self, judgement: Judgement) -> std::result::Result<Judged, String> {
+        let Judgement { correct, reward, parts, share } = judgement;
+        let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
+        let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
+        let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
+        let correct = correct.or_else(|| Some(told? >= self.correct_from()?));
+        let reward = match (told, correct) {
+            (Some(told), _) => told,
+            (None, Some(true)) => self.right,
+            (None, _) => self.wrong,
+        };
+        if !reward.is_finite() {
+            return Err("gives parts of a reward that add up to more than a number holds".to_owned());
+        }
+        Ok((reward, correct, parts))
+    }
+
+    /// The sum of a reward's parts, each by its weight.
+    fn weighed(&self, parts: &[Part]) -> std::result::Result<f32, String> {
+        if self.weights.is_empty() {
+            return Ok(parts.iter().map(|(_, x)| x).sum());
+        }
+        if let Some(missing) = self.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
+            return Err(format!("gives no part `{missing}`, which `weights` has"));
+        }
+        let one = |(name, x): &Part| match self.weights.get(name) {
+            Some(weight) => Ok(weight * x),
+            None => Err(format!("gives a part `{name}`, which `weights` has not")),
+        };
+        parts.iter().map(one).sum()
+    }
+}
+
+impl Overlong {
+    /// The penalty on an answer of this length.
+    pub fn of(self, tokens: u32, longest: u32) -> f32 {
+        let over = tokens.saturating_sub(longest.saturating_sub(self.buffer));
+        self.penalty * (over as f32 / self.buffer as f32).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_penalty_on_long_answers_grows_from_the_buffer_to_the_limit() {
+        let overlong = Overlong { buffer: 4, penalty: 1.0 };
+        let all: Vec<f32> = (4..=11).map(|n| overlong.of(n, 10)).collect();
+        assert_eq!(all, [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Verdicts on answers, as `allot grade` writes them: JSON lines or parquet.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use allot_error::{Error, Result};
+use serde_json::{Value, json};
+
+use super::columns::{Column, Columns, Sheet, told};
+
+/// The verdict on an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradedRow {
+    /// Its row in the file of answers, from 1.
+    pub row: u64,
+    /// Where the problem comes from.
+    pub source: String,
+    /// The reward; none where it could not be graded.
+    pub reward: Option<f32>,
+    /// Whether it is right; none where it could not be graded.
+    pub correct: Option<bool>,
+    /// The parts of its reward.
+    pub rewards: Vec<(String, f32)>,
+    /// Why it could not be graded.
+    pub error: Option<String>,
+}
+
+impl GradedRow {
+    /// It as JSON.
+    pub fn json(&self) -> Value {
+        let mut line =
+            json!({ "row": self.row, "source": self.source, "reward": self.reward, "correct": self.correct });
+        if !self.rewards.is_empty() {
+            line["rewards"] = self.parts();
+        }
+        if let Some(error) = &self.error {
+            line["error"] = error.as_str().into();
+        }
+        line
+    }
+
+    fn parts(&self) -> Value {
+        Value::Object(self.rewards.iter().map(|(name, x)| (name.clone(), (*x).into())).collect())
+    }
+}
+
+fn columns() -> Columns<GradedRow> {
+    let parts = |l: &GradedRow| (!l.rewards.is_empty()).then(|| l.parts().to_string().as_str().into());
+    vec![
+        ("row", Column::Count(|l| l.row.cast_signed())),
+        ("source", Column::Text(|l| l.source.as_str().into())),
+        ("reward", Column::MaybeFloat(|l| l.reward)),
+        ("rewards", Column::MaybeText(parts)),
+        ("correct", Column::MaybeBool(|l| l.correct)),
+        ("error", Column::MaybeText(|l| l.error.as_deref().map(Into::into))),
+    ]
+}
+
+/// Writes verdicts over whatever was there, as parquet if the file's name ends so, else as JSON lines.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn write(path: &Path, rows: &[GradedRow]) -> Result<()> {
+    let parquet = path.extension().is_some_and(|ending| ending == "parquet" || ending == "pq");
+    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
+        if parquet {
+            let sheet = Sheet::new(file, columns(), "row", &["error"]);
+            let mut sheet = sheet.map_err(told)?;
+            sheet.write(rows).map_err(told)?;
+            file = sheet.finish().map_err(told)?;
+        } else {
+            rows.iter().try_for_each(|row| writeln!(file, "{}", row.json()))?;
+        }
+        file.flush()
+    });
+    written.map_err(|e| Error::file("write", path, &e))
+}

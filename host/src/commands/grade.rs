@@ -1,0 +1,122 @@
+//! `allot grade`: the rewards of answers that are there already, to try a reward before a run or to judge again after one.
+
+mod answers;
+mod summary;
+
+use std::path::PathBuf;
+
+use allot_config::grade::GradeConfig;
+use allot_error::{Error, Exit, Result, did_you_mean};
+use allot_judges::Verdict;
+use allot_judges::graders::{self, Graders};
+use allot_outputs::graded::{self, GradedRow};
+use allot_tasks::dataset::AnsweredField;
+use clap::Args;
+
+use crate::policy_loader;
+use crate::screen::Screen;
+use answers::Answers;
+use summary::Summary;
+
+/// Grade answers that are there already: verdicts, rewards and their parts
+#[derive(Debug, Args)]
+pub struct Grade {
+    /// The config whose [reward] grades: a file, the name of one that ships, or a run's folder
+    config: PathBuf,
+    /// The answers: a data file (JSON lines, JSON, parquet, …) with a row for each, or a run's folder
+    answers: PathBuf,
+    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// The column that has the `answer`, `gold`, `question`, `source`, `tokens` or earlier `reward`, as NAME=COLUMN
+    #[arg(long = "column", value_name = "NAME=COLUMN")]
+    columns: Vec<String>,
+    /// Write the verdicts to a file: parquet if its name ends so, else JSON lines
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print all verdicts as JSON lines
+    #[arg(long)]
+    json: bool,
+    /// Verdicts to show
+    #[arg(long, default_value_t = 10)]
+    show: usize,
+}
+
+/// Answers that graders are asked about before their verdicts are waited for.
+const PORTION: usize = 1024;
+
+/// Grades them.
+pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
+    let resolved = command.config.join("resolved.toml");
+    let file = if command.config.is_dir() { &resolved } else { &command.config };
+    let config = GradeConfig::of(&allot_config::open(file, &command.overrides)?)?;
+    let answers = Answers::read(&command.answers, &columns(&command.columns)?, &config)?;
+    policy_loader::compile_graders(&config.reward, screen);
+    let graded = graded(&config, &answers, screen)?;
+    if let Some(out) = &command.out {
+        graded::write(out, &graded)?;
+    }
+    let summary = Summary::of(&answers, &graded);
+    if command.json {
+        graded.iter().for_each(|row| screen.say(row.json()));
+        summary.lines().iter().for_each(|line| screen.tell(line));
+    } else {
+        summary::show(&answers, &graded, command.show, screen);
+        summary.lines().iter().for_each(|line| screen.say(line));
+    }
+    Ok(if answers.bad.is_empty() && summary.ungraded == 0 { Exit::Good } else { Exit::Bad })
+}
+
+/// The columns that were typed.
+fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
+    let one = |typed: &String| {
+        let (name, column) =
+            typed.split_once('=').filter(|(_, column)| !column.is_empty()).ok_or_else(|| {
+                let what = format!("`--column {typed}` is not of the form NAME=COLUMN");
+                Error::new(what).hint("Write it like `--column answer=response`.")
+            })?;
+        let names = AnsweredField::ALL.iter().map(|(_, name, _)| *name);
+        let field = AnsweredField::of(name).ok_or_else(|| {
+            Error::new(format!("`--column {typed}`: answers have no `{name}`"))
+                .hint(did_you_mean(name, names))
+        })?;
+        Ok((field, column.to_owned()))
+    };
+    typed.iter().map(one).collect()
+}
+
+/// The verdicts, in the order of the answers.
+fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
+    let problems = answers.problems();
+    let known = graders::check(&config.reward, &problems)?.into_iter();
+    let known = known.map(|met| met.map(|met| met.identity)).collect();
+    let mut graders = Graders::new(config.reward.clone(), &problems, config.longest(), known)?;
+    drop(problems);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+    let mut graded = Vec::with_capacity(answers.rows.len());
+    for portion in answers.rows.chunks(PORTION) {
+        portion.iter().enumerate().for_each(|(place, row)| graders.ask(place, &row.question()));
+        let mut said = runtime.block_on(graders.finish())?;
+        for (place, row) in portion.iter().enumerate() {
+            let (source, tokens) = (&row.answered.source, row.answered.tokens.unwrap_or(0));
+            let verdict = graders.verdict(&mut said, place, source, tokens);
+            graded.push(row_of(row.number, source, verdict));
+        }
+        screen.draw(format_args!("graded {} of {}", graded.len(), answers.rows.len()));
+    }
+    screen.draw("");
+    Ok(graded)
+}
+
+fn row_of(row: u64, source: &str, verdict: std::result::Result<Verdict, String>) -> GradedRow {
+    let source = source.to_owned();
+    match verdict {
+        Ok(Verdict { reward, correct, parts }) => {
+            GradedRow { row, source, reward, correct: Some(correct), rewards: parts, error: None }
+        }
+        Err(why) => {
+            GradedRow { row, source, reward: None, correct: None, rewards: Vec::new(), error: Some(why) }
+        }
+    }
+}
