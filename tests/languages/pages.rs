@@ -70,6 +70,8 @@ const ELSEWHERE: [(&str, &str, &str); 44] = [
     ("docs/how-to/your-row.md", "allot compare w1.toml", "it needs a config that the reader writes"),
     ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),
+    ("docs/reference/chat-templates.md", "python tests", "it needs transformers"),
+    ("docs/reference/chat-templates.md", "ALLOT_CHAT", "it needs what was recorded"),
     ("docs/reference/outputs.md", "duckdb", "it needs DuckDB"),
     (
         "docs/how-to/bank.md",

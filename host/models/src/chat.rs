@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use allot_allocation::shown;
 use allot_engine::model::Gguf;
 use allot_error::{Error, Result};
-use allot_tasks::template::{Dialect, Template, newlines};
+use allot_tasks::template::{Dialect, Template, newlines, string};
 pub use date::Date;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -92,8 +92,9 @@ impl ChatTemplate {
         let refused = |why: String| -> Rendered { Err(TemplateError::new(ErrorKind::InvalidOperation, why)) };
         let template = Template::parse(&newlines(&template), Dialect::Transformers, syntax, |environment| {
             python::add(environment);
-            environment
-                .add_function("raise_exception", move |why: String| refused(shown::line(&why, shown::LINE)));
+            environment.add_function("raise_exception", move |why: &minijinja::Value| {
+                refused(shown::line(&string(why)?, shown::LINE))
+            });
             environment.add_function("strftime_now", move |format: &str| {
                 let date = day.date.get_or_init(Date::today);
                 day.is_written.store(true, Ordering::Relaxed);

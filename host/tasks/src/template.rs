@@ -11,7 +11,7 @@ mod program;
 mod shown;
 mod source;
 
-pub use filters::{format, join, replace, times};
+pub use filters::{format, join, replace, string, times};
 pub use source::newlines;
 
 use minijinja::machinery::{eval, make_string_output};

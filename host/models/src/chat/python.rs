@@ -41,8 +41,11 @@ fn default(value: &Value, instead: Option<Value>, boolean: Option<bool>, more: K
 }
 
 /// The number that a text or number is, or another where it is none.
-fn number(value: &Value, instead: Option<Value>, whole: bool) -> Result<Value> {
-    let text = value.to_string();
+fn number(value: &Value, instead: Option<Value>, whole: bool) -> Value {
+    let text = match value.kind() {
+        ValueKind::String | ValueKind::Number => value.to_string(),
+        _ => String::new(),
+    };
     let text = match value.kind() {
         ValueKind::Bool => {
             if value.is_true() {
@@ -59,7 +62,7 @@ fn number(value: &Value, instead: Option<Value>, whole: bool) -> Result<Value> {
         _ if whole => real.filter(|real| real.is_finite()).map(|real| Value::from(real as i64)),
         _ => real.map(Value::from),
     };
-    Ok(found.or(instead).unwrap_or_else(|| if whole { 0.into() } else { 0.0.into() }))
+    found.or(instead).unwrap_or_else(|| if whole { 0.into() } else { 0.0.into() })
 }
 
 /// A namespace of an object's entries, of named values, or of both.
@@ -103,7 +106,12 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, arguments: &[Val
 
 /// Methods of a string that minijinja lacks, or has without a bound.
 fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>> {
+    let may_have_lists = ["endswith", "format", "join", "startswith"].contains(&name);
+    if !may_have_lists && arguments.iter().any(|value| value.as_object().is_some() && !value.is_kwargs()) {
+        return Err(invalid(format!("`{name}` takes texts and numbers")));
+    }
     let one = || from_args::<(&str,)>(arguments).map(|(one,)| one);
+    let separator = |by: &str| if by.is_empty() { Err(invalid("an empty separator")) } else { Ok(()) };
     let parts = |parts: [&str; 3]| Value::from(Tuple::from(parts.map(Value::from)));
     let place = |at: usize| Value::from(text[..at].chars().count());
     let found = |at: Option<usize>| at.map(place).ok_or_else(|| invalid("the text is not found"));
@@ -124,14 +132,17 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
         "removesuffix" => text.strip_suffix(one()?).unwrap_or(text).into(),
         "partition" => {
             let by = one()?;
+            separator(by)?;
             parts(text.split_once(by).map_or([text, "", ""], |(before, after)| [before, by, after]))
         }
         "rpartition" => {
             let by = one()?;
+            separator(by)?;
             parts(text.rsplit_once(by).map_or(["", "", text], |(before, after)| [before, by, after]))
         }
         "rsplit" => {
             let (by, most): (Option<&str>, Option<i64>) = from_args(arguments)?;
+            by.map_or(Ok(()), separator)?;
             let most = most.and_then(|most| usize::try_from(most).ok());
             split_from_the_end(text, by, most).into_iter().map(Value::from).collect()
         }
@@ -169,29 +180,20 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
 
 fn split_from_the_end<'a>(text: &'a str, by: Option<&str>, most: Option<usize>) -> Vec<&'a str> {
     let mut parts = Vec::new();
-    let mut rest = text;
-    match by {
-        Some(by) => {
-            while let Some((before, after)) =
-                rest.rsplit_once(by).filter(|_| most.is_none_or(|most| parts.len() < most))
-            {
-                parts.push(after);
-                rest = before;
+    let mut rest = if by.is_none() { text.trim() } else { text };
+    while most.is_none_or(|most| parts.len() < most) {
+        let split = match by {
+            Some(by) => rest.rsplit_once(by),
+            None => {
+                rest.rfind(char::is_whitespace).map(|at| (rest[..at].trim_end(), rest[at..].trim_start()))
             }
-            parts.push(rest);
-        }
-        None => {
-            rest = rest.trim();
-            while let Some(at) =
-                rest.rfind(char::is_whitespace).filter(|_| most.is_none_or(|most| parts.len() < most))
-            {
-                parts.push(rest[at..].trim_start());
-                rest = rest[..at].trim_end();
-            }
-            if !rest.is_empty() {
-                parts.push(rest);
-            }
-        }
+        };
+        let Some((before, after)) = split else { break };
+        parts.push(after);
+        rest = before;
+    }
+    if by.is_some() || !rest.is_empty() {
+        parts.push(rest);
     }
     parts.reverse();
     parts

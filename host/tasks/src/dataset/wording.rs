@@ -235,8 +235,16 @@ mod tests {
     fn a_template_has_an_end() {
         let row = json!({"q": "1 + 1?"});
         let endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
-        let said = ask(Wording::new(Some(endless), false, None), row).expect_err("it has no end");
+        let said = ask(Wording::new(Some(endless), false, None), row.clone()).expect_err("it has no end");
         assert!(said.starts_with("the template failed: engine ran out of fuel"), "{said}");
+        let doubled =
+            "{% set x = question %}".to_owned() + &"{% set x = x ~ x %}".repeat(60) + "{{ x|length }}";
+        let listed = "{{ [question] * 99999999999 }}".to_owned();
+        for greedy in [doubled, listed] {
+            let said =
+                ask(Wording::new(Some(&greedy), false, None), row.clone()).expect_err("it has no bound");
+            assert!(said.starts_with("the template failed: it makes more than 134217728 bytes"), "{said}");
+        }
         let terms = format!("{{{{ {}1 }}}}", "1 + ".repeat(100_000));
         let said = Wording::new(Some(&terms), false, None).err();
         assert!(said.is_some_and(|said| said.contains("a template has at most 131072")));

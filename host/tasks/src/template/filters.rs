@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use minijinja::filters as plain;
+use minijinja::tests;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
@@ -17,6 +18,11 @@ pub(super) const MULTIPLY: &str = "*";
 pub(super) const REMAINDER: &str = "%";
 pub(super) const CONCATENATE: &str = "~";
 pub(super) const SLICE: &str = "[:]";
+/// Two values of which one may be looked for in the other, as a text.
+pub(super) const PAIR: &str = "in";
+/// All that instructions apply. Few enough that minijinja keeps them, beside those that a template names.
+pub(super) const ALL: [&str; 10] =
+    [ADD, MULTIPLY, REMAINDER, CONCATENATE, SLICE, PAIR, ITEMS, made::COUNTED, made::NESTED, made::STORED];
 /// What a loop is over: none has no items in Python.
 pub(super) const ITEMS: &str = "[]";
 
@@ -30,6 +36,35 @@ pub(super) fn add(environment: &mut Environment<'_>) {
         made::text(|out| write!(out, "{}{}", Shown(a), Shown(b)))
     });
     environment.add_filter(SLICE, slice);
+    environment.add_filter(PAIR, |a: Value, b: Value| {
+        let a = if b.as_str().is_some() { written(a)? } else { a };
+        // The first is unpacked last.
+        Ok::<_, Error>(Value::from(vec![b, a]))
+    });
+    let of_texts = [
+        ("capitalize", Value::from_function(plain::capitalize)),
+        ("lines", Value::from_function(plain::lines)),
+        ("lower", Value::from_function(plain::lower)),
+        ("split", Value::from_function(plain::split)),
+        ("title", Value::from_function(plain::title)),
+        ("trim", Value::from_function(plain::trim)),
+        ("upper", Value::from_function(plain::upper)),
+    ];
+    for (name, filter) in of_texts {
+        environment.add_filter(name, move |state: &mut State<'_, '_>, given: Rest<ValueOrKwargs>| {
+            let given: Result<Vec<Value>, Error> = given.into_values().into_iter().map(written).collect();
+            filter.call(state, &given?)
+        });
+    }
+    environment.add_test("startingwith", |text: &Value, part: &Value| {
+        Ok::<_, Error>(string(text)?.starts_with(&string(part)?))
+    });
+    environment.add_test("endingwith", |text: &Value, part: &Value| {
+        Ok::<_, Error>(string(text)?.ends_with(&string(part)?))
+    });
+    environment.add_test("in", |state: &State<'_, '_>, value: Value, of: &Value| {
+        tests::is_in(state, &if of.as_str().is_some() { written(value)? } else { value }, of)
+    });
     environment.add_filter(ITEMS, |value: Value| {
         if value.is_none() { Err(invalid("none has no items to loop over")) } else { Ok(value) }
     });
@@ -94,7 +129,14 @@ fn emit(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Resul
     }
 }
 
-fn string(value: &Value) -> Result<String, Error> {
+/// A list or object as a text, which minijinja would make of it, without a bound. Others as they are.
+fn written(value: Value) -> Result<Value, Error> {
+    let is_made = value.as_object().is_some() && !value.is_kwargs();
+    if is_made { Ok(string(&value)?.into()) } else { Ok(value) }
+}
+
+/// Returns a value as Python's `str` shows it.
+pub fn string(value: &Value) -> Result<String, Error> {
     made::text(|out| write!(out, "{}", Shown(value)))
 }
 
@@ -312,7 +354,8 @@ pub fn format(template: &str, values: &[Value], mark: char) -> Result<String, Er
     let given = values.iter().filter_map(Value::as_i64).map(|n| n.unsigned_abs() as usize).max();
     let given = if template.contains(['*', '{']) { given.unwrap_or(0) } else { 0 };
     let places = template.matches(mark).count();
-    let each = longest.saturating_add(given);
+    // Escaped, a character takes four times as many bytes at most.
+    let each = longest.saturating_mul(4).saturating_add(given);
     count(widths.fold(template.len(), usize::saturating_add).saturating_add(places.saturating_mul(each)))?;
     let style = if mark == '%' {
         minijinja::formatting::FormatStyle::Printf

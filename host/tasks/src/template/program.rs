@@ -12,6 +12,9 @@ use self_cell::self_cell;
 use super::source::ONCE;
 use super::{Dialect, filters, made};
 
+/// The number of our first filter: there are fifty.
+const FIRST: u8 = 40;
+
 /// Instructions of a source.
 pub(super) struct Program<'a> {
     pub main: Instructions<'a>,
@@ -49,6 +52,12 @@ fn bounded<'a>(plain: &Instructions<'a>, dialect: Dialect) -> Instructions<'a> {
         places.push(places[places.len() - 1] + replaced(instruction, dialect).len() as u32);
     }
     let place = |at: u32| places[at as usize];
+    // minijinja keeps filters by number, and has numbered those that the template names.
+    let named = code().filter_map(|instruction| match instruction {
+        Instruction::ApplyFilter(_, _, number) if *number != !0 => Some(*number),
+        _ => None,
+    });
+    let is_free = named.max().is_none_or(|last| last < FIRST);
     let mut out = Instructions::new(plain.name(), plain.source());
     for (at, instruction) in (0..).zip(code()) {
         for mut instruction in replaced(instruction, dialect) {
@@ -59,6 +68,10 @@ fn bounded<'a>(plain: &Instructions<'a>, dialect: Dialect) -> Instructions<'a> {
                 | Instruction::JumpIfTrueOrPop(to)
                 | Instruction::Iterate(to)
                 | Instruction::BuildMacro(_, to, _) => *to = place(*to),
+                Instruction::ApplyFilter(name, _, number) if is_free && *number == !0 => {
+                    let at = filters::ALL.iter().position(|own| own == name);
+                    *number = at.map_or(!0, |at| FIRST + at as u8);
+                }
                 _ => {}
             }
             match (plain.get_span(at), plain.get_line(at)) {
@@ -81,6 +94,9 @@ fn replaced<'a>(instruction: &Instruction<'a>, dialect: Dialect) -> Vec<Instruct
         Instruction::Mul => vec![filter(filters::MULTIPLY, 2)],
         Instruction::Rem => vec![filter(filters::REMAINDER, 2)],
         Instruction::Slice => vec![filter(filters::SLICE, 4)],
+        Instruction::In | Instruction::CompareAndPreserve(_) => {
+            vec![filter(filters::PAIR, 2), Instruction::UnpackList(2), instruction.clone()]
+        }
         Instruction::StringConcat => vec![filter(filters::CONCATENATE, 2)],
         Instruction::PushLoop(_) if dialect == Dialect::Transformers => {
             vec![filter(filters::ITEMS, 1), instruction.clone()]

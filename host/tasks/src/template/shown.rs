@@ -63,19 +63,25 @@ fn represent(out: &mut dyn Write, value: &Value, depth: usize) -> fmt::Result {
 fn quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.write_char(quote)?;
-    for c in text.chars() {
+    let mut written = 0;
+    for (at, c) in text.char_indices() {
+        // Most are letters.
+        if c.is_ascii_alphanumeric() || (c != quote && c != '\\' && is_printable(c)) {
+            continue;
+        }
+        out.write_str(&text[written..at])?;
+        written = at + c.len_utf8();
         match c {
             '\n' => out.write_str("\\n")?,
             '\r' => out.write_str("\\r")?,
             '\t' => out.write_str("\\t")?,
-            '\\' => out.write_str("\\\\")?,
-            _ if c == quote => write!(out, "\\{c}")?,
-            _ if is_printable(c) => out.write_char(c)?,
+            _ if c == quote || c == '\\' => write!(out, "\\{c}")?,
             _ if c < '\u{100}' => write!(out, "\\x{:02x}", c as u32)?,
             _ if c < '\u{10000}' => write!(out, "\\u{:04x}", c as u32)?,
             _ => write!(out, "\\U{:08x}", c as u32)?,
         }
     }
+    out.write_str(&text[written..])?;
     out.write_char(quote)
 }
 
