@@ -183,7 +183,7 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
         signals: Vec::new(),
         sampling: None,
     };
-    let problems = Rc::new(batch.questions.iter().map(problem).collect());
+    let problems: Rc<Vec<Problem>> = Rc::new(batch.questions.iter().map(problem).collect());
     let tokens = Rc::new(Tokens::read(folder).unwrap());
     let graders = Graders::new(config.clone(), &problems, 1 << 20, Vec::new()).unwrap();
     let graded = Graded::new(tokens, problems, graders);

@@ -13,7 +13,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 44] = [
+const ELSEWHERE: [(&str, &str, &str); 46] = [
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
     ("README.md", "pip install", "it needs a release; .ci/run tries it"),

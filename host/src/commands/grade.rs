@@ -58,7 +58,9 @@ pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let summary = Summary::of(&answers, &graded);
     if command.json {
-        graded.iter().for_each(|row| screen.say(row.json()));
+        for row in &graded {
+            screen.say(row.json());
+        }
         summary.lines().iter().for_each(|line| screen.tell(line));
     } else {
         summary::show(&answers, &graded, command.show, screen);

@@ -136,7 +136,8 @@ pub fn show(answers: &Answers, graded: &[GradedRow], most: usize, screen: &mut S
             (Some(reward), _) => format!("wrong, reward {reward}"),
             (None, _) => "not graded".to_owned(),
         };
-        let parts: String = verdict.rewards.iter().map(|(part, x)| format!(", {part} {x}")).collect();
+        let parts =
+            verdict.rewards.iter().map(|(part, x)| format!(", {part} {x}")).collect::<Vec<_>>().concat();
         screen.say(format_args!("row {:<6} {said}{parts}: {end}", row.number));
     }
     let left = graded.len().saturating_sub(most);
