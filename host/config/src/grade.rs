@@ -10,14 +10,14 @@ use crate::Tree;
 /// What rewards depend on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct GradeConfig {
-    /// The section [reward].
+    /// The section `[reward]`.
     pub reward: RewardConfig,
-    /// The section [rollout], for a penalty on long answers.
+    /// The section `[rollout]`, for a penalty on long answers.
     #[serde(default)]
     pub rollout: LengthLimit,
 }
 
-/// The part of [rollout] that rewards depend on.
+/// The part of `[rollout]` that rewards depend on.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct LengthLimit {
     /// The length limit of an answer, in tokens.
@@ -29,7 +29,7 @@ impl GradeConfig {
     ///
     /// # Errors
     ///
-    /// It has no section [reward], or one that a training run would refuse.
+    /// It has no section `[reward]`, or one that a training run would refuse.
     pub fn of(tree: &Tree) -> Result<Self> {
         let mut config: Self = tree.config()?;
         let penalized = config.reward.overlong.is_some()

@@ -21,7 +21,7 @@ use summary::Summary;
 /// Grade answers that are there already: verdicts, rewards and their parts
 #[derive(Debug, Args)]
 pub struct Grade {
-    /// The config whose [reward] grades: a file, the name of one that ships, or a run's folder
+    /// The config whose `[reward]` grades: a file, the name of one that ships, or a run's folder
     config: PathBuf,
     /// The answers: a data file (JSON lines, JSON, parquet, …) with a row for each, or a run's folder
     answers: PathBuf,
