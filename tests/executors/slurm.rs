@@ -157,10 +157,11 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Where a program is. Debian's daemons are where only root looks.
+/// Where a program is. Debian's daemons are where only root looks; what users call is on their `PATH`, or Slurm is not there.
 fn found(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]);
+    let daemons = name.ends_with('d').then(|| PathBuf::from("/usr/sbin"));
+    let places = std::env::split_paths(&path).chain(daemons);
     places.map(|place| place.join(name)).find(|path| path.exists())
 }
 
