@@ -220,7 +220,8 @@ impl History {
         let over = self.end.as_ref().is_some_and(|end| end.normal);
         let sum = |of: fn(&StepEnd) -> u64| self.steps.iter().map(|step| of(&step.end)).sum();
         let updates = sum(|end| u64::from(end.updated));
-        let trained = Trained { updates, rollouts: sum(|end| end.trained), effective: sum(|end| end.effective) };
+        let trained =
+            Trained { updates, rollouts: sum(|end| end.trained), effective: sum(|end| end.effective) };
         let due = over || self.steps.len() as u64 >= PATIENCE;
         due.then(|| self.seen.nothing_learned(trained)).flatten()
     }
