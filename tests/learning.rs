@@ -21,13 +21,14 @@ use scratch::Scratch;
 
 // ---- every shipped policy, at the smallest settings that it accepts
 
-/// A world in which most prompts are solved sometimes.
+/// A world in which most prompts are solved sometimes, and come again soon enough for what is stored of them.
 const EASY: &str = r#"
 [run]
 seed = 7
-steps = 60
+steps = 600
 groups = 4
 rollouts = 8
+max_age = 1000
 
 [budget]
 rollouts = 20_000
@@ -36,7 +37,7 @@ rollouts = 20_000
 use = "uniform"
 
 [world]
-prompts = 200
+prompts = 24
 held_out = 1
 difficulty = 0.0
 spread = 0.5
@@ -162,33 +163,31 @@ fn settings_that_can_never_learn_are_refused_with_the_reason() {
     scratch.write("run.toml", EASY);
     let alone = "an advantage is measured against the prompt's other rollouts, so nothing can be learned";
     let own = format!("it is 1, and {alone}; set 2 or more");
-    let of_run = |name: &str| {
-        format!("gave up: `run.rollouts` is 1, and {alone}; set `run.rollouts` to 2 or more{name}")
-    };
+    let of_run = format!("gave up: `run.rollouts` is 1, and {alone}; set `run.rollouts` to 2 or more");
     for (policy, set, reason) in [
-        ("uniform", "policy.settings.rollouts=1", format!("refused its setting `rollouts`: {own}")),
-        ("dapo", "policy.settings.rollouts=1", format!("refused its setting `rollouts`: {own}")),
-        ("greso", "policy.settings.rollouts=1", format!("refused its setting `rollouts`: {own}")),
-        ("pods", "policy.settings.generate=1", format!("refused its setting `generate`: {own}")),
+        ("uniform", ["--set", "rollouts=1"], format!("refused its setting `rollouts`: {own}")),
+        ("dapo", ["--set", "rollouts=1"], format!("refused its setting `rollouts`: {own}")),
+        ("greso", ["--set", "rollouts=1"], format!("refused its setting `rollouts`: {own}")),
+        ("pods", ["--set", "generate=1"], format!("refused its setting `generate`: {own}")),
         (
             "uniform",
-            "run.rollouts=1",
+            ["-o", "run.rollouts=1"],
             format!(
                 "refused its setting `rollouts`: it leaves the number to `run.rollouts`, which is 1, and {alone}; set \
                  either to 2 or more"
             ),
         ),
-        ("mopps", "run.rollouts=1", of_run("")),
-        ("knapsack", "run.rollouts=1", of_run("")),
+        ("mopps", ["-o", "run.rollouts=1"], of_run.clone()),
+        ("knapsack", ["-o", "run.rollouts=1"], of_run.clone()),
         (
             "pilot-commit",
-            "policy.settings.pilot=1",
+            ["--set", "pilot=1"],
             "refused its setting `pilot`: 1 pilot can't be solved at least 0.125 and failed at least 0.25 of the time, so \
              no prompt would ever be committed to; set 2 or more"
                 .to_owned(),
         ),
     ] {
-        let said = scratch.allot(&["simulate", "run.toml", "--policy", policy, "-o", set, "--out", "run"]);
+        let said = scratch.allot(&[&["simulate", "run.toml", "--policy", policy, "--out", "run"], &set[..]].concat());
         assert!(said.starts_with(&format!("error: policy `{policy}` {reason}\n")), "{said}");
         assert!(said.ends_with("exit code 2") && !scratch.path().join("run").exists(), "{said}");
     }
