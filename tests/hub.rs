@@ -332,9 +332,9 @@ fn a_run_takes_its_model_and_its_problems_from_the_hub() {
         seed = 1
         steps = 1
         groups = 1
-        rollouts = 1
+        rollouts = 2
         [budget]
-        rollouts = 1
+        rollouts = 2
         [policy]
         use = "uniform"
         [model]

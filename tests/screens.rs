@@ -434,7 +434,7 @@ fn settings_are_checked_by_name_type_and_sense() {
     exit code 2
     ");
     insta::assert_snapshot!(set("keep=0"), @"
-    error: policy `pods` refused its setting `keep`: there must be a rollout to train on
+    error: policy `pods` refused its setting `keep`: must be at least 2: one rollout alone has no deviation to be measured by
     exit code 2
     ");
     insta::assert_snapshot!(set("rule=best"), @"

@@ -329,6 +329,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
 impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
     fn decided(&mut self, view: &View, plan: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
         self.step.plan(plan);
+        self.totals.decided(view, plan);
         self.files.log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs)
     }
 
@@ -345,6 +346,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
             let what = format!("probabilities in step {} are", round.step);
             return Err(Stop::NotFinite { what, updates: sample.version });
         }
+        self.totals.sampled(outcomes);
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
             self.totals.prompt_tokens +=
@@ -426,6 +428,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
             Ok(())
         };
         keep().map_err(Stop::Outputs)?;
+        self.totals.warning().into_iter().for_each(|words| self.progress.tell(words));
         let due = world.run.state.finished().is_multiple_of(self.prepared.config.checkpoint.every);
         let pauses = self.until_next_step || self.pauses(end, measured.seconds.of_steps());
         // At its end a run is saved in any case.

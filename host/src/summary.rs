@@ -1,6 +1,8 @@
 //! What a run's steps add up to, and the table at its end.
 
+use allot_allocation::{Action, Outcome, Plan, View};
 use allot_record::{End, StepEnd};
+use allot_report::seen::{PATIENCE, Seen, Trained};
 use serde::{Deserialize, Serialize};
 
 use crate::screen::Screen;
@@ -32,6 +34,9 @@ pub struct Totals {
     /// Tokens of prompts, each counted for each of its rollouts.
     #[serde(default)]
     pub prompt_tokens: u64,
+    /// Rollouts by verdict, and groups by their rewards.
+    #[serde(default)]
+    pub seen: Seen,
 }
 
 impl Totals {
@@ -49,7 +54,32 @@ impl Totals {
             flat: 0,
             stale: 0,
             prompt_tokens: 0,
+            seen: Seen::default(),
         }
+    }
+
+    /// Takes the groups that a plan ends a step with.
+    pub fn decided(&mut self, view: &View, plan: &Plan) {
+        if matches!(plan.action, Action::Train(_)) {
+            self.seen.groups(&view.groups);
+        }
+    }
+
+    /// Takes rollouts that came in.
+    pub fn sampled(&mut self, outcomes: &[Outcome]) {
+        self.seen.outcomes(outcomes);
+    }
+
+    /// Returns why the run has learned nothing so far, in a sentence; none where it has.
+    fn nothing_learned(&self) -> Option<String> {
+        let Self { updates, effective, .. } = *self;
+        self.seen.nothing_learned(Trained { updates, rollouts: self.trained, effective })
+    }
+
+    /// Returns a warning after the step that makes it clear that the run learns nothing, and after no other.
+    pub fn warning(&self) -> Option<String> {
+        let words = self.nothing_learned().filter(|_| self.steps == PATIENCE)?;
+        Some(format!("warning: after {PATIENCE} steps, {words}"))
     }
 
     /// Adds a step.
@@ -73,6 +103,7 @@ impl Totals {
         for Row { name, number, share } in rows {
             screen.say(format_args!("  {name:<widest$}{number:>10}{share}"));
         }
+        self.nothing_learned().into_iter().for_each(|words| screen.say(words));
     }
 
     fn rows(&self, end: &End) -> Vec<Row> {
@@ -127,6 +158,7 @@ impl Totals {
             "steps": t.steps, "updates": t.updates, "rollouts": end.spent.run_rollouts,
             "tokens": end.spent.run_tokens, "trained": t.trained, "again": t.again, "effective": t.effective,
             "released": t.released, "flat": t.flat, "stale": t.stale,
+            "nothing_learned": t.nothing_learned(),
         });
         if let (Some(json), serde_json::Value::Object(more)) = (json.as_object_mut(), more) {
             json.extend(more);

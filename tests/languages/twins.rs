@@ -34,7 +34,7 @@ fn ways(policy: &str) -> &'static [Changes] {
         "uniform" => &[&[], &[("rollouts", Count(3))]],
         "pods" => &[
             &[],
-            &[("keep", Count(1))],
+            &[("keep", Count(2))],
             &[("keep", Count(5)), ("generate", Count(13))],
             &[("keep", Count(4)), ("rule", Word("max-reward"))],
             &[("keep", Count(4)), ("rule", Word("random"))],
@@ -62,9 +62,18 @@ fn ways(policy: &str) -> &'static [Changes] {
 /// Settings that a policy refuses, as a user types them.
 fn refused(policy: &str) -> &'static [&'static str] {
     match policy {
-        "uniform" => &["rollouts=-1"],
-        "pods" => &["keep=0", "rule=best", "generate=-5"],
-        "pilot-commit" => &["pilot=0", "commit=0", "ranks=0", "pilot-kept=9", "sampling=any", "max-off=-1"],
+        "uniform" => &["rollouts=-1", "rollouts=1"],
+        "pods" => &["keep=0", "keep=1", "generate=1", "rule=best", "generate=-5"],
+        "pilot-commit" => &[
+            "pilot=1",
+            "solved-at-least=0.9",
+            "pilot=0",
+            "commit=0",
+            "ranks=0",
+            "pilot-kept=9",
+            "sampling=any",
+            "max-off=-1",
+        ],
         other => panic!("`{other}` has no twin"),
     }
 }

@@ -311,7 +311,7 @@ fn a_shadow_that_can_not_look_on_is_told_before_the_run_starts() {
     exit code 2
     ");
     insta::assert_snapshot!(shadow(&["--shadow", "pods,keep=0"]), @"
-    error: shadow `pods` refused its setting `keep`: there must be a rollout to train on
+    error: shadow `pods` refused its setting `keep`: must be at least 2: one rollout alone has no deviation to be measured by
     exit code 2
     ");
     insta::assert_snapshot!(shadow(&["--shadow", "pods", "--shadow", "dapo", "--shadow", "pods"]), @"

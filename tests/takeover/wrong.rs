@@ -74,7 +74,7 @@ fn what_can_not_take_over_is_told() {
     ");
     // Its `begin` says no, of a setting and for a reason of its own.
     insta::assert_snapshot!(refused(&scratch, &["--policy", "pods", "--set", "keep=0"]), @"
-    error: policy `pods` refused its setting `keep`: there must be a rollout to train on
+    error: policy `pods` refused its setting `keep`: must be at least 2: one rollout alone has no deviation to be measured by
     exit code 2
     ");
     let begin = "(param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)\n";

@@ -113,7 +113,7 @@ fn a_dry_run_finds_what_a_run_would_refuse() {
     scratch.write("run.toml", CONFIG.replace("\"tiny-sums\"", "\"./mine\""));
     let refused = told(&scratch, &["run.toml", "--dry-run", "--policy", "pods", "--set", "keep=0"]);
     insta::assert_snapshot!(refused, @"
-    error: policy `pods` refused its setting `keep`: there must be a rollout to train on
+    error: policy `pods` refused its setting `keep`: must be at least 2: one rollout alone has no deviation to be measured by
     exit code 2
     ");
     assert_eq!(told(&scratch, &["run.toml", "--policy", "pods", "--set", "keep=0"]), refused);

@@ -11,6 +11,7 @@ use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEn
 
 use crate::axis::Costs;
 use crate::history::{Fates, History, Measured, Offers, Rollout, Score, Step};
+use crate::seen::Seen;
 
 /// Folds a record's lines into a history.
 pub struct Fold {
@@ -82,6 +83,7 @@ impl Fold {
             steps: Vec::new(),
             groups: 0,
             fates: Fates::default(),
+            seen: Seen::default(),
             offers: Offers::default(),
             plans: 0,
             measured: BTreeMap::new(),
@@ -217,6 +219,7 @@ impl Fold {
             *(if pilot { &mut self.step.pilots } else { &mut self.step.commits }) += told;
             self.step.truncated += outcomes.iter().filter(|o| o.truncated).count() as u64;
             self.step.fates.unscorable += u64::from(sampled.unscorable);
+            self.history.seen.rollouts(outcomes.len() as u64, u64::from(sampled.unscorable));
             let right = outcomes.iter().filter(|o| o.correct).count() as u32;
             let lessons = self.history.prompts.entry(sampled.prompt.0).or_default();
             lessons.add(step, outcomes.len() as u32, right);
@@ -310,6 +313,7 @@ impl Fold {
     ) -> Option<Closed> {
         let groups: BTreeMap<PromptId, Group> =
             self.buffer.groups().into_iter().map(|g| (g.prompt, g)).collect();
+        self.history.seen.groups(groups.values());
         let learned = self.learned(batch, &groups)?;
         let mut open = std::mem::take(&mut self.step);
         let fates = &mut open.fates;

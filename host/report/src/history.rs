@@ -6,6 +6,7 @@ use allot_allocation::PromptId;
 use allot_record::{End, Head, Machine, StepEnd, Swap};
 
 use crate::axis::Costs;
+use crate::seen::{PATIENCE, Seen, Trained};
 
 /// What a run came to, as far as its record goes.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct History {
     pub fates: Fates,
     /// Groups with an advantage, each in each update.
     pub groups: u64,
+    /// Its rollouts by verdict, and its groups by their rewards.
+    pub seen: Seen,
     /// The end, if the record has it.
     pub end: Option<End>,
     /// Prompts that came on offer.
@@ -210,6 +213,17 @@ impl History {
     pub fn policy(&self) -> String {
         let later = self.swaps.iter().map(|swap| format!(", {} from step {}", swap.policy.name, swap.step));
         std::iter::once(self.head.policy.name.clone()).chain(later).collect()
+    }
+
+    /// Returns why the run has learned nothing, in a sentence; none where it has, or where it is too early to say.
+    pub fn nothing_learned(&self) -> Option<String> {
+        let over = self.end.as_ref().is_some_and(|end| end.normal);
+        let sum = |of: fn(&StepEnd) -> u64| self.steps.iter().map(|step| of(&step.end)).sum();
+        let updates = sum(|end| u64::from(end.updated));
+        let trained =
+            Trained { updates, rollouts: sum(|end| end.trained), effective: sum(|end| end.effective) };
+        let due = over || self.steps.len() as u64 >= PATIENCE;
+        due.then(|| self.seen.nothing_learned(trained)).flatten()
     }
 
     /// Pilots, commits and truncated ones among rollouts sampled after the last step.

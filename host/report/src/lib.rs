@@ -27,6 +27,7 @@ pub mod number;
 pub mod page;
 pub mod report;
 pub mod scores;
+pub mod seen;
 pub mod sensitivity;
 pub mod statistics;
 pub mod tables;

@@ -15,7 +15,7 @@ use allot_report::Costs;
 use allot_sandbox::{LogLine, Policy, Sandbox};
 use clap::Args;
 
-use crate::callbacks::{Callbacks, Go};
+use crate::callbacks::{Callbacks, CameIn, Go};
 use crate::progress::Clips;
 use crate::run::Rest;
 use crate::screen::Screen;
@@ -184,10 +184,16 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
         }
     }
 
-    fn decided(&mut self, view: &View, _: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
+    fn decided(&mut self, view: &View, plan: &Plan, said: &[LogLine]) -> std::result::Result<(), Stop> {
+        self.totals.decided(view, plan);
         self.log
             .as_mut()
             .map_or(Ok(()), |log| log.write(Some((view.step, view.round)), said).map_err(Stop::Outputs))
+    }
+
+    fn sampled(&mut self, came: CameIn<'_, E::Answer>) -> std::result::Result<(), Stop> {
+        self.totals.sampled(came.outcomes);
+        Ok(())
     }
 
     fn after(&mut self, world: &mut World<E, R, P>, step: &StepEnd) -> std::result::Result<Go, Stop> {
@@ -203,6 +209,7 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
                 percent(step.effective, step.trained)
             ));
         }
+        self.totals.warning().into_iter().for_each(|words| self.screen.tell(words));
         let costs = Costs { spent: step.spent, compute: step.compute, seconds: None };
         let pauses = self.until.is_met(&self.means, step.step + 1, &costs, step.accuracy);
         Ok(if pauses { Go::Pause } else { Go::On })

@@ -58,6 +58,8 @@ pub struct Facts {
     pub accuracy: Option<(f64, f64)>,
     /// The share of rollouts sampled that had no advantage, or were not trained on.
     pub waste: Option<f64>,
+    /// Why it has learned nothing, where it has not.
+    pub nothing_learned: Option<String>,
     /// Its pace.
     pub pace: Pace,
     /// Accuracy against rollouts sampled.
@@ -120,6 +122,7 @@ impl Facts {
             rollouts: (spent, head.limits.run_rollouts),
             accuracy: ends.map(|(first, last)| (first.accuracy, last.accuracy)),
             waste: (spent > 0).then(|| (1.0 - effective / spent as f64).clamp(0.0, 1.0)),
+            nothing_learned: history.nothing_learned(),
             pace,
             // What is no share is no curve.
             scores: scores.filter(|(_, accuracy)| (0.0..=1.0).contains(accuracy)).collect(),
@@ -141,6 +144,20 @@ fn wastes(history: &History) -> Vec<(f64, f64)> {
         (known > 0.0).then(|| (to as f64, 1.0 - learned / known))
     };
     (0..windows).filter_map(share).collect()
+}
+
+impl RunRow {
+    /// Returns what a reader should know of the run beside its state's word.
+    pub fn remark(&self) -> Option<String> {
+        let nothing = self.facts.as_ref().and_then(|facts| facts.nothing_learned.clone());
+        let remarks: Vec<String> = self.state.reason().into_iter().chain(nothing).collect();
+        (!remarks.is_empty()).then(|| remarks.join("; "))
+    }
+
+    /// Returns whether all is as it should be.
+    pub fn is_well(&self) -> bool {
+        self.state.is_well() && self.facts.as_ref().is_none_or(|facts| facts.nothing_learned.is_none())
+    }
 }
 
 impl State {

@@ -245,7 +245,7 @@ fn legend(scene: &Scene, area: Rect, buffer: &mut Buffer, style: Style) {
 fn foot(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
     if let Some(row) = chosen.and_then(|i| scene.runs.get(i)) {
-        let reason = row.state.reason().map_or(String::new(), |reason| format!(": {reason}"));
+        let reason = row.remark().map_or(String::new(), |reason| format!(": {reason}"));
         lines.push(format!("{}{reason}", row.state.word()));
         let settings = row.facts.iter().flat_map(|facts| &facts.settings);
         let settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
@@ -290,8 +290,8 @@ pub fn plain(scene: &Scene, style: Style, (width, height): Size) -> String {
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
-    let told = scene.runs.iter().filter(|row| !row.state.is_well());
-    let told = told.filter_map(|row| Some(format!("{}: {}", row.name, row.state.reason()?)));
+    let told = scene.runs.iter().filter(|row| !row.is_well());
+    let told = told.filter_map(|row| Some(format!("{}: {}", row.name, row.remark()?)));
     for line in told.chain(scene.empty.iter().map(super::scene::Empty::words)) {
         text += "\n";
         text += &line;

@@ -63,6 +63,7 @@ impl Policy for AdaRft {
         if let Some((name, _)) = numbers.iter().find(|(_, value)| !value.is_finite()) {
             return Err(bad_setting(name, "must be finite"));
         }
+        needs_two(None, run)?;
         if settings.lowest > settings.highest {
             return Err(bad_setting("lowest", "must be at most highest"));
         }

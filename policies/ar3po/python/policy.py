@@ -36,6 +36,9 @@ def begin(settings, run):
     most, portion = sizes(settings, run)
     if portion > most or portion < -(-most // 256):
         raise BadSetting("portion", "must be at most `rollouts`, and at least a 256th of them")
+    if most == 1 and settings.stored == 0:
+        reason = "must be at least 1 where a prompt gets 1 rollout: there is nothing else to measure it against"
+        raise BadSetting("stored", reason)
 
 
 def decide(settings, run, state, view):

@@ -51,6 +51,11 @@ class Ar3po(unittest.TestCase):
             with self.assertRaises(BadSetting):
                 begin(policy, run_with(policy, rollouts=rollouts, portion=portion))
 
+    def test_one_rollout_needs_a_stored_one(self):
+        with self.assertRaisesRegex(BadSetting, "stored: must be at least 1"):
+            begin(policy, run_with(policy, rollouts=1, stored=0))
+        begin(policy, run_with(policy, rollouts=1))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -59,6 +59,10 @@ impl Policy for Ar3po {
         if portion > most || portion < most.div_ceil(256) {
             return Err(bad_setting("portion", "must be at most `rollouts`, and at least a 256th of them"));
         }
+        if most == 1 && settings.stored == 0 {
+            let reason = "must be at least 1 where a prompt gets 1 rollout: there is nothing else to measure it against";
+            return Err(bad_setting("stored", reason));
+        }
         Ok(Ar3poState::default())
     }
 

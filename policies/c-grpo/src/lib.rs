@@ -74,7 +74,11 @@ impl Policy for CGrpo {
     type State = CGrpoState;
 
     fn begin(settings: &CGrpoSettings, run: &Run) -> Result<CGrpoState, Error> {
-        settings.grid()?;
+        if settings.grid()?.last() == Some(&1) {
+            let reason =
+                "must end with 2 or more: an advantage is measured against the prompt's other rollouts";
+            return Err(bad_setting("grid", reason));
+        }
         if !(0.0..1.0).contains(&settings.delta) || !(0.0..=1.0).contains(&settings.margin) {
             let name = if (0.0..1.0).contains(&settings.delta) { "margin" } else { "delta" };
             return Err(bad_setting(name, "must be between 0 and 1"));

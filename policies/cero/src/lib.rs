@@ -60,6 +60,10 @@ impl Policy for Cero {
             let name = if settings.most(run) < run.rollouts { "most" } else { "least" };
             return Err(bad_setting(name, "the run's number of rollouts must be between least and most"));
         }
+        if settings.most(run) < 2 {
+            let reason = "must be at least 2: an advantage is measured against the prompt's other rollouts";
+            return Err(bad_setting("most", reason));
+        }
         if !(settings.prior > 0.0 && settings.prior <= 1e6) {
             return Err(bad_setting("prior", "must be above 0 and at most a million"));
         }

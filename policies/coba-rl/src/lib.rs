@@ -95,6 +95,8 @@ impl Policy for CobaRl {
         if !(settings.sum > 2.0 && settings.sum < 1000.0) {
             return Err(bad_setting("sum", "must be above 2 and below 1000"));
         }
+        // A budget of one rollout a prompt leaves none to move.
+        needs_two(None, run)?;
         Ok(CobaRlState::default())
     }
 

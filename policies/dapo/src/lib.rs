@@ -3,7 +3,8 @@
 //!
 //! Upstream: verl-recipe 48ea0a7, `dapo/dapo_ray_trainer.py:139-422`. Departures: a group is flat when
 //! max == min, where upstream asks `np.std(x) > 0`, whose rounding error keeps some groups of one
-//! repeated reward (:261); a group of which one rollout alone could be judged is flat; and where the budget ends, the step trains on the groups it has, where
+//! repeated reward (:261); a group of which one rollout alone could be judged is flat; a run of one rollout a prompt is refused,
+//! since its advantage is 0 here; and where the budget ends, the step trains on the groups it has, where
 //! upstream raises (:286).
 
 use allot_policy::prelude::*;
@@ -44,9 +45,13 @@ impl Policy for Dapo {
     type Settings = DapoSettings;
     type State = ();
 
+    fn begin(settings: &DapoSettings, run: &Run) -> Result<(), Error> {
+        needs_two(Some(("rollouts", settings.rollouts)), run)
+    }
+
     fn decide(settings: &DapoSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
         let rollouts = or_else(settings.rollouts, run.rollouts);
-        // Where one rollout is asked for, every group is kept (:263).
+        // Where one rollout is asked for, upstream keeps every group (:263). `begin` refuses such a run.
         let keeps_all = !settings.filter || rollouts == 1;
         let kept: Vec<&Group> =
             view.groups.iter().filter(|g| keeps_all || mixed(g, settings.metric)).collect();

@@ -100,7 +100,7 @@ impl Policy for Greso {
     type Settings = GresoSettings;
     type State = GresoState;
 
-    fn begin(settings: &GresoSettings, _run: &Run) -> Result<GresoState, Error> {
+    fn begin(settings: &GresoSettings, run: &Run) -> Result<GresoState, Error> {
         let shares = [
             ("p-easy", settings.p_easy),
             ("p-hard", settings.p_hard),
@@ -119,6 +119,7 @@ impl Policy for Greso {
                 "must be at least 1",
             ));
         }
+        needs_two(Some(("rollouts", settings.rollouts)), run)?;
         Ok(GresoState { p_easy: settings.p_easy, p_hard: settings.p_hard, ..GresoState::default() })
     }
 

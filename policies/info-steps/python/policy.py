@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from allot_policy import BadSetting, Pick, Request, Update, or_else, sample, setting, train
+from allot_policy import BadSetting, GiveUp, Pick, Request, Update, or_else, sample, setting, train
 
 name = "info-steps"
 version = "0.1.0"
@@ -32,6 +32,9 @@ def begin(settings, run):
         raise BadSetting("info", "must be above 0 and at most a billion")
     if settings.most == 0:
         raise BadSetting("most", "there must be an optimizer step")
+    if run.rollouts < 2:
+        why = "an advantage is measured against the prompt's other rollouts, so nothing can be learned"
+        raise GiveUp(f"`run.rollouts` is {run.rollouts}, and {why}; set `run.rollouts` to 2 or more")
 
 
 def decide(settings, run, state, view):

@@ -36,14 +36,14 @@ impl Policy for InfoSteps {
     type Settings = InfoStepsSettings;
     type State = ();
 
-    fn begin(settings: &InfoStepsSettings, _run: &Run) -> Result<(), Error> {
+    fn begin(settings: &InfoStepsSettings, run: &Run) -> Result<(), Error> {
         if !(settings.info > 0.0 && settings.info <= 1e9) {
             return Err(bad_setting("info", "must be above 0 and at most a billion"));
         }
         if settings.most == 0 {
             return Err(bad_setting("most", "there must be an optimizer step"));
         }
-        Ok(())
+        needs_two(None, run)
     }
 
     fn decide(settings: &InfoStepsSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {

@@ -45,14 +45,15 @@ impl Policy for Knapsack {
     type Settings = KnapsackSettings;
     type State = ();
 
-    fn begin(settings: &KnapsackSettings, _run: &Run) -> Result<(), Error> {
+    fn begin(settings: &KnapsackSettings, run: &Run) -> Result<(), Error> {
         if settings.min_rollouts == 0 || settings.max_rollouts < settings.min_rollouts {
             return Err(bad_setting("min-rollouts", "must be between 1 and max-rollouts"));
         }
         if !(settings.certainty > 0.0 && settings.certainty < 1.0) {
             return Err(bad_setting("certainty", "must be between 0 and 1, both excluded"));
         }
-        Ok(())
+        // No prompt is given more than the run's number where that is one for each.
+        needs_two(None, run)
     }
 
     fn decide(settings: &KnapsackSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {

@@ -52,6 +52,10 @@ impl Policy for Lilo {
         if or_else(settings.tries, run.rollouts) < 2 {
             return Err(bad_setting("tries", "it takes at least 2 rollouts to see whether answers vary"));
         }
+        if settings.fresh == 1 {
+            let reason = "must be 0 or at least 2: fresh rollouts are measured against each other";
+            return Err(bad_setting("fresh", reason));
+        }
         Ok(LiloState::default())
     }
 

@@ -49,7 +49,7 @@ impl Policy for Mopps {
     type Settings = MoppsSettings;
     type State = MoppsState;
 
-    fn begin(settings: &MoppsSettings, _run: &Run) -> Result<MoppsState, Error> {
+    fn begin(settings: &MoppsSettings, run: &Run) -> Result<MoppsState, Error> {
         for (name, value) in [("target", settings.target), ("decay", settings.decay)] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(bad_setting(name, "must be between 0 and 1"));
@@ -58,6 +58,7 @@ impl Policy for Mopps {
         if !(settings.prior > 0.0 && settings.prior <= 1e6) {
             return Err(bad_setting("prior", "must be above 0 and at most a million"));
         }
+        needs_two(None, run)?;
         Ok(MoppsState::default())
     }
 

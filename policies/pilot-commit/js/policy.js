@@ -65,6 +65,7 @@ export const settings = {
 
 /** @type {Begin<typeof settings, State>} */
 export function begin(settings, run) {
+  survivable(settings);
   if (settings.pilotKept > settings.pilot) throw new BadSetting("pilotKept", "there are not as many pilots");
   const prompts = promptsOf(settings, run);
   if (run.pool < prompts) {
@@ -74,6 +75,32 @@ export function begin(settings, run) {
   }
   if (run.maxAge <= settings.maxOff) log.warn("the host's max-age lets pilots go before max-off does");
   return { committed: [], fresh: [], epoch: -1 };
+}
+
+/** Numbers of pilots that are looked at for one that can survive. */
+const LOOKED_AT = 1000;
+
+/**
+ * Refuses settings by which no prompt would ever be committed to.
+ * @param {Settings} settings
+ */
+function survivable(settings) {
+  const { pilot, solvedAtLeast, failedAtLeast } = settings;
+  /** @param {number} pilot */
+  const survives = (pilot) => {
+    const first = Math.max(Math.ceil(solvedAtLeast * pilot), 0);
+    // Rounding may be off by one.
+    return [first - 1, first, first + 1].some((k) => k >= 0 && k <= pilot && passes(settings, k / pilot));
+  };
+  let least = 1;
+  while (least <= LOOKED_AT && !survives(least)) least++;
+  if (pilot > LOOKED_AT || least <= pilot) return;
+  const shares =
+    `can't be solved at least ${solvedAtLeast} and failed at least ${failedAtLeast} of the time, ` +
+    "so no prompt would ever be committed to";
+  if (least > LOOKED_AT) throw new BadSetting("solvedAtLeast", `pilots ${shares}`);
+  const pilots = pilot === 1 ? "1 pilot" : `${pilot} pilots`;
+  throw new BadSetting("pilot", `${pilots} ${shares}; set ${least} or more`);
 }
 
 /** @type {Decide<typeof settings, State>} */

@@ -138,6 +138,8 @@ test("rounds fit the GPUs", () => {
 
 test("bad settings and foreign states are refused", () => {
   assert.throws(() => begin(policy, runOf({ pilot: 0 })), /`pilot`/);
+  assert.throws(() => begin(policy, runOf({ pilot: 1 })), /`pilot`: 1 pilot can't be .*; set 2 or more/);
+  assert.throws(() => begin(policy, runOf({ solvedAtLeast: 0.8 })), /`solved-at-least`: pilots can't be/);
   assert.throws(() => begin(policy, runOf({ pilotKept: 5 })), /`pilot-kept`: there are not as many pilots/);
   const foreign = save({ name: "pods", version: "0.1.0" }, {});
   assert.throws(() => decide(policy, runOf(), foreign, made.view(0, 9)), /written by pods 0.1.0/);

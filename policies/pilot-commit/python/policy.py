@@ -6,13 +6,16 @@ The twin of `../src/lib.rs`, which tells where it departs from upstream: the sam
 """
 
 from dataclasses import dataclass, field
-from math import gcd
+from math import ceil, gcd, isfinite
 
 from allot_policy import BadSetting, Chance, Pick, Request, log, or_else, sample, setting, train
 
 name = "pilot-commit"
 version = "0.1.0"
 summary = "tries each prompt with a few rollouts and commits the rest where it pays"
+
+LOOKED_AT = 1000
+"""Numbers of pilots that are looked at for one that can survive."""
 
 
 @dataclass
@@ -73,6 +76,7 @@ def begin(settings, run):
     for count in ("pilot", "commit", "ranks"):
         if getattr(settings, count) == 0:
             raise BadSetting(count, "must be at least 1")
+    survivable(settings)
     if settings.pilot_kept > settings.pilot:
         raise BadSetting("pilot_kept", "there are not as many pilots")
     if run.pool < prompts(settings, run):
@@ -82,6 +86,28 @@ def begin(settings, run):
         log.warn(reason)
     if run.max_age <= settings.max_off:
         log.warn("the host's max-age lets pilots go before max-off does")
+
+
+def survivable(settings):
+    """Refuses settings by which no prompt would ever be committed to."""
+
+    def survives(pilot):
+        first = settings.solved_at_least * pilot
+        first = max(ceil(first), 0) if isfinite(first) else 0
+        # Rounding may be off by one.
+        return any(passes(settings, k / pilot) for k in range(max(first - 1, 0), min(first + 1, pilot) + 1))
+
+    least = next(filter(survives, range(1, LOOKED_AT + 1)), None)
+    if settings.pilot > LOOKED_AT or (least is not None and least <= settings.pilot):
+        return
+    shares = (
+        f"can't be solved at least {settings.solved_at_least:g} and failed at least {settings.failed_at_least:g} of the "
+        "time, so no prompt would ever be committed to"
+    )
+    if least is None:
+        raise BadSetting("solved_at_least", f"pilots {shares}")
+    pilots = "1 pilot" if settings.pilot == 1 else f"{settings.pilot} pilots"
+    raise BadSetting("pilot", f"{pilots} {shares}; set {least} or more")
 
 
 def decide(settings, run, state, view):

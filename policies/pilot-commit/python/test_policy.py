@@ -137,6 +137,8 @@ class PilotCommit(unittest.TestCase):
     def test_what_does_not_fit_is_refused(self):
         for changes, told in [
             ({"pilot": 0}, "pilot: must be at least 1"),
+            ({"pilot": 1}, "pilot: 1 pilot can't be solved at least 0.125 and failed .*; set 2 or more"),
+            ({"solved_at_least": 0.8}, "solved-at-least: pilots can't be solved at least 0.8"),
             ({"pilot_kept": 5}, "pilot-kept: there are not as many pilots"),
             ({"prompts": 99, "epoch_end": "discard"}, "prompts: the pool has 64 prompts on offer, not 99"),
             ({"solved_at_least": "often"}, "solved-at-least: expected a number"),

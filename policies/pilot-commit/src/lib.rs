@@ -79,6 +79,9 @@ pub enum EpochEnd {
     Discard,
 }
 
+/// Numbers of pilots that are looked at for one that can survive.
+const LOOKED_AT: u32 = 1000;
+
 /// What it remembers.
 #[derive(Debug, Default, PartialEq, State)]
 pub struct PilotCommitState {
@@ -108,6 +111,7 @@ impl Policy for PilotCommit {
                 return Err(bad_setting(name, "must be at least 1"));
             }
         }
+        settings.survivable()?;
         if settings.pilot_kept > settings.pilot {
             return Err(bad_setting("pilot-kept", "there are not as many pilots"));
         }
@@ -187,6 +191,29 @@ impl PilotCommitSettings {
     /// Whether pilots of this pass rate are promising: both ends count in (:308-315).
     pub fn passes(&self, rate: f64) -> bool {
         rate >= self.solved_at_least && rate <= 1.0 - self.failed_at_least
+    }
+
+    /// Refuses settings by which no prompt would ever be committed to.
+    fn survivable(&self) -> Result<(), Error> {
+        let passes = |pilot: &u32| {
+            let first = (self.solved_at_least * f64::from(*pilot)).ceil().max(0.0) as u32;
+            // Rounding may be off by one.
+            (first.saturating_sub(1)..=first.saturating_add(1))
+                .any(|k| k <= *pilot && self.passes(f64::from(k) / f64::from(*pilot)))
+        };
+        let least = (1..=LOOKED_AT).find(passes);
+        if self.pilot > LOOKED_AT || least.is_some_and(|least| least <= self.pilot) {
+            return Ok(());
+        }
+        let shares = format!(
+            "can't be solved at least {} and failed at least {} of the time, so no prompt would ever be committed to",
+            self.solved_at_least, self.failed_at_least
+        );
+        Err(match (self.pilot, least) {
+            (_, None) => bad_setting("solved-at-least", format!("pilots {shares}")),
+            (1, Some(least)) => bad_setting("pilot", format!("1 pilot {shares}; set {least} or more")),
+            (n, Some(least)) => bad_setting("pilot", format!("{n} pilots {shares}; set {least} or more")),
+        })
     }
 
     /// Trains on the committed groups, pilots and commits together, in order of choice.
@@ -315,6 +342,39 @@ mod tests {
         ];
         all.extend_from_slice(changes);
         Run { groups: 2, ..run_with::<PilotCommit>(&all) }
+    }
+
+    #[test]
+    fn pilots_that_can_never_survive_are_refused() {
+        let refused =
+            |changes: &[(&str, Value)]| match begin::<PilotCommit>(&run_with::<PilotCommit>(changes)) {
+                Err(Error::Setting(bad)) => Some((bad.name, bad.reason)),
+                other => other.map(|_| None).unwrap(),
+            };
+        let set = |pilot, solved, failed| {
+            refused(&[
+                ("pilot", Value::Integer(pilot)),
+                ("solved-at-least", Value::Number(solved)),
+                ("failed-at-least", Value::Number(failed)),
+            ])
+        };
+        let never = "so no prompt would ever be committed to";
+        let because = |name: &str, reason: String| Some((name.to_owned(), reason));
+        let words =
+            format!("1 pilot can't be solved at least 0.125 and failed at least 0.25 of the time, {never}");
+        assert_eq!(set(1, 0.125, 0.25), because("pilot", format!("{words}; set 2 or more")));
+        let words =
+            format!("2 pilots can't be solved at least 0.7 and failed at least 0.2 of the time, {never}");
+        assert_eq!(set(2, 0.7, 0.2), because("pilot", format!("{words}; set 4 or more")));
+        let words =
+            format!("pilots can't be solved at least 0.7 and failed at least 0.7 of the time, {never}");
+        assert_eq!(set(8, 0.7, 0.7), because("solved-at-least", words));
+        // The smallest that can, and one pilot where any may survive.
+        for (pilot, solved, failed) in [(2, 0.125, 0.25), (4, 0.7, 0.2), (1, 0.0, 0.25), (1, 0.125, 0.0)] {
+            assert_eq!(set(pilot, solved, failed), None, "{pilot} {solved} {failed}");
+        }
+        assert!(set(8, f64::NAN, 0.25).is_some());
+        assert_eq!(set(100_000, 0.5, 0.5), None);
     }
 
     fn requests(plan: &Plan) -> Vec<(PromptId, u32)> {

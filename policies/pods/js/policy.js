@@ -23,8 +23,15 @@ export const settings = {
 };
 
 /** @type {Begin<typeof settings>} */
-export function begin({ keep }) {
-  if (keep === 0) throw new BadSetting("keep", "there must be a rollout to train on");
+export function begin({ keep, generate }, run) {
+  if (keep < 2) {
+    throw new BadSetting("keep", "must be at least 2: one rollout alone has no deviation to be measured by");
+  }
+  if (orElse(generate, run.rollouts) > 1) return;
+  const why = "an advantage is measured against the prompt's other rollouts, so nothing can be learned";
+  if (generate === 1) throw new BadSetting("generate", `it is 1, and ${why}; set 2 or more`);
+  const what = `it leaves the number to \`run.rollouts\`, which is ${run.rollouts}`;
+  throw new BadSetting("generate", `${what}, and ${why}; set either to 2 or more`);
 }
 
 /** @type {Decide<typeof settings>} */

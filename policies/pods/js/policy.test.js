@@ -72,7 +72,9 @@ test("equal rewards keep the first", () => {
 });
 
 test("the edges are defined", () => {
-  assert.throws(() => begin(policy, runWith(policy, { keep: 0 })), /rollout to train on/);
+  assert.throws(() => begin(policy, runWith(policy, { keep: 0 })), /must be at least 2/);
+  assert.throws(() => begin(policy, runWith(policy, { keep: 1 })), /must be at least 2/);
+  assert.throws(() => begin(policy, runWith(policy, { generate: 1 })), /it is 1, and an advantage/);
   assert.deepEqual(maxVariance(Float32Array.of(1, 0, 0.5), 5), [0, 2, 1]);
 
   const { action } = decide(policy, runWith(policy, { keep: 1 }), [], later([made.group(4, [0, 1, 0])]));

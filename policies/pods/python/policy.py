@@ -26,8 +26,14 @@ class Settings:
 
 
 def begin(settings, run):
-    if settings.keep == 0:
-        raise BadSetting("keep", "there must be a rollout to train on")
+    if settings.keep < 2:
+        raise BadSetting("keep", "must be at least 2: one rollout alone has no deviation to be measured by")
+    if or_else(settings.generate, run.rollouts) < 2:
+        why = "an advantage is measured against the prompt's other rollouts, so nothing can be learned"
+        if settings.generate == 1:
+            raise BadSetting("generate", f"it is 1, and {why}; set 2 or more")
+        what = f"it leaves the number to `run.rollouts`, which is {run.rollouts}"
+        raise BadSetting("generate", f"{what}, and {why}; set either to 2 or more")
 
 
 def decide(settings, run, state, view):

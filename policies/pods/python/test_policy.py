@@ -44,8 +44,11 @@ class Pods(unittest.TestCase):
         self.assertEqual(policy.descending([-0.0, 0.0, 1.0, -0.0]), [2, 0, 1, 3])
 
     def test_the_edges_are_defined(self):
-        with self.assertRaisesRegex(BadSetting, "keep: there must be a rollout"):
-            begin(policy, run_with(policy, keep=0))
+        for keep in (0, 1):
+            with self.assertRaisesRegex(BadSetting, "keep: must be at least 2"):
+                begin(policy, run_with(policy, keep=keep))
+        with self.assertRaisesRegex(BadSetting, "generate: it is 1, and an advantage"):
+            begin(policy, run_with(policy, generate=1))
         with self.assertRaisesRegex(BadSetting, "rule: `best` is unknown; expected one of max-variance"):
             begin(policy, run_with(policy, rule="best"))
         with self.assertRaisesRegex(BadSetting, "keep: -1 is not a whole number, 0 or more"):

@@ -3,8 +3,8 @@
 //!
 //! Upstream: YixuanEvenXu/pods 187f43b, `trainer/maxvargrpo_trainer.py:515-533` and its neighbours for
 //! `max-reward` and `random`. Departures: prefix sums in f64, O(n log n), where upstream has an f32
-//! variance for each split; m = 0 is an error, n <= m keeps all, and m = 1 has advantage 0, where
-//! upstream crashes or gives NaN. The multi-GPU trainer's selection (`open-r1/src/open_r1/
+//! variance for each split; m below 2 is an error, where upstream crashes or gives NaN, and n <= m
+//! keeps all. The multi-GPU trainer's selection (`open-r1/src/open_r1/
 //! grpo_trainer.py:1116`) writes through a view and stops at the first split that is better than the
 //! top m: not copied. Upstream adds 1e-4 to the deviation, which here is the host's to say.
 
@@ -45,11 +45,12 @@ impl Policy for Pods {
     type Settings = PodsSettings;
     type State = ();
 
-    fn begin(settings: &PodsSettings, _run: &Run) -> Result<(), Error> {
-        if settings.keep == 0 {
-            return Err(bad_setting("keep", "there must be a rollout to train on"));
+    fn begin(settings: &PodsSettings, run: &Run) -> Result<(), Error> {
+        if settings.keep < 2 {
+            let reason = "must be at least 2: one rollout alone has no deviation to be measured by";
+            return Err(bad_setting("keep", reason));
         }
-        Ok(())
+        needs_two(Some(("generate", settings.generate)), run)
     }
 
     fn decide(settings: &PodsSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {

@@ -55,6 +55,11 @@ impl Policy for ReinforceAda {
         if settings.repeat == 0 {
             return Err(bad_setting("repeat", "there must be a rollout in a round"));
         }
+        if settings.rounds == 1 && settings.repeat == 1 {
+            let reason = "is 1 in 1 round, and an advantage is measured against the prompt's other rollouts; set \
+                          `repeat` or `rounds` to 2 or more";
+            return Err(bad_setting("repeat", reason));
+        }
         Ok(())
     }
 

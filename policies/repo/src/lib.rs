@@ -89,6 +89,11 @@ impl Policy for RePo {
         if !(0.0..=1000.0).contains(&settings.weight) {
             return Err(bad_setting("weight", "must be between 0 and 1000"));
         }
+        if run.rollouts < 2 && !settings.replay_teaches() {
+            let what =
+                format!("`run.rollouts` is {}, and the rollouts replayed have no advantage", run.rollouts);
+            return Err(Error::Other(format!("{what}; set `run.rollouts` to 2 or more")));
+        }
         let visits = run.prompts.div_ceil(run.groups.max(1));
         if run.max_age < visits {
             let age = format!("a prompt comes again after about {visits} updates");
@@ -131,6 +136,15 @@ impl Policy for RePo {
 }
 
 impl RePoSettings {
+    /// Whether stored rollouts can have an advantage where each prompt gets one fresh rollout.
+    fn replay_teaches(&self) -> bool {
+        let most = if self.replay == Replay::All { self.stored } else { self.replays.min(self.stored) };
+        match self.measure {
+            Measure::Split => most > 1 && self.weight > 0.0,
+            Measure::Mixed => most > 0,
+        }
+    }
+
     fn pick(&self, group: &Group, old: Vec<u32>, stored: u32) -> Pick {
         let fresh: Vec<u32> = (stored..group.len() as u32).collect();
         let pick = |positions| Pick::some(group.prompt, positions);

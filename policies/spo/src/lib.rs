@@ -58,6 +58,11 @@ impl Policy for Spo {
         if !(settings.explore > 0.0 && settings.explore <= 1e6) {
             return Err(bad_setting("explore", "must be above 0 and at most a million"));
         }
+        if settings.prompts(run) < 2 {
+            let reason = "must be at least 2 in a step: advantages are normalized over the step's rollouts, and that of \
+                          one alone is 0";
+            return Err(bad_setting("prompts", reason));
+        }
         if run.pool < settings.prompts(run) {
             let wanted = settings.prompts(run);
             log::warn(&format!("the pool has {} prompts on offer, a step takes {wanted}", run.pool));
@@ -208,8 +213,9 @@ mod tests {
         let run = run_with::<Spo>(&[("prompts", Value::Integer(1))]);
         let mut view = made::view(0..2);
         (view.round, view.groups) = (1, vec![made::group(1, &[1])]);
-        let Action::Train(batch) = decide::<Spo>(&run, &begin::<Spo>(&run).unwrap(), &view).unwrap().action
-        else {
+        let first = SpoState::default().save();
+        assert!(begin::<Spo>(&run).is_err());
+        let Action::Train(batch) = decide::<Spo>(&run, &first, &view).unwrap().action else {
             panic!("trains")
         };
         assert_eq!(batch.picks[0].advantage, Advantage::Given(vec![0.0]));

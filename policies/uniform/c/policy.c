@@ -12,7 +12,12 @@ void describe(allot_description *self) {
 bool begin(const allot_run *run, allot_bytes *state, allot_error *error) {
   (void)state;
   uint32_t rollouts;
-  return allot_get_count(run, "rollouts", &rollouts, error);
+  if (!allot_get_count(run, "rollouts", &rollouts, error)) return false;
+  if (allot_or_else(rollouts, run->rollouts) > 1) return true;
+#define WHY ", and an advantage is measured against the prompt's other rollouts, so nothing can be learned; set "
+  return allot_bad_setting(error, "rollouts",
+                           rollouts ? "it is 1" WHY "2 or more"
+                                    : "it leaves the number to `run.rollouts`, which is 1" WHY "either to 2 or more");
 }
 
 bool decide(const allot_run *run, const allot_bytes *state, const allot_view *view, allot_plan *plan,

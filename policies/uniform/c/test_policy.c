@@ -50,10 +50,25 @@ static void refuses_a_bad_setting(void) {
   expect(allot_is(error.val.setting.reason, "expected a whole number, 0 or more"));
 }
 
+static void refuses_one_rollout_of_a_prompt(void) {
+  allot_run run = made_run();
+  allot_bytes state = {NULL, 0};
+  allot_error error;
+  made_setting(&run, "rollouts", allot_integer(1));
+  expect(!begin(&run, &state, &error));
+  made_setting(&run, "rollouts", allot_integer(0));
+  expect(begin(&run, &state, &error));
+  run.rollouts = 1;
+  expect(!begin(&run, &state, &error));
+  made_setting(&run, "rollouts", allot_integer(2));
+  expect(begin(&run, &state, &error));
+}
+
 int main(void) {
   samples_once_then_trains_on_all();
   a_setting_overrides_the_run();
   trains_where_nothing_can_be_sampled();
   refuses_a_bad_setting();
-  puts("4 tests passed");
+  refuses_one_rollout_of_a_prompt();
+  puts("5 tests passed");
 }

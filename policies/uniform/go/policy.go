@@ -2,7 +2,11 @@
 // and training on all of them. The twin of ../src/lib.rs.
 package main
 
-import "allot"
+import (
+	"strconv"
+
+	"allot"
+)
 
 type settings struct {
 	Rollouts uint32 `default:"0" summary:"Rollouts of each prompt; 0 for the run's own number."`
@@ -12,7 +16,21 @@ var policy = allot.Policy[settings, allot.None]{
 	Name:    "uniform",
 	Version: "0.1.0",
 	Summary: "the same number of rollouts for every prompt, and training on all of them",
+	Begin:   begin,
 	Decide:  decide,
+}
+
+func begin(set settings, run *allot.Run) (allot.None, error) {
+	const why = ", and an advantage is measured against the prompt's other rollouts, so nothing can be learned; set "
+	switch {
+	case allot.OrElse(set.Rollouts, run.Rollouts) > 1:
+		return allot.None{}, nil
+	case set.Rollouts == 1:
+		return allot.None{}, allot.BadSetting("rollouts", "it is 1"+why+"2 or more")
+	}
+	number := strconv.Itoa(int(run.Rollouts))
+	return allot.None{}, allot.BadSetting("rollouts",
+		"it leaves the number to `run.rollouts`, which is "+number+why+"either to 2 or more")
 }
 
 func decide(set settings, run *allot.Run, _ *allot.None, view *allot.View) (allot.Plan, error) {

@@ -47,6 +47,20 @@ func TestTrainsWhereNothingCanBeSampled(t *testing.T) {
 	expect(t, plan(t, run, made.View(0)), allot.Train([]allot.Pick{}...))
 }
 
+func TestRefusesOneRolloutOfAPrompt(t *testing.T) {
+	for _, of := range []struct {
+		own     int32
+		run     uint32
+		refused bool
+	}{{1, 8, true}, {0, 1, true}, {0, 2, false}, {2, 1, false}} {
+		run := made.Run(policy, map[string]allot.Value{"rollouts": allot.Integer(of.own)})
+		run.Rollouts = of.run
+		if _, err := allot.Begin(policy, run); (err != nil) != of.refused {
+			t.Fatal(of, err)
+		}
+	}
+}
+
 func TestRefusesABadSetting(t *testing.T) {
 	run := made.Run(policy, map[string]allot.Value{"rollouts": allot.Integer(-12)})
 	_, err := allot.Begin(policy, run)

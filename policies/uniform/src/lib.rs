@@ -23,6 +23,10 @@ impl Policy for Uniform {
     type Settings = UniformSettings;
     type State = ();
 
+    fn begin(settings: &UniformSettings, run: &Run) -> Result<(), Error> {
+        needs_two(Some(("rollouts", settings.rollouts)), run)
+    }
+
     fn decide(settings: &UniformSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
         if view.round > 0 || !view.can_sample() {
             return Ok(Plan::train(view.groups.iter().map(|g| Pick::all(g.prompt))));

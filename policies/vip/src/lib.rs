@@ -69,7 +69,7 @@ impl Policy for Vip {
             let name = if settings.unseen.abs() <= 13.0 { "gamma" } else { "unseen" };
             return Err(bad_setting(name, "is too large"));
         }
-        Ok(())
+        needs_two(None, run)
     }
 
     fn decide(settings: &VipSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {

@@ -37,6 +37,7 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     if axis == Axis::Seconds {
         warnings.extend(machines(groups));
     }
+    warnings.extend(learned_nothing(groups));
     warnings.extend(idle(groups));
     warnings.extend(unjudged(groups));
     warnings.extend(failures(groups));
@@ -131,6 +132,23 @@ pub fn unlearned(groups: &[Runs], uses: &[Use]) -> Option<String> {
             all.join("; ")
         )
     })
+}
+
+/// Arms with runs that learned nothing, and why the first of them did not.
+fn learned_nothing(groups: &[Runs]) -> Vec<String> {
+    let words = |group: &Runs| {
+        let said = group.runs.iter().filter_map(|run| Some((run.head.seed, run.nothing_learned()?)));
+        let said: Vec<(u64, String)> = said.collect();
+        let ((seed, first), all) = (said.first()?, group.runs.len());
+        let n = said.len();
+        let name = &group.name;
+        Some(if all == 1 {
+            format!("`{name}` learned nothing: {first}")
+        } else {
+            format!("`{name}` learned nothing in {n} of {all} runs; with seed {seed}: {first}")
+        })
+    };
+    groups.iter().filter_map(words).collect()
 }
 
 /// Settings that changed nothing of what was sampled and trained on.

@@ -68,7 +68,7 @@ pub use export::shout_panics;
 pub use policy::{Policy, begin, decide, describe, run_with};
 #[doc(hidden)]
 pub use settings::read as settings_read;
-pub use settings::{Choice, FromValue, Settings, bad as bad_setting, or_else};
+pub use settings::{Choice, FromValue, Settings, bad as bad_setting, needs_two, or_else};
 #[doc(hidden)]
 pub use state::mark as state_mark;
 pub use state::{Field, State};
@@ -82,5 +82,5 @@ pub mod prelude {
         Action, Advantage, Batch, Error, Group, Needs, Past, Pick, Plan, Prompt, PromptId, Request, Run,
         Sampling, Update, View,
     };
-    pub use crate::{Choice, Policy, Settings, State, bad_setting, or_else};
+    pub use crate::{Choice, Policy, Settings, State, bad_setting, needs_two, or_else};
 }

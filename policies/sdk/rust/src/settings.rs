@@ -116,6 +116,26 @@ pub fn bad(name: &str, reason: impl Into<String>) -> Error {
     Error::Setting(BadSetting { name: name.to_owned(), reason: reason.into() })
 }
 
+/// Refuses a run in which a prompt gets one rollout in all, for a policy that measures advantages against the prompt's
+/// other rollouts: such a run can never learn. `own` is the name and value of the policy's setting for that number, 0
+/// where it leaves it to the run.
+pub fn needs_two(own: Option<(&str, u32)>, run: &Run) -> Result<(), Error> {
+    const WHY: &str =
+        "an advantage is measured against the prompt's other rollouts, so nothing can be learned";
+    let given = run.rollouts;
+    match own {
+        _ if or_else(own.map_or(0, |(_, n)| n), given) > 1 => Ok(()),
+        Some((name, 1)) => Err(bad(name, format!("it is 1, and {WHY}; set 2 or more"))),
+        Some((name, _)) => {
+            let what = format!("it leaves the number to `run.rollouts`, which is {given}, and {WHY}");
+            Err(bad(name, format!("{what}; set either to 2 or more")))
+        }
+        None => Err(Error::Other(format!(
+            "`run.rollouts` is {given}, and {WHY}; set `run.rollouts` to 2 or more"
+        ))),
+    }
+}
+
 /// A count that a run may leave to something else by setting it to 0.
 pub fn or_else(count: u32, default: u32) -> u32 {
     if count == 0 { default } else { count }
