@@ -29,6 +29,8 @@ macro_rules! in_each_language {
 
 #[path = "languages/any.rs"]
 mod any;
+#[path = "languages/drafts.rs"]
+mod drafts;
 #[path = "languages/faults.rs"]
 mod faults;
 #[path = "languages/graders.rs"]

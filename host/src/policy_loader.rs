@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use allot_authoring::draft::{self, Draft};
 use allot_component::Kind;
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address, turn};
 use allot_judges::config::RewardConfig;
 use allot_registry::Reference;
-use allot_sandbox::{Caps, Grader, LoadError, Policy, Sandbox};
+use allot_sandbox::{Caps, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
 
 use crate::screen::Screen;
 use crate::shipped;
@@ -22,6 +23,35 @@ const LARGE: usize = 1 << 20;
 /// A sandbox with these limits, its compiled code kept in the user's cache folder.
 pub fn sandbox(caps: Caps) -> Result<Sandbox> {
     Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))
+}
+
+/// Loads what `simulate`, `check` and `replay` take: a component as [`load`] does, or a draft.
+pub fn load_or_draft(sandbox: &Sandbox, source: &str, screen: &mut Screen<'_>) -> Result<Policy> {
+    if is_draft(source) { draft(source, sandbox.caps()) } else { load(sandbox, source, None, screen) }
+}
+
+/// Whether this names a draft: a Python file, or the folder of a policy in Python.
+pub fn is_draft(source: &str) -> bool {
+    !is_registry_address(source) && shipped::component(source).is_none() && draft::is_one(Path::new(source))
+}
+
+/// Loads a draft. Of these limits it has the time and the memory.
+pub fn draft(source: &str, caps: Caps) -> Result<Policy> {
+    let Draft { python, sdk, folder, sources, scratch } = Draft::of(Path::new(source))?;
+    let mut all = Vec::new();
+    for (name, bytes) in &sources {
+        all.extend_from_slice(format!("{name} {}\n", bytes.len()).as_bytes());
+        all.extend_from_slice(bytes);
+    }
+    let size = sources.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let held = scratch.map(|scratch| Box::new(scratch) as Box<_>);
+    let draft = allot_sandbox::Draft::new(Interpreter { python, sdk, folder, caps, held });
+    Policy::draft(draft, allot_sandbox::sha256(&all), size).map_err(|e| match e {
+        LoadError::Describe(Fault::Trapped { said, .. }) => {
+            Error::new(format!("`{source}` is not a policy yet")).hint(format!("Python says:\n{said}"))
+        }
+        e => Error::told(format!("could not load the draft `{source}`: {e}"), e.hint()),
+    })
 }
 
 /// Loads a policy by the name of one that ships, by the path of a component, or by its address in a registry.
@@ -58,6 +88,12 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
         return fetched;
     }
     let path = Path::new(source);
+    if is_draft(source) {
+        let what = format!(
+            "`{source}` is Python, not a component: a draft, for `simulate`, `check` and `replay` alone"
+        );
+        return Err(Error::new(what).hint("build a component of its folder: `allot build FOLDER`"));
+    }
     if source.contains(['/', '\\']) || path.extension().is_some() {
         return allot_component::read(path, Kind::Policy);
     }

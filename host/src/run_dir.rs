@@ -32,11 +32,11 @@ pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
 }
 
 /// A run that stopped in the middle, in words: hints, if there is something to do; what the policy was shown is
-/// kept where it failed.
-pub fn stopped(stop: &Stop, folder: Option<&Path>) -> Error {
+/// kept where it failed. `draft` is what a draft was called: a run keeps none.
+pub fn stopped(stop: &Stop, folder: Option<&Path>, draft: Option<&str>) -> Error {
     let seen = match stop {
-        Stop::Broken { view, plan, state, .. } => kept(folder, view, state, Some(plan)),
-        Stop::Policy { view, state, .. } => kept(folder, view, state, None),
+        Stop::Broken { view, plan, state, .. } => kept(folder, draft, view, state, Some(plan)),
+        Stop::Policy { view, state, .. } => kept(folder, draft, view, state, None),
         _ => None,
     };
     let stack = match stop {
@@ -99,7 +99,13 @@ fn cut(plan: &Plan, most: usize) -> Option<Plan> {
 }
 
 /// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
-fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -> Option<String> {
+fn kept(
+    folder: Option<&Path>,
+    draft: Option<&str>,
+    view: &View,
+    state: &[u8],
+    plan: Option<&Plan>,
+) -> Option<String> {
     let folder = folder?;
     let at = format!("{}.{}", view.step, view.round);
     let path = folder.join(format!("view-{at}.json"));
@@ -113,7 +119,8 @@ fn kept(folder: Option<&Path>, view: &View, state: &[u8], plan: Option<&Plan>) -
     let mut file = BufWriter::new(File::create(&path).ok()?);
     serde_json::to_writer(&mut file, &kept).ok()?;
     file.flush().ok()?;
-    let again = format!("allot replay {} --at {at}", folder.display());
+    let named = draft.map(|draft| format!(" {draft}")).unwrap_or_default();
+    let again = format!("allot replay {}{named} --at {at}", folder.display());
     Some(format!("its view is in {}; to repeat the call: {again}", path.display()))
 }
 

@@ -46,6 +46,7 @@ pub fn policy_stamp(policy: &Policy) -> PolicyStamp {
         version: description.version.clone(),
         contract: policy.contract().to_owned(),
         sha256: policy.sha256().to_owned(),
+        draft: policy.is_draft(),
     }
 }
 

@@ -146,7 +146,7 @@ pub fn done(
     }
     world.record.write(&Line::Swap(Box::new(swap)))?;
     recorder.begun()?;
-    recorder.save(world).map_err(|stop| run_dir::stopped(&stop, Some(run)))?;
+    recorder.save(world).map_err(|stop| run_dir::stopped(&stop, Some(run), None))?;
     if other { replace(run, world.run.state.finished()) } else { Ok(()) }
 }
 

@@ -1,18 +1,28 @@
-//! Methods that need contract 0.2, in Python: the same plans as in Rust, as components.
+//! Methods that need contract 0.2, in Python: the same plans as in Rust, as components and as drafts.
 
 use allot_allocation::{Action, Need, Plan, Run, Terms};
 use allot_authoring::fixtures;
 use allot_authoring::language::Language;
+use allot_sandbox::Policy;
 
-use crate::{native, tools};
+use crate::{drafts, native, tools};
 
 #[test]
 fn methods_in_python_plan_as_in_rust() {
     if tools::missing(Language::Python) {
         return;
     }
+    plan_as_in_rust(|folder| Some(tools::loaded(folder, Language::Python).1));
+}
+
+#[test]
+fn methods_as_drafts_plan_as_in_rust() {
+    plan_as_in_rust(drafts::loaded);
+}
+
+fn plan_as_in_rust(loaded: impl Fn(&str) -> Option<Policy>) {
     for name in ["ar3po", "info-steps"] {
-        let (_, policy) = tools::loaded(&format!("policies/{name}/python"), Language::Python);
+        let Some(policy) = loaded(&format!("policies/{name}/python")) else { return };
         let native = native::all().into_iter().find(|native| native.name == name).unwrap();
         let settings = native::defaults(name);
         let run = Run {

@@ -34,9 +34,9 @@ fn python_that_is_none() {
     }
     let broken = |text: &str| text.replace("def decide(", "def decide(:");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", broken), @r#"
-    error: `HERE/fresh` does not become a component
+    error: `fresh` is not a policy yet
 
-    hint: componentize-py says:
+    hint: Python says:
     File "policy.py", line 28
         def decide(:settings: Settings, run: Run, state: None, view: View):
                    ^
@@ -45,17 +45,17 @@ fn python_that_is_none() {
     "#);
     let without = |text: &str| text.replace("def decide(", "def decline(");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", without), @"
-    error: `HERE/fresh` does not become a component
+    error: `fresh` is not a policy yet
 
-    hint: componentize-py says:
+    hint: Python says:
     `policy.py` has no `decide`
     exit code 2
     ");
     let elsewhere = |text: &str| format!("import nothing_of_that_name\n{text}");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", elsewhere), @r#"
-    error: `HERE/fresh` does not become a component
+    error: `fresh` is not a policy yet
 
-    hint: componentize-py says:
+    hint: Python says:
     Traceback (most recent call last):
       File "policy.py", line 1, in <module>
         import nothing_of_that_name

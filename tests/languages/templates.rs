@@ -9,7 +9,7 @@ use allot_authoring::language::Language;
 use crate::scratch::Scratch;
 use crate::tools::{self, runs};
 
-const CONFIG: &str = r#"
+pub const CONFIG: &str = r#"
 [run]
 seed = 7
 steps = 20
@@ -25,7 +25,7 @@ held_out = 50
 "#;
 
 /// A scratch folder with a fresh project and its component, if the language's tools are here.
-fn fresh(language: Language) -> Option<Scratch> {
+pub fn fresh(language: Language) -> Option<Scratch> {
     if tools::missing(language) {
         return None;
     }
@@ -40,7 +40,7 @@ fn fresh(language: Language) -> Option<Scratch> {
 }
 
 /// The record of a run under a fresh project, but for its head.
-fn record(scratch: &Scratch) -> String {
+pub fn record(scratch: &Scratch) -> String {
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     assert!(said.ends_with("exit code 0"), "{said}");
     let record = scratch.read("out/record.jsonl");

@@ -8,7 +8,7 @@ use allot_authoring::fixtures;
 use allot_authoring::language::Language;
 use allot_policy::prelude::*;
 
-use crate::{native, tools};
+use crate::{drafts, native, tools};
 
 struct Whole;
 
@@ -126,6 +126,17 @@ fn makes_use_of_all_that_there_is(language: Language) {
         return;
     }
     let (_, policy) = tools::loaded(&format!("tests/languages/whole/{}", crate::name(language)), language);
+    plans_as_in_rust(&policy);
+}
+
+#[test]
+fn a_draft_makes_use_of_all_that_there_is() {
+    if let Some(draft) = drafts::loaded("tests/languages/whole/python") {
+        plans_as_in_rust(&draft);
+    }
+}
+
+fn plans_as_in_rust(policy: &allot_sandbox::Policy) {
     let native = native::of::<Whole>();
     assert_eq!(policy.description().needs, [Need::AnyPrompt]);
     let run = a_generous_run("");

@@ -7,7 +7,7 @@ mod go;
 mod javascript;
 mod python;
 mod rust;
-mod tool;
+pub(crate) mod tool;
 
 use std::path::Path;
 

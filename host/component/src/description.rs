@@ -3,7 +3,7 @@
 use allot_allocation::{Need, Value};
 
 /// What a policy says of itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// Short and lower-case.
     pub name: String,

@@ -208,6 +208,7 @@ impl Loaded {
             version: description.version.clone(),
             contract: self.policy.contract().to_owned(),
             sha256: self.policy.sha256().to_owned(),
+            draft: self.policy.is_draft(),
         }
     }
 

@@ -107,8 +107,16 @@ pub struct PolicyStamp {
     pub version: String,
     /// The contract version it speaks.
     pub contract: String,
-    /// Its component's sha256.
+    /// The sha256 of its component; of a draft, of its sources.
     pub sha256: String,
+    /// Whether it is a draft: a policy in Python that Python itself ran.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub draft: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A call of the policy. A view is told by what changed since the last one: [`super::Views`] puts

@@ -54,7 +54,8 @@ impl Fold {
     pub fn new(run: String, mut head: Head, times: &[Time]) -> Self {
         // A history is for reading: a record may have been edited.
         head.name = head.name.map(|name| shown::name(&name));
-        head.policy.name = shown::name(&head.policy.name);
+        let draft = if head.policy.draft { " (draft)" } else { "" };
+        head.policy.name = shown::name(&head.policy.name) + draft;
         head.policy.version = shown::name(&head.policy.version);
         head.run.settings.iter_mut().for_each(|(name, _)| *name = shown::name(name));
         let scale = head.scale();

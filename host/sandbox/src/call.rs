@@ -6,7 +6,7 @@ use allot_component::sealed;
 use wasmtime::component::Linker;
 use wasmtime::{Store, Trap, WasmBacktrace};
 
-use crate::contract::Answer;
+use crate::calls::Answer;
 use crate::fault::{Fault, Misuse};
 use crate::guest::GuestState;
 use crate::restricted_wasi::{Other, RestrictedWasi, never_wait};

@@ -3,14 +3,11 @@
 
 use std::fmt;
 
-use wasmtime::Store;
 use wasmtime::component::{Component, Linker};
 
-use allot_allocation::{Plan, Run, View};
-
-use crate::fault::Refusal;
+use crate::calls::Linked;
 use crate::guest::GuestState;
-use crate::{Description, v0_1, v0_2};
+use crate::{v0_1, v0_2};
 
 /// A version of the contract, the older ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,24 +16,6 @@ pub enum Contract {
     V0_1,
     /// `wit/0.2/allocation.wit`.
     V0_2,
-}
-
-/// A component whose imports and exports were found to fit.
-pub(crate) trait Linked: Send + Sync {
-    /// A fresh instance of it.
-    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>>;
-}
-
-/// What a policy answers, or its own error.
-pub(crate) type Answer<T> = wasmtime::Result<Result<T, Refusal>>;
-
-/// An instance, and the contract's three calls in the host's own types.
-pub(crate) trait Guest {
-    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description>;
-
-    fn begin(&self, store: &mut Store<GuestState>, run: &Run) -> Answer<Vec<u8>>;
-
-    fn decide(&self, store: &mut Store<GuestState>, run: &Run, state: &[u8], view: &View) -> Answer<Plan>;
 }
 
 impl Contract {

@@ -1,6 +1,6 @@
 //! What a guest may ask while it decides, and how much of it.
 
-use allot_allocation::{Columns, History, Past, PromptId, TokenCosts, shown};
+use allot_allocation::{Columns, History, Past, PromptId, Run, TokenCosts, View, shown};
 
 use crate::fault::Misuse;
 
@@ -31,6 +31,12 @@ enum Asked<'a> {
 }
 
 impl Facts {
+    /// What a policy may ask about while it decides on a view.
+    pub fn of(run: &Run, view: &View) -> Self {
+        let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
+        Self::new(run.prompts, view.history.clone(), run.columns(), costs)
+    }
+
     /// About a data set of so many prompts.
     pub fn new(prompts: u32, history: History, columns: Columns, costs: TokenCosts) -> Self {
         Self { prompts, history, columns, costs, answered: 0 }

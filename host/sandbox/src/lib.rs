@@ -17,14 +17,17 @@
 //! ```
 
 mod call;
+mod calls;
 mod complexity;
 mod contract;
 mod description;
+mod draft;
 mod facts;
 mod fault;
 mod grader;
 mod guest;
 mod inspection;
+mod instances;
 mod kind;
 mod policy;
 mod restricted_wasi;
@@ -37,6 +40,7 @@ pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
 pub use call::Cost;
 pub use contract::Contract;
+pub use draft::{Draft, Interpreter};
 pub use fault::{Fault, LoadError};
 pub use grader::{Asked, Grader, GraderDescription, Judged, NoVerdict, Score};
 pub use kind::kind_of;

@@ -3,32 +3,25 @@
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Need, Plan, Run, Terms, View};
 use allot_component::Description;
-use wasmtime::Store;
 use wasmtime::component::Component;
 
-use crate::call::{Caller, Cost, DESCRIPTION};
-use crate::contract::{Answer, Contract, Guest, Linked};
+use crate::call::Caller;
+use crate::calls::{Called, Calls};
+use crate::contract::Contract;
 use crate::description::usable;
+use crate::draft::Draft;
 use crate::fault::Fault;
-use crate::guest::GuestState;
 use crate::inspection::Inspection;
+use crate::instances::Instances;
 use crate::restricted_wasi::Other;
-use crate::{LoadError, Sandbox, sandbox};
-
-/// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
-/// rule to be told by its rule.
-const ANSWER: usize = 32 << 20;
-/// What a prompt of a view may add to a plan, and a rollout: several times what they take in the lists that a plan
-/// may name them in.
-const PER_PROMPT: usize = 512;
-const PER_ROLLOUT: usize = 32;
+use crate::{CONTRACT_VERSION, LoadError, Sandbox, sandbox};
 
 /// A policy that is loaded and described.
 pub struct Policy {
-    caller: Caller,
-    linked: Box<dyn Linked>,
+    calls: Box<dyn Calls>,
     contract: Contract,
     inspection: Inspection,
+    draft: bool,
     description: Description,
     sha256: String,
     size: u64,
@@ -48,23 +41,41 @@ impl Policy {
         let misfit = |e| LoadError::Misfit { contract: contract.full(), why: sandbox::cause(&e) };
         let linked = contract.link(&mut caller.linker()?, component).map_err(misfit)?;
         caller.fits(&contract.full(), |store| linked.instantiate(store))?;
+        let calls = Box::new(Instances::new(caller, linked));
+        Self::described(Self {
+            calls,
+            contract,
+            inspection,
+            draft: false,
+            description: Description::default(),
+            sha256,
+            size,
+        })
+    }
 
-        let blank = Description {
-            name: String::new(),
-            version: String::new(),
-            summary: String::new(),
-            settings: Vec::new(),
-            signals: Vec::new(),
-            columns: Vec::new(),
-            needs: Vec::new(),
-        };
-        let mut policy = Self { caller, linked, contract, inspection, description: blank, sha256, size };
-        let (description, _) = policy
-            .call(DESCRIPTION, None, |guest, store| Ok(Ok(guest.describe(store)?)))
-            .map_err(LoadError::Describe)?;
+    /// A policy that is not a component yet. Its hash and its size, in bytes, are those of its sources.
+    pub fn draft(draft: Draft, sha256: String, size: u64) -> Result<Self, LoadError> {
+        Self::described(Self {
+            calls: Box::new(draft),
+            contract: Contract::V0_2,
+            inspection: Inspection { version: CONTRACT_VERSION.to_owned(), wasi: false },
+            draft: true,
+            description: Description::default(),
+            sha256,
+            size,
+        })
+    }
+
+    fn described(mut self) -> Result<Self, LoadError> {
+        let (description, _) = self.calls.describe().map_err(LoadError::Describe)?;
         usable(&description).map_err(LoadError::Description)?;
-        policy.description = description;
-        Ok(policy)
+        self.description = description;
+        Ok(self)
+    }
+
+    /// Whether it is a draft, whose sources run as they stand: its calls have no fuel, and reach whatever Python reaches.
+    pub fn is_draft(&self) -> bool {
+        self.draft
     }
 
     /// What it says of itself.
@@ -72,12 +83,12 @@ impl Policy {
         &self.description
     }
 
-    /// Its component's sha256, in hexadecimal.
+    /// The sha256 of its component, in hexadecimal; of a draft, of its sources.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Its component's size, in bytes.
+    /// The size of its component or its sources, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -117,7 +128,7 @@ impl Policy {
     }
 
     /// Checks the run's settings and gives the first state.
-    pub fn begin(&self, run: &Run) -> Result<(Vec<u8>, Cost), Fault> {
+    pub fn begin(&self, run: &Run) -> Called<Vec<u8>> {
         if let Some(need) = self.description.needs.iter().find(|need| !run.gives(**need)) {
             return Err(Fault::Lacking(*need));
         }
@@ -125,7 +136,7 @@ impl Policy {
         if let Some(missing) = self.description.columns.iter().find(|name| columns.named(name).is_none()) {
             return Err(Fault::WithoutColumn(missing.clone()));
         }
-        let begun = self.call(ANSWER, None, |guest, store| guest.begin(store, run));
+        let begun = self.calls.begin(run);
         // No plan comes with it that a rule could look at.
         let most = Bounds::default().state;
         match begun {
@@ -135,8 +146,8 @@ impl Policy {
     }
 
     /// Asks what to do next.
-    pub fn decide(&self, run: &Run, state: &[u8], view: &View) -> Result<(Plan, Cost), Fault> {
-        self.decide_under(None, run, state, view)
+    pub fn decide(&self, run: &Run, state: &[u8], view: &View) -> Called<Plan> {
+        self.calls.decide(None, run, state, view)
     }
 
     /// Asks the same where something is otherwise that means nothing in a run: a policy that depends on nothing but
@@ -149,46 +160,17 @@ impl Policy {
         state: &[u8],
         view: &View,
     ) -> Result<Plan, Fault> {
-        self.decide_under(Some(other), run, state, view).map(|(plan, _)| plan)
-    }
-
-    fn decide_under(
-        &self,
-        other: Option<Other>,
-        run: &Run,
-        state: &[u8],
-        view: &View,
-    ) -> Result<(Plan, Cost), Fault> {
-        let rollouts: usize = view.groups.iter().map(|group| group.rewards.len()).sum();
-        let prompts = view.pool.len() + view.groups.len();
-        let most = ANSWER + PER_PROMPT * prompts + PER_ROLLOUT * rollouts;
-        self.call(most, other, |guest, store| {
-            let plan = guest.decide(store, run, state, view)?;
-            if other == Some(Other::Memory) { guest.decide(store, run, state, view) } else { Ok(plan) }
-        })
+        self.calls.decide(Some(other), run, state, view).map(|(plan, _)| plan)
     }
 
     /// Makes an instance and drops it: what a call costs before the guest does anything.
     pub fn instantiate(&self) -> Result<(), Fault> {
-        self.call(ANSWER, None, |_, _| Ok(Ok(()))).map(|((), _)| ())
+        self.calls.instantiate()
     }
 
     /// Whether it imports WASI: only then clocks and random bytes are within its reach.
     pub fn has_wasi(&self) -> bool {
         self.inspection.wasi
-    }
-
-    /// Asks a fresh instance, which hands over `most` bytes at a time at most.
-    fn call<T: Send>(
-        &self,
-        most: usize,
-        other: Option<Other>,
-        ask: impl FnOnce(&dyn Guest, &mut Store<GuestState>) -> Answer<T> + Send,
-    ) -> Result<(T, Cost), Fault> {
-        self.caller.call(most, other, |store| {
-            let guest = self.linked.instantiate(store)?;
-            ask(&*guest, store)
-        })
     }
 }
 

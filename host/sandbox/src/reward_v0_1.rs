@@ -10,7 +10,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use self::bindings::Reward as Grader;
 use self::bindings::rollout::reward::{log, types};
 use crate::Setting;
-use crate::contract::Answer;
+use crate::calls::Answer;
 use crate::fault::Refusal;
 use crate::grader::{Asked, GraderDescription, Judged, NoVerdict, Score};
 use crate::guest::GuestState;

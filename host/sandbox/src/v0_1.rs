@@ -10,7 +10,7 @@ use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use self::rollout::allocation::{log, types};
-use crate::contract::{Answer, Guest, Linked};
+use crate::calls::{Answer, Guest, Linked};
 use crate::fault::Refusal;
 use crate::guest::GuestState;
 use crate::{Description, Setting};

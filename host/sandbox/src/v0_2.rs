@@ -10,7 +10,7 @@ use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use self::rollout::allocation::{facts, log, types};
-use crate::contract::{Answer, Guest, Linked};
+use crate::calls::{Answer, Guest, Linked};
 use crate::facts::{Facts, Prompts};
 use crate::fault::{Misuse, Refusal};
 use crate::guest::GuestState;
@@ -21,7 +21,15 @@ wasmtime::component::bindgen!({
     path: "../../wit/0.2/allocation.wit",
     ownership: Borrowing { duplicate_if_necessary: true },
     imports: { "rollout:allocation/facts": trappable },
+    additional_derives: [serde::Serialize],
 });
+
+// Of the records that are derived for, only a description has flags; none is written.
+impl serde::Serialize for types::Needs {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{self:?}"))
+    }
+}
 
 /// Fits a component to the contract.
 pub(crate) fn link(
@@ -56,21 +64,16 @@ impl Guest for Policy {
         view: &ours::View,
     ) -> Answer<ours::Plan> {
         let allocator = self.rollout_allocation_allocator();
-        let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
-        store.data_mut().facts = Some(Facts::new(run.prompts, view.history.clone(), run.columns(), costs));
-        let sampling = run.terms.as_ref().filter(|_| run.gives(Need::Sampling));
-        let shown = Shown {
-            parts: run.parts().len(),
-            with_parts: run.gives(Need::Parts),
-            trained: run.gives(Need::Replay),
-            sampling: sampling.map(|terms| settings_of(terms.sampling())),
-        };
-        let answer = with_run(run, |run| {
-            with_view(view, shown, |view| allocator.call_decide(&mut *store, run, state, view))
-        });
+        store.data_mut().facts = Some(Facts::of(run, view));
+        let answer =
+            with_run_and_view(run, view, |run, view| allocator.call_decide(&mut *store, run, state, view));
         store.data_mut().facts = None;
         Ok(match answer? {
-            Ok(answer) => Ok(plan(answer, run)?),
+            Ok(answer) => {
+                let plan = plan(answer);
+                uses_what_it_described(&plan, run)?;
+                Ok(plan)
+            }
             Err(error) => Err(refusal(error)),
         })
     }
@@ -150,8 +153,24 @@ fn prompts(of: facts::Prompts) -> Prompts {
 
 // === To the guest ===
 
+/// Lends a run's constants and a view to `call`.
+pub(crate) fn with_run_and_view<T>(
+    run: &ours::Run,
+    view: &ours::View,
+    call: impl FnOnce(types::Run<'_>, types::View<'_>) -> T,
+) -> T {
+    let sampling = run.terms.as_ref().filter(|_| run.gives(Need::Sampling));
+    let shown = Shown {
+        parts: run.parts().len(),
+        with_parts: run.gives(Need::Parts),
+        trained: run.gives(Need::Replay),
+        sampling: sampling.map(|terms| settings_of(terms.sampling())),
+    };
+    with_run(run, |run| with_view(view, shown, |view| call(run, view)))
+}
+
 /// Lends a run's constants to `call`.
-fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
+pub(crate) fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let settings: Vec<(&str, types::ValueParam<'_>)> =
         run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
     // The record of a run under a policy of an older contract does not say.
@@ -330,35 +349,27 @@ fn needs(needs: types::Needs) -> Vec<Need> {
     named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, need)| need).collect()
 }
 
-/// A guest's plan. What it makes use of and did not describe is its fault.
-fn plan(p: types::Plan, run: &ours::Run) -> wasmtime::Result<ours::Plan> {
+/// A guest's plan.
+fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
-        types::Action::Sample(requests) => {
-            let requests = requests.into_iter().map(|one| request(one, run));
-            ours::Action::Sample(requests.collect::<Result<_, _>>()?)
-        }
-        types::Action::Train(batch) => {
-            described(run, batch.update.is_some(), Need::Updating, "`update` in its batch")?;
-            ours::Action::Train(ours::Batch {
-                picks: batch.picks.into_iter().map(pick).collect(),
-                hold: batch.hold.into_iter().map(hold).collect(),
-                update: batch.update.map(geometry),
-            })
-        }
+        types::Action::Sample(requests) => ours::Action::Sample(requests.into_iter().map(request).collect()),
+        types::Action::Train(batch) => ours::Action::Train(ours::Batch {
+            picks: batch.picks.into_iter().map(pick).collect(),
+            hold: batch.hold.into_iter().map(hold).collect(),
+            update: batch.update.map(geometry),
+        }),
     };
-    Ok(ours::Plan {
+    ours::Plan {
         action,
         skip: ids(p.skip),
         defer: ids(p.defer),
         evict: ids(p.evict),
         state: p.state,
         metrics: p.metrics,
-    })
+    }
 }
 
-fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request> {
-    described(run, r.until.is_some(), Need::Stopping, "`until` in a request")?;
-    described(run, r.sampling.is_some(), Need::Sampling, "`sampling` in a request")?;
+fn request(r: types::Request) -> ours::Request {
     let until = r.until.map(|enough| ours::Enough {
         correct: enough.correct,
         wrong: enough.wrong,
@@ -367,7 +378,7 @@ fn request(r: types::Request, run: &ours::Run) -> wasmtime::Result<ours::Request
     let sampling = r
         .sampling
         .map(|own| ours::SamplerSettings { temperature: own.temperature, max_tokens: own.max_tokens });
-    Ok(ours::Request { until, sampling, ..ours::Request::new(PromptId(r.prompt), r.count) })
+    ours::Request { until, sampling, ..ours::Request::new(PromptId(r.prompt), r.count) }
 }
 
 fn pick(p: types::Pick) -> ours::Pick {
@@ -392,12 +403,21 @@ fn geometry(update: types::Update) -> ours::Geometry {
     ours::Geometry { mini_batch: update.mini_batch, passes: update.passes }
 }
 
-/// What a plan uses, its policy has to have described.
-fn described(run: &ours::Run, used: bool, need: Need, what: &str) -> wasmtime::Result<()> {
-    if used && !run.gives(need) {
-        return misuse(format!("used {what}, and its description has no `{need}` among its needs"));
+/// Refuses a plan that uses what its policy did not describe.
+pub(crate) fn uses_what_it_described(plan: &ours::Plan, run: &ours::Run) -> Result<(), Misuse> {
+    let uses: &[(bool, Need, &str)] = match &plan.action {
+        ours::Action::Sample(requests) => &[
+            (requests.iter().any(|r| r.until.is_some()), Need::Stopping, "`until` in a request"),
+            (requests.iter().any(|r| r.sampling.is_some()), Need::Sampling, "`sampling` in a request"),
+        ],
+        ours::Action::Train(batch) => &[(batch.update.is_some(), Need::Updating, "`update` in its batch")],
+    };
+    match uses.iter().find(|(used, need, _)| *used && !run.gives(*need)) {
+        Some((_, need, what)) => {
+            Err(Misuse(format!("used {what}, and its description has no `{need}` among its needs")))
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn misuse<T>(words: String) -> wasmtime::Result<T> {

@@ -19,7 +19,8 @@ use crate::{components, diff, policy_loader, shipped};
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, a component's path, or oci://… [default: the run's own; of several, each on its part]
+    /// The policy to ask: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to its folder
+    /// [default: the run's own; of several, each on its part]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -124,6 +125,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
             "first": tally.first.map(|(at, _)| at), "cut": reader.cut(), "ended": ended,
             "swaps": tally.swaps.iter().map(|(step, _)| step).collect::<Vec<_>>(),
             "recorded": head.policy.sha256, "asked": witness.policy.sha256(),
+            "draft": witness.policy.is_draft(),
         }));
     } else {
         show(&tally, screen);
@@ -143,7 +145,7 @@ impl<'a> Witnesses<'a> {
     fn new(command: &'a Replay, head: &'a Head, screen: &mut Screen<'_>) -> Result<Self> {
         let sandbox = policy_loader::sandbox(shipped::caps(head.caps))?;
         let named = command.policy.as_ref();
-        let named = named.map(|named| policy_loader::load(&sandbox, named, None, screen)).transpose()?;
+        let named = named.map(|named| policy_loader::load_or_draft(&sandbox, named, screen)).transpose()?;
         Ok(Self { command, head, sandbox, named: named.map(Rc::new) })
     }
 
@@ -178,6 +180,13 @@ impl<'a> Witnesses<'a> {
 
     /// The component that decided.
     fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
+        if self.head.policy.draft {
+            let what =
+                format!("a draft decided in this run: of `{}` no component is kept", self.head.policy.name);
+            return Err(
+                Error::new(what).hint("name a policy to ask: `allot replay RUN policy.py`, or a component")
+            );
+        }
         let record = &self.command.record;
         let named = of_config(record)?;
         let bytes = components::decided(folder(record), sha256, &named, screen)?;
@@ -194,7 +203,8 @@ impl<'a> Witnesses<'a> {
 
 impl Witness {
     fn new(policy: Rc<Policy>, run: Run, columns: &Columns) -> Result<Self> {
-        let name = policy.description().name.clone();
+        let draft = if policy.is_draft() { " (draft)" } else { "" };
+        let name = format!("{}{draft}", policy.description().name);
         let told = run.terms.clone().or_else(|| (!columns.is_empty()).then(Terms::default));
         let terms = told.map(|terms| Terms { columns: columns.clone(), ..terms });
         let run = policy.shown_too(Run { terms, ..run });
@@ -249,7 +259,7 @@ fn one(
             found = Some(asked);
             break;
         }
-        if name != witness.name {
+        if name != witness.policy.description().name {
             witness.state = witness.ask(&asked.view)?.0.state;
         }
         state = asked.plan.state;
@@ -262,7 +272,7 @@ fn one(
         // What it could ask for is in the record as well.
         (View { history: views.history().clone(), ..kept.view }, None)
     };
-    if name == witness.name {
+    if name == witness.policy.description().name {
         witness.state = state;
     }
     let (plan, cost) = witness.ask(&view)?;

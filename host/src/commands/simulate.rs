@@ -1,7 +1,7 @@
 //! `allot simulate`: a policy without a model, in the coin-flip world or on a bank of rollouts.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, View};
 use allot_bank::Draws;
@@ -30,7 +30,8 @@ use allot_outputs::log::Log;
 /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// The run's config: a file, or the name of one that ships
+    /// The run's config: a file, or the name of one that ships. Or a policy, for the shipped config `simulate`: a
+    /// component's path, or a draft
     config: PathBuf,
     /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
@@ -38,7 +39,8 @@ pub struct Simulate {
     /// Draw from this bank of rollouts, which `allot bank` makes, and not from the coin-flip world
     #[arg(long, value_name = "FILE")]
     bank: Option<PathBuf>,
-    /// Another policy than the config's: a name, a component's path, or oci://…
+    /// Another policy than the config's: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to
+    /// its folder
     #[arg(long)]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; may be given many times
@@ -74,10 +76,16 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command)?;
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
-    let component = policy_loader::bytes(&config.policy.source, screen)?;
-    let demanded = config.policy.sha256.as_deref();
-    let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
-    let loaded = Loaded { config: &config, sandbox: &sandbox, component: &component, policy: &policy, held };
+    let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
+    let (component, policy) = if policy_loader::is_draft(source) {
+        (None, policy_loader::draft(source, sandbox.caps())?)
+    } else {
+        let component = policy_loader::bytes(source, screen)?;
+        let policy = policy_loader::of_bytes(&sandbox, &component, demanded, source, screen)?;
+        (Some(component), policy)
+    };
+    let component = component.as_deref();
+    let loaded = Loaded { config: &config, sandbox: &sandbox, component, policy: &policy, held };
     match config.bank {
         None => play::<Coin>(command, loaded, screen),
         Some(_) => play::<Draws>(command, loaded, screen),
@@ -88,7 +96,8 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
 struct Loaded<'a> {
     config: &'a SimulateConfig,
     sandbox: &'a Sandbox,
-    component: &'a [u8],
+    /// None of a draft.
+    component: Option<&'a [u8]>,
     policy: &'a Policy,
     /// Its folder, if it was there already.
     held: Option<File>,
@@ -112,17 +121,19 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
             // A run that did not start leaves no record.
             let _ = std::fs::remove_file(folder.join("record.jsonl"));
         })?;
-        components::keep(folder, component)?;
+        component.map_or(Ok(()), |component| components::keep(folder, component))?;
         simulation.world.policy.keep(folder, (0, 0))?;
     }
     let mut log = folder.as_ref().map(|folder| Log::create(&folder.join("log.jsonl"))).transpose()?;
     log.as_mut().map_or(Ok(()), |log| log.write(None, &simulation.begun))?;
 
     let description = policy.description();
+    let draft = policy.is_draft().then_some(config.policy.source.as_str());
     screen.tell(format_args!(
-        "policy {} {}, sha256 {}, seed {}",
+        "policy {} {}{}, sha256 {}, seed {}",
         description.name,
         description.version,
+        if draft.is_some() { ", a draft" } else { "" },
         &policy.sha256()[..12],
         config.run.seed
     ));
@@ -148,18 +159,25 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
             if command.json {
                 let (name, sha256) = (&description.name, policy.sha256());
                 let more = engine.json(&totals, &end);
-                screen.say(totals.json(&end, name, sha256, config.run.seed, more));
+                let mut json = totals.json(&end, name, sha256, config.run.seed, more);
+                if draft.is_some() {
+                    json["draft"] = true.into();
+                }
+                screen.say(json);
             } else {
                 totals.show(&end, engine.rows(&totals, &end), screen);
             }
             engine.after(&totals).into_iter().for_each(|words| screen.tell(words));
+            if draft.is_some() {
+                screen.tell("a draft decided: `allot train` and `compare` need the component, which `allot build` makes");
+            }
             if let Some(folder) = &folder {
                 screen.tell(format_args!("record in {}", folder.join("record.jsonl").display()));
             }
             Ok(Exit::Good)
         }
         Ok(Rest::Paused) => Ok(Exit::Bad),
-        Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref())),
+        Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref(), draft)),
     }
 }
 
@@ -218,8 +236,17 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
 
 /// The config with what was typed on top of it.
 fn resolve(command: &Simulate) -> Result<SimulateConfig> {
-    let mut config = SimulateConfig::of(&allot_config::open(&command.config, &command.overrides)?)?;
-    if let Some(policy) = &command.policy {
+    // A policy in the config's place runs under the config that ships.
+    let given = command.config.to_string_lossy();
+    let policy =
+        policy_loader::is_draft(&given) || command.config.extension().is_some_and(|end| end == "wasm");
+    let file = if policy { Path::new("simulate") } else { &command.config };
+    let mut config = SimulateConfig::of(&allot_config::open(file, &command.overrides)?)?;
+    if policy && let Some(other) = &command.policy {
+        let what = format!("`{given}` and `--policy {other}` are two policies");
+        return Err(Error::new(what).hint("give a config, or leave out --policy"));
+    }
+    if let Some(policy) = command.policy.as_deref().or(policy.then_some(&*given)) {
         config.policy.become_other(policy);
     }
     if let Some(seed) = command.seed {
@@ -227,7 +254,7 @@ fn resolve(command: &Simulate) -> Result<SimulateConfig> {
     }
     if let Some(file) = &command.bank {
         config.bank = Some(BankConfig::of(file));
-        config.check_bank(&command.config.display().to_string())?;
+        config.check_bank(&file.display().to_string())?;
     }
     config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
     Ok(config)

@@ -235,7 +235,7 @@ fn go(
                 recorder.progress.tell(words);
                 return Ok(Exit::Bad);
             }
-            Err(stop) => return Err(run_dir::stopped(&stop, Some(place.folder))),
+            Err(stop) => return Err(run_dir::stopped(&stop, Some(place.folder), None)),
         };
         world.run.state.scored = Some((0, scores.clone()));
         recorder.started(&world, &scores)?;
@@ -260,7 +260,7 @@ fn go(
         Ok(Rest::Over(end)) => {
             recorder.progress.tell(format_args!("the run is in {shown}"));
             let (totals, screen) =
-                recorder.finish(&world).map_err(|stop| run_dir::stopped(&stop, Some(place.folder)))?;
+                recorder.finish(&world).map_err(|stop| run_dir::stopped(&stop, Some(place.folder), None))?;
             if command.json {
                 let description = prepared.policy.description();
                 let sha256 = prepared.policy.sha256();
@@ -286,7 +286,7 @@ fn go(
                 let last = format!("the last good checkpoint is {}", saved.display());
                 if stop.may_pass() { format!("{last}; to resume from it: {again}") } else { last }
             });
-            Err(run_dir::stopped(&stop, Some(place.folder)).note(saved))
+            Err(run_dir::stopped(&stop, Some(place.folder), None).note(saved))
         }
     }
 }

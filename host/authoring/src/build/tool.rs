@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use allot_error::{Error, Result};
 
 /// Whether a program is there, by what it says of its version; its first line.
-pub(super) fn version(command: &mut Command) -> Option<String> {
+pub(crate) fn version(command: &mut Command) -> Option<String> {
     let said = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().trim().to_owned();
     said.status.success().then_some(text)

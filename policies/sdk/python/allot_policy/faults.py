@@ -12,15 +12,16 @@ from collections.abc import Callable
 from types import ModuleType, TracebackType
 from typing import Any
 
-from componentize_py_types import Err
-from wit_world.imports import types
-
 from .error import BadPolicy, BadSetting, BadState, GiveUp
 from .settings import Value
 
 
 def told(who: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a call, or a clean refusal in the contract's words. `who` is what the module is."""
+    # Bindings of a component: a draft has none.
+    from componentize_py_types import Err
+    from wit_world.imports import types
+
     try:
         return call(*arguments)
     except BadSetting as bad:
@@ -38,8 +39,10 @@ def exited(who: str, left: SystemExit, instead: str) -> RuntimeError:
     return RuntimeError(f"the {who} called `sys.exit`; {instead}").with_traceback(left.__traceback__)
 
 
-def value(value: Value) -> types.Value:
+def value(value: Value) -> Any:
     """A setting's default as the contract has it."""
+    from wit_world.imports import types
+
     kinds = {
         bool: types.Value_Flag,
         int: types.Value_Integer,

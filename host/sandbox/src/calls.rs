@@ -1,0 +1,46 @@
+//! The contract's three calls, in the host's own types: of whatever answers them.
+
+use allot_allocation::{Plan, Run, View};
+use allot_component::Description;
+use wasmtime::Store;
+
+use crate::call::Cost;
+use crate::fault::{Fault, Refusal};
+use crate::guest::GuestState;
+use crate::restricted_wasi::Other;
+
+/// An answer and what it cost.
+pub(crate) type Called<T> = Result<(T, Cost), Fault>;
+
+/// Answers the three calls: a component, or a draft of one.
+pub(crate) trait Calls: Send + Sync {
+    /// Returns the policy's description.
+    fn describe(&self) -> Called<Description>;
+
+    /// Checks a run's settings and returns the first state.
+    fn begin(&self, run: &Run) -> Called<Vec<u8>>;
+
+    /// Returns the plan for a view. `other` changes something that means nothing in a run.
+    fn decide(&self, other: Option<Other>, run: &Run, state: &[u8], view: &View) -> Called<Plan>;
+
+    /// Makes what answers one call, and drops it.
+    fn instantiate(&self) -> Result<(), Fault>;
+}
+
+/// A component whose imports and exports were found to fit.
+pub(crate) trait Linked: Send + Sync {
+    /// A fresh instance of it.
+    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>>;
+}
+
+/// What a policy answers, or its own error.
+pub(crate) type Answer<T> = wasmtime::Result<Result<T, Refusal>>;
+
+/// An instance, and the contract's three calls in the host's own types.
+pub(crate) trait Guest {
+    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description>;
+
+    fn begin(&self, store: &mut Store<GuestState>, run: &Run) -> Answer<Vec<u8>>;
+
+    fn decide(&self, store: &mut Store<GuestState>, run: &Run, state: &[u8], view: &View) -> Answer<Plan>;
+}

@@ -1,0 +1,299 @@
+//! A draft: a policy in Python that is run by Python, before it is a component. It is for the policy's author: its
+//! calls have no fuel, and reach whatever Python reaches on this machine.
+//!
+//! The other end is `allot_policy/draft.py` of the Python SDK, which forks a process for each call.
+
+mod process;
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use allot_allocation::log::{Level, LogLine};
+use allot_allocation::{Need, Past, Plan, Run, Value, View, shown};
+use allot_component::{Caps, Description, Setting};
+use serde::{Deserialize, Serialize};
+
+use crate::call::Cost;
+use crate::calls::{Called, Calls};
+use crate::facts::{Facts, Prompts};
+use crate::fault::{Fault, Misuse, Refusal};
+use crate::restricted_wasi::Other;
+use crate::v0_2::{uses_what_it_described, with_run, with_run_and_view};
+
+use process::Process;
+
+/// How a draft is run.
+pub struct Interpreter {
+    /// Python, 3.10 or newer.
+    pub python: PathBuf,
+    /// The folder of the Python SDK.
+    pub sdk: PathBuf,
+    /// The project's folder, which has `policy.py`.
+    pub folder: PathBuf,
+    /// What one call may take: time and, on Linux, memory. Fuel is not counted.
+    pub caps: Caps,
+    /// Dropped with the draft: a temporary folder, if the SDK is in one.
+    pub held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// A draft of a policy.
+pub struct Draft {
+    interpreter: Interpreter,
+    // Started by the first call, and anew after one that ended it.
+    process: Mutex<Option<Process>>,
+}
+
+/// A call, as the SDK reads it.
+#[derive(Serialize)]
+struct Question<R, V> {
+    call: &'static str,
+    seconds: f64,
+    memory: usize,
+    run: R,
+    view: V,
+}
+
+/// What the process writes: an answer, or a question about the data set.
+#[derive(Deserialize)]
+struct Message {
+    reply: Reply,
+    #[serde(default)]
+    printed: String,
+    #[serde(default)]
+    log: Vec<(String, String)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reply {
+    Described(Described),
+    /// The state comes beside it.
+    Begun,
+    /// The state comes beside it.
+    Decided(Plan),
+    /// The kind of an error, a setting's name, and the reason.
+    Refused(String, String, String),
+    /// A traceback.
+    Failed(String),
+    /// The call took longer than it may.
+    Late,
+    /// The process of the call ended with this code, or by this signal if it is negative.
+    Died(i32),
+    Asked(Asked),
+}
+
+#[derive(Deserialize)]
+struct Described {
+    name: String,
+    version: String,
+    summary: String,
+    settings: Vec<(String, Default_, String)>,
+    signals: Vec<String>,
+    columns: Vec<String>,
+    needs: Vec<Need>,
+}
+
+/// A setting's default.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Default_ {
+    Flag(bool),
+    Integer(i32),
+    Number(f64),
+    Text(String),
+}
+
+/// A question about the data set: all prompts, those of a range, or those listed.
+#[derive(Deserialize)]
+struct Asked {
+    kind: String,
+    name: String,
+    between: Option<(u32, u32)>,
+    listed: Option<Vec<u32>>,
+}
+
+impl Draft {
+    /// A draft that this interpreter runs. Nothing is started yet.
+    pub fn new(interpreter: Interpreter) -> Self {
+        Self { interpreter, process: Mutex::new(None) }
+    }
+
+    /// Puts one call, and answers what it asks about the data set.
+    fn call<T>(
+        &self,
+        question: &impl Serialize,
+        state: &[u8],
+        mut facts: Option<Facts>,
+        answer: impl FnOnce(Reply, Vec<u8>) -> Result<T, Fault>,
+    ) -> Called<T> {
+        let mut held =
+            self.process.lock().map_err(|_| Fault::Engine("an earlier call panicked".to_owned()))?;
+        let process = match &mut *held {
+            Some(process) => process,
+            none => none.insert(Process::start(&self.interpreter)?),
+        };
+        let asked = process.ask(question, state).and_then(|()| {
+            loop {
+                match process.answer::<Message>()? {
+                    (Message { reply: Reply::Asked(asked), .. }, _) => {
+                        let told = asked.answer(facts.as_mut(), process);
+                        told.map_err(|Misuse(words)| Fault::Misused(words))??;
+                    }
+                    answered => return Ok(answered),
+                }
+            }
+        });
+        let (message, state) = asked.inspect_err(|_| *held = None)?;
+        let log = message.log.into_iter().map(|(level, text)| line(&level, text)).collect();
+        let cost = Cost { fuel: 0, memory: 0, log, printed: message.printed };
+        let fault = match message.reply {
+            Reply::Refused(kind, name, reason) => Fault::Refused(refusal(&kind, &name, &reason)),
+            Reply::Failed(said) => trapped("an exception in Python".to_owned(), &said),
+            Reply::Late => Fault::OutOfTime(self.interpreter.caps.time),
+            Reply::Died(code) => trapped(format!("its process ended with code {code}"), &cost.printed),
+            reply => return Ok((answer(reply, state)?, cost)),
+        };
+        Err(fault)
+    }
+
+    fn question<R, V>(&self, call: &'static str, run: R, view: V) -> Question<R, V> {
+        let Caps { time, memory, .. } = self.interpreter.caps;
+        Question { call, seconds: time.as_secs_f64(), memory, run, view }
+    }
+}
+
+impl Calls for Draft {
+    fn describe(&self) -> Called<Description> {
+        self.call(&self.question("describe", (), ()), &[], None, |reply, _| match reply {
+            Reply::Described(described) => Ok(described.into()),
+            _ => Err(unexpected()),
+        })
+    }
+
+    fn begin(&self, run: &Run) -> Called<Vec<u8>> {
+        with_run(run, |run| {
+            self.call(&self.question("begin", run, ()), &[], None, |reply, state| match reply {
+                Reply::Begun => Ok(state),
+                _ => Err(unexpected()),
+            })
+        })
+    }
+
+    /// `other` is for components: a draft is always within reach of clocks and chance.
+    fn decide(&self, _other: Option<Other>, run: &Run, state: &[u8], view: &View) -> Called<Plan> {
+        let facts = Facts::of(run, view);
+        with_run_and_view(run, view, |lent, view| {
+            let question = self.question("decide", lent, view);
+            self.call(&question, state, Some(facts), |reply, state| match reply {
+                Reply::Decided(plan) => {
+                    uses_what_it_described(&plan, run).map_err(|Misuse(words)| Fault::Misused(words))?;
+                    Ok(Plan { state, ..plan })
+                }
+                _ => Err(unexpected()),
+            })
+        })
+    }
+
+    fn instantiate(&self) -> Result<(), Fault> {
+        self.describe().map(|_| ())
+    }
+}
+
+impl Asked {
+    /// Answers it, as the contract's `facts` does.
+    fn answer(self, facts: Option<&mut Facts>, process: &mut Process) -> Result<Result<(), Fault>, Misuse> {
+        let Some(facts) = facts else {
+            return Err(Misuse("asked for facts, and that only `decide` may do".to_owned()));
+        };
+        let of = match (self.between, self.listed) {
+            (Some((first, end)), _) => Prompts::Between(first, end),
+            (None, Some(listed)) => Prompts::Listed(listed),
+            (None, None) => Prompts::All,
+        };
+        let name = self.name.as_str();
+        Ok(match self.kind.as_str() {
+            "counts" => process.tell(&facts.numbers(&of, count(name)?)?),
+            "measures" => process.tell(&facts.numbers(&of, measure(name)?)?),
+            "column" => process.tell(&facts.column(name, &of)?),
+            _ => {
+                let costs = facts.costs();
+                process.tell(&(costs.reading, costs.generating, costs.learning))
+            }
+        })
+    }
+}
+
+/// A count of past visits, by the SDK's name.
+fn count(name: &str) -> Result<fn(&Past) -> u32, Misuse> {
+    Ok(match name {
+        "visits" => |past| past.visits,
+        "step" => |past| past.step,
+        "rollouts" => |past| past.rollouts,
+        "correct" => |past| past.correct,
+        "streak" => |past| past.streak,
+        "total_rollouts" => |past| past.total_rollouts,
+        "total_correct" => |past| past.total_correct,
+        _ => return Err(Misuse(format!("asked for the count `{}`", shown::name(name)))),
+    })
+}
+
+/// A mean of the last visit, by the SDK's name.
+fn measure(name: &str) -> Result<fn(&Past) -> f32, Misuse> {
+    Ok(match name {
+        "mean" => |past| past.mean,
+        "std" => |past| past.std(),
+        "mean_length" => |past| past.tokens,
+        _ => return Err(Misuse(format!("asked for the measure `{}`", shown::name(name)))),
+    })
+}
+
+impl From<Described> for Description {
+    fn from(d: Described) -> Self {
+        let setting = |(name, default, summary)| {
+            let default = match default {
+                Default_::Flag(v) => Value::Flag(v),
+                Default_::Integer(v) => Value::Integer(v),
+                Default_::Number(v) => Value::Number(v),
+                Default_::Text(v) => Value::Text(v),
+            };
+            Setting { name, default, summary }
+        };
+        Self {
+            name: d.name,
+            version: d.version,
+            summary: d.summary,
+            settings: d.settings.into_iter().map(setting).collect(),
+            signals: d.signals,
+            columns: d.columns,
+            needs: d.needs,
+        }
+    }
+}
+
+fn refusal(kind: &str, name: &str, reason: &str) -> Refusal {
+    let line = |text: &str| shown::line(text, shown::LINE);
+    match kind {
+        "setting" => Refusal::Setting { name: line(name), reason: line(reason) },
+        "state" => Refusal::State(line(reason)),
+        _ => Refusal::Other(line(reason)),
+    }
+}
+
+fn trapped(reason: String, said: &str) -> Fault {
+    Fault::Trapped { reason, said: shown::lines(said.trim(), 4 << 10), stack: Vec::new() }
+}
+
+fn line(level: &str, text: String) -> LogLine {
+    let level = match level {
+        "debug" => Level::Debug,
+        "info" => Level::Info,
+        "warn" => Level::Warn,
+        _ => Level::Error,
+    };
+    LogLine { level, text: shown::lines(&text, 16 << 10) }
+}
+
+fn unexpected() -> Fault {
+    Fault::Engine("the draft's process answered another call than the one that was made".to_owned())
+}

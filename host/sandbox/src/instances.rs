@@ -1,0 +1,68 @@
+//! A policy that is a component: each call in a fresh instance.
+
+use allot_allocation::{Plan, Run, View};
+use allot_component::Description;
+use wasmtime::Store;
+
+use crate::call::{Caller, DESCRIPTION};
+use crate::calls::{Answer, Called, Calls, Guest, Linked};
+use crate::fault::Fault;
+use crate::guest::GuestState;
+use crate::restricted_wasi::Other;
+
+/// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
+/// rule to be told by its rule.
+const ANSWER: usize = 32 << 20;
+/// What a prompt of a view may add to a plan, and a rollout: several times what they take in the lists that a plan
+/// may name them in.
+const PER_PROMPT: usize = 512;
+const PER_ROLLOUT: usize = 32;
+
+/// Instances of a component, each for one call.
+pub(crate) struct Instances {
+    caller: Caller,
+    linked: Box<dyn Linked>,
+}
+
+impl Instances {
+    pub fn new(caller: Caller, linked: Box<dyn Linked>) -> Self {
+        Self { caller, linked }
+    }
+
+    /// Asks a fresh instance, which hands over `most` bytes at a time at most.
+    fn call<T: Send>(
+        &self,
+        most: usize,
+        other: Option<Other>,
+        ask: impl FnOnce(&dyn Guest, &mut Store<GuestState>) -> Answer<T> + Send,
+    ) -> Called<T> {
+        self.caller.call(most, other, |store| {
+            let guest = self.linked.instantiate(store)?;
+            ask(&*guest, store)
+        })
+    }
+}
+
+impl Calls for Instances {
+    fn describe(&self) -> Called<Description> {
+        self.call(DESCRIPTION, None, |guest, store| Ok(Ok(guest.describe(store)?)))
+    }
+
+    fn begin(&self, run: &Run) -> Called<Vec<u8>> {
+        self.call(ANSWER, None, |guest, store| guest.begin(store, run))
+    }
+
+    fn decide(&self, other: Option<Other>, run: &Run, state: &[u8], view: &View) -> Called<Plan> {
+        let rollouts: usize = view.groups.iter().map(|group| group.rewards.len()).sum();
+        let prompts = view.pool.len() + view.groups.len();
+        let most = ANSWER + PER_PROMPT * prompts + PER_ROLLOUT * rollouts;
+        self.call(most, other, |guest, store| {
+            let plan = guest.decide(store, run, state, view)?;
+            if other == Some(Other::Memory) { guest.decide(store, run, state, view) } else { Ok(plan) }
+        })
+    }
+
+    fn instantiate(&self) -> Result<(), Fault> {
+        self.call(ANSWER, None, |_, _| Ok(Ok(()))).map(|((), _)| ())
+    }
+}

@@ -1,0 +1,229 @@
+//! Drafts: policies in Python that Python runs, before they are components. They decide as their components do, and every
+//! output says that they are drafts. All that these tests need is Python.
+
+use std::process::Command;
+
+use allot_authoring::draft::Draft;
+use allot_authoring::language::Language;
+use allot_sandbox::{Caps, Interpreter, Policy};
+
+use crate::scratch::{self, Scratch};
+use crate::skip::skip;
+use crate::templates::{self, CONFIG};
+
+fn missing() -> bool {
+    let there = Command::new("python3").arg("--version").output().is_ok();
+    if !there {
+        skip("python3", "this machine has no `python3`");
+    }
+    !there
+}
+
+/// The draft of a project in this repository, if there is a Python to run it.
+pub fn loaded(folder: &str) -> Option<Policy> {
+    if missing() {
+        return None;
+    }
+    let Draft { python, sdk, folder, scratch, .. } = Draft::of(&scratch::root().join(folder)).unwrap();
+    let held = scratch.map(|scratch| Box::new(scratch) as Box<_>);
+    let draft = allot_sandbox::Draft::new(Interpreter { python, sdk, folder, caps: Caps::default(), held });
+    Some(Policy::draft(draft, String::new(), 0).unwrap())
+}
+
+/// A scratch folder with a fresh project and a config of a short run.
+fn fresh() -> Option<Scratch> {
+    if missing() {
+        return None;
+    }
+    let scratch = Scratch::new();
+    scratch.allot(&["new", "fresh", "--lang", "python"]);
+    scratch.write("run.toml", CONFIG);
+    Some(scratch)
+}
+
+/// A scratch folder with the guest that does what it must not, as a project.
+fn guest() -> Option<Scratch> {
+    let scratch = fresh()?;
+    scratch.write(
+        "fresh/policy.py",
+        std::fs::read(scratch::root().join("tests/guests/python/policy.py")).unwrap(),
+    );
+    Some(scratch)
+}
+
+#[test]
+fn a_draft_runs_as_its_component_does() {
+    let Some(component) = templates::fresh(Language::Python) else { return };
+    let draft = fresh().unwrap();
+    let said = draft.allot(&["simulate", "run.toml", "--policy", "fresh", "--out", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let record = draft.read("out/record.jsonl");
+    let (head, steps) = record.split_once('\n').unwrap();
+    assert!(head.contains(r#""draft":true"#), "{head}");
+    assert_eq!(steps, templates::record(&component));
+
+    // And each repeats the other's run.
+    draft.write("fresh.wasm", std::fs::read(component.path().join("fresh.wasm")).unwrap());
+    let of_draft = draft.allot(&["replay", "out", "./fresh.wasm"]);
+    assert!(of_draft.ends_with("exit code 0"), "{of_draft}");
+    let of_component =
+        component.allot(&["replay", "out", draft.path().join("fresh/policy.py").to_str().unwrap()]);
+    assert!(of_component.ends_with("exit code 0"), "{of_component}");
+}
+
+#[test]
+fn every_output_says_that_it_is_a_draft() {
+    let Some(scratch) = fresh() else { return };
+    let said = scratch.allot(&["simulate", "run.toml", "--policy", "./fresh/policy.py", "--out", "out"]);
+    assert!(said.contains("policy fresh 0.1.0, a draft, sha256 HASH"), "{said}");
+    assert!(said.contains("\na draft decided: "), "{said}");
+    let json = scratch.allot(&["simulate", "run.toml", "--policy", "fresh", "--no-record", "--json"]);
+    assert!(json.contains(r#""draft":true"#), "{json}");
+    let report = scratch.allot(&["report", "out", "--out", "report"]);
+    assert!(report.contains("fresh (draft)"), "{report}");
+    assert!(scratch.read("report/index.html").contains("fresh (draft)"));
+    let replayed = scratch.allot(&["replay", "out", "fresh", "--set", "pilot=3"]);
+    assert!(replayed.contains("fresh (draft) (+)"), "{replayed}");
+    let replayed = scratch.allot(&["replay", "out", "fresh", "--json"]);
+    assert!(replayed.contains(r#""draft":true"#), "{replayed}");
+    let own = scratch.allot(&["replay", "out"]);
+    insta::assert_snapshot!(own, @"
+    error: a draft decided in this run: of `fresh` no component is kept
+
+    hint: name a policy to ask: `allot replay RUN policy.py`, or a component
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_policy_in_the_configs_place_runs_under_the_shipped_one() {
+    let Some(scratch) = fresh() else { return };
+    let said = scratch.allot(&["simulate", "fresh/policy.py", "-o", "run.steps=3", "--no-record"]);
+    assert!(said.contains("policy fresh 0.1.0, a draft, sha256 HASH, seed 1"), "{said}");
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let two = scratch.allot(&["simulate", "fresh/policy.py", "--policy", "uniform"]);
+    insta::assert_snapshot!(two, @"
+    error: `fresh/policy.py` and `--policy uniform` are two policies
+
+    hint: give a config, or leave out --policy
+    exit code 2
+    ");
+}
+
+#[test]
+fn runs_of_models_and_comparisons_refuse_drafts() {
+    let Some(scratch) = fresh() else { return };
+    let refused = r"
+    error: `HERE/fresh/policy.py` is Python, not a component: a draft, for `simulate`, `check` and `replay` alone
+
+    hint: build a component of its folder: `allot build FOLDER`
+    exit code 2
+    ";
+    for command in [&["train", "quickstart"][..], &["compare", "compare-quickstart", "--dry-run"]] {
+        let args = [command, &["-o", "policy.use=./fresh/policy.py"]].concat();
+        assert_eq!(
+            here(&scratch, &scratch.allot(&args)),
+            refused.replace("\n    ", "\n").trim(),
+            "{command:?}"
+        );
+    }
+}
+
+/// With no path of this machine.
+fn here(scratch: &Scratch, said: &str) -> String {
+    let real = std::fs::canonicalize(scratch.path()).unwrap();
+    said.replace(real.to_str().unwrap(), "HERE").replace(scratch.path().to_str().unwrap(), "HERE")
+}
+
+#[test]
+fn what_fails_is_told_with_a_command_that_repeats_it() {
+    let Some(scratch) = guest() else { return };
+    let one = |way: &str, more: &[&str]| {
+        let args = ["simulate", "run.toml", "--policy", "fresh", "--set", way, "--out", way];
+        scratch.allot(&[&args, more].concat())
+    };
+    let raised = one("how=raise", &[]);
+    for words in [
+        "policy `faulty` trapped: an exception in Python; it said:\n    Traceback (most recent call last):\n      File \"policy.py\", line 48, in decide\n",
+        "    ValueError: invalid literal for int() with base 10: 'step 0'\n",
+        "to repeat the call: allot replay how=raise fresh --at 0.0\n",
+    ] {
+        assert!(raised.contains(words), "{words}\n{raised}");
+    }
+    let again = scratch.allot(&["replay", "how=raise", "fresh", "--at", "0.0"]);
+    assert!(again.contains("ValueError: invalid literal for int() with base 10: 'step 0'"), "{again}");
+    let exits = one("how=exit", &[]);
+    assert!(exits.contains("the policy called `sys.exit`; to stop the run it raises `GiveUp`"), "{exits}");
+    let refuses = one("how=give-up", &[]);
+    assert!(refuses.contains("policy `faulty` gave up: the data set is not for this policy"), "{refuses}");
+    let hoards = one("how=grow", &["-o", "policy.caps.memory=100_000_000"]);
+    assert!(hoards.contains("MemoryError"), "{hoards}");
+    let endless = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    assert!(endless.contains("ran out of time: more than 0.5 s in one call"), "{endless}");
+    let prints = one("how=print", &[]);
+    assert!(prints.contains("printed in step 0") && prints.contains("logged as a warning"), "{prints}");
+}
+
+#[test]
+fn what_is_not_a_draft_is_told() {
+    let Some(scratch) = fresh() else { return };
+    std::fs::rename(scratch.path().join("fresh/policy.py"), scratch.path().join("fresh/rule.py")).unwrap();
+    let said = |source: &str| here(&scratch, &scratch.allot(&["simulate", "run.toml", "--policy", source]));
+    insta::assert_snapshot!(said("./fresh/rule.py"), @"
+    error: `HERE/fresh/rule.py` is not a draft: a policy in Python is a file `policy.py`
+
+    hint: rename it to `policy.py`, in a folder of its own
+    exit code 2
+    ");
+    insta::assert_snapshot!(said("./nothing/policy.py"), @"
+    error: could not read `HERE/nothing`: there is no such file or folder
+    exit code 2
+    ");
+    scratch.write("fresh/policy.py", "name = 'fresh'\n");
+    insta::assert_snapshot!(said("fresh"), @"
+    error: `fresh` is not a policy yet
+
+    hint: Python says:
+    `policy.py` has no `version`
+    exit code 2
+    ");
+    std::fs::remove_file(scratch.path().join("fresh/sdk/allot_policy/draft.py")).unwrap();
+    insta::assert_snapshot!(said("fresh"), @"
+    error: the SDK in `HERE/fresh/sdk` does not run drafts: it is an older one
+
+    hint: delete that folder: then the SDK of this program is used
+    exit code 2
+    ");
+}
+
+#[test]
+fn a_build_tells_at_once_what_python_can_tell() {
+    let Some(scratch) = fresh() else { return };
+    let source = scratch.read("fresh/policy.py");
+    let built = |source: String| {
+        scratch.write("fresh/policy.py", source);
+        // With Python alone on the path there is nothing to build with.
+        let real = "import os, sys; print(os.path.realpath(sys.executable), end='')";
+        let python = Command::new("python3").args(["-c", real]).output().unwrap().stdout;
+        let python = String::from_utf8(python).unwrap();
+        let folder = scratch.path().join("bin");
+        let _ = std::fs::create_dir(&folder);
+        let _ = std::os::unix::fs::symlink(python, folder.join("python3"));
+        let done = scratch.command(&["build", "fresh"]).env("PATH", &folder).output().unwrap();
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let keyword = built(source.replacen("minimum=0", "minimun=0", 1));
+    assert!(keyword.contains("`fresh` is not a policy yet"), "{keyword}");
+    assert!(
+        keyword.contains("TypeError: setting() got an unexpected keyword argument 'minimun'"),
+        "{keyword}"
+    );
+    let decision = built(source.replacen("view.can_sample", "view.can_smple", 1));
+    assert!(
+        decision.contains("`fresh` did not decide on a fresh step, tried before it is built: "),
+        "{decision}"
+    );
+    assert!(decision.contains("'View' object has no attribute 'can_smple'"), "{decision}");
+    let good = built(source);
+    assert!(good.contains("there is no `componentize-py`"), "{good}");
+}
