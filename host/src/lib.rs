@@ -33,6 +33,7 @@ pub mod interrupt;
 pub mod jobs;
 pub mod loaded;
 pub mod memory;
+pub mod opened;
 pub mod policy_loader;
 pub mod problems;
 pub mod progress;

@@ -43,7 +43,7 @@ pub fn all() -> Vec<Mangled> {
                 ("configs/simulate.toml", SIMULATE),
                 ("configs/compare-tiny.toml", COMPARE),
                 ("configs/compare-quickstart.toml", COMPARE),
-                ("configs/evidence/w2-others.toml", COMPARE),
+                ("configs/evidence/programs.toml", COMPARE),
                 ("tests/cases/training/short.toml", TRAIN),
             ],
             called: "run.toml",

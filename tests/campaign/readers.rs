@@ -237,9 +237,8 @@ fn told<T, E: Display>(read: std::result::Result<T, E>) -> Read {
 
 fn config(_: &Path, path: &Path, _: &mut Chance) -> Read {
     let read = || -> Result<()> {
-        let text = allot_config::read(path)?;
         let name = path.display().to_string();
-        let tree = Tree::parse(&text, &name, &[])?;
+        let tree = allot_config::open(path, &[])?;
         let whole = tree.table()?;
         if whole.contains_key("lessons") {
             return Recipe::of(&tree).map(drop);

@@ -15,6 +15,7 @@
 //! # Ok::<(), allot_error::Error>(())
 //! ```
 
+mod base;
 pub mod compare;
 pub mod grade;
 mod hints;
@@ -42,6 +43,7 @@ use allot_error::{Error, Result, nearest};
 use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
+pub use base::open;
 pub use shipped::Shipped;
 pub use tree::Tree;
 
@@ -198,14 +200,6 @@ pub fn read(path: &Path) -> Result<String> {
         let line = 1 + before.matches('\n').count();
         Error::new(format!("`{}` line {line} is not UTF-8 text", path.display()))
     })
-}
-
-/// Reads a config file, or one that ships by its name, with what was typed on top of it, each as KEY=VALUE.
-pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
-    if let Some(config) = Shipped::meant(path)? {
-        return Tree::parse(config.text, config.name, overrides);
-    }
-    Tree::parse(&read(path)?, &path.display().to_string(), overrides)
 }
 
 /// A config of a text; `name` is what it is called in an error.

@@ -28,8 +28,8 @@ pub(crate) struct Key {
 /// Where something was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In the file, from this byte on.
-    File(usize),
+    /// In a file, from this byte on. The config's own file is 0, its bases are those after it.
+    File { file: usize, at: usize },
     /// In an option of the command line.
     Option(usize),
 }

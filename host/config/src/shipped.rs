@@ -8,6 +8,9 @@ use include_dir::{Dir, DirEntry, File, include_dir};
 
 static CONFIGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");
 
+/// The folder of the configs that made the published results.
+const EVIDENCE: &str = "evidence";
+
 /// A config that ships.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
@@ -15,6 +18,8 @@ pub struct Shipped {
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
+    /// Whether it made a published result, and is not where a user would start.
+    pub evidence: bool,
 }
 
 impl Shipped {
@@ -26,7 +31,8 @@ impl Shipped {
     }
 
     fn of_file(file: &'static File<'static>) -> Option<Self> {
-        Some(Self { name: file.path().file_stem()?.to_str()?, text: file.contents_utf8()? })
+        let (name, text) = (file.path().file_stem()?.to_str()?, file.contents_utf8()?);
+        Some(Self { name, text, evidence: file.path().starts_with(EVIDENCE) })
     }
 
     /// The one with this name.

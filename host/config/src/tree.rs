@@ -18,12 +18,18 @@ use crate::typed::{Fault, Strict};
 /// A config before it is one of a run, a comparison or a model.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// What it is called in an error.
-    name: String,
-    text: String,
+    /// Its own file, and the bases in the order in which they were read.
+    files: Vec<Source>,
     /// The options that were typed on top of it, each as KEY=VALUE.
     overrides: Vec<String>,
     root: Node,
+}
+
+/// A config's text, and what it is called in an error.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub name: String,
+    pub text: String,
 }
 
 /// Bytes of a line that an error shows.
@@ -33,21 +39,41 @@ impl Tree {
     /// A config's text. `name` is what it is called in an error; `overrides` were typed on top of it, as
     /// KEY=VALUE, with dots in the key.
     pub fn parse(text: &str, name: &str, overrides: &[String]) -> Result<Self> {
-        let mut tree = Self {
-            name: name.to_owned(),
-            text: text.to_owned(),
-            overrides: overrides.to_vec(),
-            root: Node { value: Value::Table(Vec::new()), place: Location::File(0) },
-        };
-        let table = DeTable::parse(text).map_err(|e| tree.told(&Fault::of_toml(&e, Location::File)))?;
-        let place = Location::File(table.span().start);
-        let value = entries(table.into_inner(), &Location::File).map_err(|fault| tree.told(&fault))?;
-        tree.root = Node { value, place };
-        for (i, typed) in overrides.iter().enumerate() {
-            let over = option(typed, i)?.map_err(|fault| tree.told(&fault))?;
-            merge(&mut tree.root, over, "").map_err(|fault| tree.told(&fault))?;
+        let mut tree = Self::new(overrides);
+        tree.root = tree.read(Source { name: name.to_owned(), text: text.to_owned() })?;
+        tree.overridden()
+    }
+
+    /// A config without a text yet.
+    pub(crate) fn new(overrides: &[String]) -> Self {
+        let root = Node { value: Value::Table(Vec::new()), place: Location::File { file: 0, at: 0 } };
+        Self { files: Vec::new(), overrides: overrides.to_vec(), root }
+    }
+
+    /// Reads a file: the config's own first, and then its bases.
+    pub(crate) fn read(&mut self, source: Source) -> Result<Node> {
+        let file = self.files.len();
+        self.files.push(source);
+        let place = |at| Location::File { file, at };
+        let text = &self.files[file].text;
+        let table = DeTable::parse(text).map_err(|e| self.told(&Fault::of_toml(&e, place)))?;
+        let start = place(table.span().start);
+        let value = entries(table.into_inner(), &place).map_err(|fault| self.told(&fault))?;
+        Ok(Node { value, place: start })
+    }
+
+    /// The config of this root, which was made of the files read.
+    pub(crate) fn of(mut self, root: Node) -> Result<Self> {
+        self.root = root;
+        self.overridden()
+    }
+
+    fn overridden(mut self) -> Result<Self> {
+        for i in 0..self.overrides.len() {
+            let over = option(&self.overrides[i], i)?.map_err(|fault| self.told(&fault))?;
+            merge(&mut self.root, over, "").map_err(|fault| self.told(&fault))?;
         }
-        Ok(tree)
+        Ok(self)
     }
 
     /// The config that it is.
@@ -60,10 +86,10 @@ impl Tree {
         self.config()
     }
 
-    /// Its text: the file's where nothing was typed on top of it.
+    /// Its text: the file's, if it has no base and nothing was typed on top of it.
     pub fn text(&self) -> Result<Cow<'_, str>> {
-        if self.overrides.is_empty() {
-            return Ok(Cow::Borrowed(&self.text));
+        if let (true, [own]) = (self.overrides.is_empty(), self.files.as_slice()) {
+            return Ok(Cow::Borrowed(&own.text));
         }
         let text = toml::to_string(&self.table()?);
         text.map(Cow::Owned).map_err(|e| Error::new(format!("could not write the config: {e}")))
@@ -71,7 +97,12 @@ impl Tree {
 
     /// What it is called in an error.
     pub fn name(&self) -> &str {
-        &self.name
+        self.files.first().map_or("", |own| &own.name)
+    }
+
+    /// The names of its bases, and of theirs.
+    pub fn bases(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().skip(1).map(|file| file.name.as_str())
     }
 
     /// Whether it has this section.
@@ -89,15 +120,15 @@ impl Tree {
     }
 
     /// A fault in one sentence: where, what, and what to do.
-    fn told(&self, fault: &Fault) -> Error {
-        let name = &self.name;
+    pub(crate) fn told(&self, fault: &Fault) -> Error {
         let place = match fault.place {
-            None => format!("`{name}`"),
+            None => format!("`{}`", self.name()),
             Some(Location::Option(i)) => format!("`-o {}`", cut(&self.overrides[i])),
-            Some(Location::File(at)) => {
-                let before = self.text.get(..at).unwrap_or(&self.text);
+            Some(Location::File { file, at }) => {
+                let Source { name, text } = &self.files[file];
+                let before = text.get(..at).unwrap_or(text);
                 let line = before.matches('\n').count();
-                let source = self.text.lines().nth(line).unwrap_or_default().trim();
+                let source = text.lines().nth(line).unwrap_or_default().trim();
                 format!("`{name}` line {}, `{}`", line + 1, cut(source))
             }
         };
@@ -174,6 +205,21 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
     }
     let quoted = toml::Value::String(text.trim().to_owned());
     read(&format!("{key}={quoted}")).filter(|_| !key.contains(['\n', '\r'])).ok_or_else(form)
+}
+
+/// Lays a config over its base: tables key by key, and all else in the place of what was there.
+pub(crate) fn lay(under: &mut Node, over: Node) {
+    match (&mut under.value, over) {
+        (Value::Table(known), Node { value: Value::Table(entries), .. }) => {
+            for (key, node) in entries {
+                match known.iter_mut().find(|(k, _)| k.name == key.name) {
+                    Some((_, old)) => lay(old, node),
+                    None => known.push((key, node)),
+                }
+            }
+        }
+        (_, over) => *under = over,
+    }
 }
 
 /// Puts a typed tree over another: tables key by key, items of a list by their number from 0, and all else in

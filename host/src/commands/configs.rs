@@ -11,6 +11,9 @@ use crate::screen::Screen;
 pub struct Configs {
     /// Print this one, to be changed: allot configs quickstart > mine.toml
     config: Option<String>,
+    /// List also those that made the published results
+    #[arg(long, conflicts_with = "config")]
+    all: bool,
 }
 
 /// Lists them, or prints one.
@@ -19,7 +22,8 @@ pub fn run(command: &Configs, screen: &mut Screen<'_>) -> Result<Exit> {
         screen.say(Shipped::named(name)?.text.trim_end());
         return Ok(Exit::Good);
     }
-    let all = Shipped::all();
+    let mut all = Shipped::all();
+    all.retain(|config| command.all || !config.evidence);
     let width = all.iter().map(|config| config.name.len()).max().unwrap_or(0);
     for config in all {
         screen.say(format_args!("{:<width$}  {}", config.name, config.summary()));

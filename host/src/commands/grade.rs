@@ -13,8 +13,8 @@ use allot_outputs::graded::{self, GradedRow};
 use allot_tasks::dataset::AnsweredField;
 use clap::Args;
 
-use crate::policy_loader;
 use crate::screen::Screen;
+use crate::{opened, policy_loader};
 use answers::Answers;
 use summary::Summary;
 
@@ -49,7 +49,7 @@ const PORTION: usize = 1024;
 pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     let resolved = command.config.join("resolved.toml");
     let file = if command.config.is_dir() { &resolved } else { &command.config };
-    let config = GradeConfig::of(&allot_config::open(file, &command.overrides)?)?;
+    let config = GradeConfig::of(&opened::config(file, &command.overrides, screen)?)?;
     let answers = Answers::read(&command.answers, &columns(&command.columns)?, &config)?;
     policy_loader::compile_graders(&config.reward, screen);
     let graded = graded(&config, &answers, screen)?;

@@ -8,7 +8,7 @@ use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, Trained, Unfinished, f
 use clap::Args;
 
 use crate::screen::Screen;
-use crate::{interrupt, memory, run_dir};
+use crate::{interrupt, memory, opened, run_dir};
 
 /// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub struct Pretrain {
 
 /// Makes it, and tells how often it is right.
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
-    let mut recipe = Recipe::of(&allot_config::open(&command.recipe, &command.overrides)?)?;
+    let mut recipe = Recipe::of(&opened::config(&command.recipe, &command.overrides, screen)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let device = recipe.training.device.open()?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;

@@ -24,7 +24,7 @@ use crate::stop::Stop;
 use crate::summary::{Totals, percent};
 use crate::until::{Means, Until};
 use crate::world::World;
-use crate::{components, interrupt, policy_loader, run, run_dir, shadow};
+use crate::{components, interrupt, opened, policy_loader, run, run_dir, shadow};
 use allot_outputs::log::Log;
 
 /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
@@ -74,7 +74,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
         interrupt::end_with_input();
     }
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
-    let config = resolve(command)?;
+    let config = resolve(command, screen)?;
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
     let (component, policy) = if policy_loader::is_draft(source) {
@@ -235,13 +235,13 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
 }
 
 /// The config with what was typed on top of it.
-fn resolve(command: &Simulate) -> Result<SimulateConfig> {
+fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig> {
     // A policy in the config's place runs under the config that ships.
     let given = command.config.to_string_lossy();
     let policy =
         policy_loader::is_draft(&given) || command.config.extension().is_some_and(|end| end == "wasm");
     let file = if policy { Path::new("simulate") } else { &command.config };
-    let mut config = SimulateConfig::of(&allot_config::open(file, &command.overrides)?)?;
+    let mut config = SimulateConfig::of(&opened::config(file, &command.overrides, screen)?)?;
     if policy && let Some(other) = &command.policy {
         let what = format!("`{given}` and `--policy {other}` are two policies");
         return Err(Error::new(what).hint("give a config, or leave out --policy"));

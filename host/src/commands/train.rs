@@ -23,7 +23,7 @@ use crate::stop::Stop;
 use crate::swap::Change;
 use crate::training::{Prepared, Trained};
 use crate::until::Until;
-use crate::{components, interrupt, policy_loader, resume, run_dir, shadow, swap};
+use crate::{components, interrupt, opened, policy_loader, resume, run_dir, shadow, swap};
 
 /// Train a language model under a policy
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     if let Some(run) = &command.resume {
         swap::settle(run)?;
     }
-    let Resolved { mut config, mut text, mut change } = resolve(command)?;
+    let Resolved { mut config, mut text, mut change } = resolve(command, screen)?;
     if let Some(run) = &command.resume
         && let Some(over) = resume::over(run, &config)?
     {
@@ -310,10 +310,10 @@ struct Resolved {
     change: Option<Change>,
 }
 
-fn resolve(command: &Train) -> Result<Resolved> {
+fn resolve(command: &Train, screen: &mut Screen<'_>) -> Result<Resolved> {
     let Some(run) = &command.resume else {
         let path = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
-        let mut config = given(command, path)?;
+        let mut config = given(command, path, screen)?;
         config.pin()?;
         return Ok(Resolved { text: run_dir::text(&config)?, config, change: None });
     };
@@ -321,7 +321,7 @@ fn resolve(command: &Train) -> Result<Resolved> {
     let text = allot_config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
     let kept = TrainConfig::parse(&text, &path.display().to_string())?;
     if let Some(path) = &command.config {
-        let mut given = given(command, path)?;
+        let mut given = given(command, path, screen)?;
         given.pin_as(&kept);
         if run_dir::text(&given)? != run_dir::text(&kept)? {
             let what = format!("the run in `{}` has another config than the one given", run.display());
@@ -337,8 +337,8 @@ fn resolve(command: &Train) -> Result<Resolved> {
 }
 
 /// A config with what was typed on top of it.
-fn given(command: &Train, path: &Path) -> Result<TrainConfig> {
-    let mut config = TrainConfig::of(&allot_config::open(path, &command.overrides)?)?;
+fn given(command: &Train, path: &Path, screen: &mut Screen<'_>) -> Result<TrainConfig> {
+    let mut config = TrainConfig::of(&opened::config(path, &command.overrides, screen)?)?;
     if let Some(policy) = &command.policy {
         config.policy.become_other(policy);
     }

@@ -1,0 +1,206 @@
+//! A config that begins as another: `base = "other.toml"`, a file beside it or a config that ships.
+
+#![expect(clippy::result_large_err, reason = "a config has one fault, and is read once")]
+
+use std::path::{Path, PathBuf};
+
+use allot_error::{Error, Result};
+
+use crate::node::{Location, Node, Value};
+use crate::shipped::Shipped;
+use crate::tree::{Source, Tree, lay};
+use crate::typed::Fault;
+
+/// The key that names a config's base.
+const KEY: &str = "base";
+
+/// Where a config comes from.
+enum Origin {
+    Shipped(&'static str),
+    File(PathBuf),
+}
+
+/// Reads a config file, or one that ships by its name, with what was typed on top of it, each as KEY=VALUE. A config with a
+/// `base` lies over it: tables key by key, and all else in the place of what the base has. Of a list of bases, each lies over
+/// those before it. A base may have bases itself.
+///
+/// # Errors
+///
+/// A file cannot be read, is not TOML, or is its own base; an option is not KEY=VALUE.
+pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
+    let origin = match Shipped::meant(path)? {
+        Some(config) => Origin::Shipped(config.name),
+        None => Origin::File(path.to_owned()),
+    };
+    let mut tree = Tree::new(overrides);
+    let root = over_its_bases(&mut tree, &origin, &mut Vec::new())?;
+    tree.of(root)
+}
+
+/// Reads a config and what it lies over. `within` are the configs whose bases are being read.
+fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -> Result<Node> {
+    let mut own = tree.read(origin.source()?)?;
+    let bases = bases_of(&mut own).map_err(|fault| tree.told(&fault))?;
+    within.push(origin.whole());
+    let mut under: Option<Node> = None;
+    for (base, place) in bases {
+        let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
+        let next = origin.base(&base).map_err(|e| {
+            told(tree, format!("the base `{base}` cannot be used: {}", e.what))
+                .hint("name a file by its path from this one, or a config that ships")
+        })?;
+        if within.contains(&next.whole()) {
+            return Err(told(tree, format!("`{base}` is a base of itself")));
+        }
+        let node = over_its_bases(tree, &next, within)?;
+        match &mut under {
+            Some(under) => lay(under, node),
+            none => *none = Some(node),
+        }
+    }
+    within.pop();
+    Ok(match under {
+        Some(mut under) => {
+            lay(&mut under, own);
+            under
+        }
+        None => own,
+    })
+}
+
+/// Takes the names of its bases out of a config.
+fn bases_of(node: &mut Node) -> std::result::Result<Vec<(String, Location)>, Fault> {
+    let Value::Table(entries) = &mut node.value else { return Ok(Vec::new()) };
+    let Some(at) = entries.iter().position(|(key, _)| key.name == KEY) else { return Ok(Vec::new()) };
+    let (_, base) = entries.remove(at);
+    let items = match base.value {
+        Value::List(items) => items,
+        _ => vec![base],
+    };
+    let text = |Node { value, place }| match value {
+        Value::Text(base) => Ok((base, place)),
+        _ => Err(Fault::new(
+            "`base` must be the path or the name of another config, or a list of such",
+            Some(place),
+        )),
+    };
+    items.into_iter().map(text).collect()
+}
+
+impl Origin {
+    fn source(&self) -> Result<Source> {
+        Ok(match self {
+            Self::Shipped(name) => {
+                Source { name: (*name).to_owned(), text: Shipped::named(name)?.text.to_owned() }
+            }
+            Self::File(path) => Source { name: path.display().to_string(), text: crate::read(path)? },
+        })
+    }
+
+    /// What tells it from others: two paths may lead to one file.
+    fn whole(&self) -> PathBuf {
+        match self {
+            Self::Shipped(name) => PathBuf::from(name),
+            Self::File(path) => path.canonicalize().unwrap_or_else(|_| path.clone()),
+        }
+    }
+
+    /// The base that this config names: a file beside it, or one that ships.
+    fn base(&self, base: &str) -> Result<Self> {
+        let folder = match self {
+            Self::File(path) => path.parent().unwrap_or(Path::new("")),
+            Self::Shipped(_) => return Ok(Self::Shipped(Shipped::named(base)?.name)),
+        };
+        let path = folder.join(base);
+        match path.canonicalize() {
+            Ok(_) if path.is_dir() => Err(Error::new("it is a folder")),
+            Ok(_) => Ok(Self::File(path)),
+            Err(e) => match Shipped::meant(Path::new(base))? {
+                Some(config) => Ok(Self::Shipped(config.name)),
+                None => Err(Error::file("read", &path, &e)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// The config `run.toml` in a folder with these files, as a table; or what is wrong.
+    fn opened(files: &[(&str, &str)], overrides: &[&str]) -> std::result::Result<toml::Table, String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let overrides: Vec<String> = overrides.iter().map(|&one| one.to_owned()).collect();
+        let tree = open(&folder.path().join("run.toml"), &overrides);
+        let here = format!("{}/", folder.path().display());
+        tree.and_then(|tree| tree.table()).map_err(|e| e.report().replace(&here, ""))
+    }
+
+    fn table(text: &str) -> toml::Table {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_config_lies_over_its_base_and_options_over_both() {
+        let base = "[run]\nseed = 1\nsteps = 2\n[[tasks]]\nkind = 'sums'\n[[tasks]]\nkind = 'chains'\n";
+        let own = "base = 'parts/base.toml'\n[run]\nsteps = 3\n[[tasks]]\nkind = 'products'\n";
+        let files = [("run.toml", own), ("parts/base.toml", base)];
+        let expected = "[run]\nseed = 1\nsteps = 3\n[[tasks]]\nkind = 'products'\n";
+        assert_eq!(opened(&files, &[]), Ok(table(expected)));
+        assert_eq!(opened(&files, &["run.steps=4"]), Ok(table(&expected.replace("steps = 3", "steps = 4"))));
+    }
+
+    #[test]
+    fn of_several_bases_the_later_lies_over_the_earlier_and_paths_are_those_of_the_file_that_names_them() {
+        let files = [
+            ("run.toml", "base = ['parts/one.toml', 'parts/two.toml']\n[a]\nx = 0\n"),
+            ("parts/one.toml", "base = 'zero.toml'\n[a]\nx = 1\ny = 1\n"),
+            ("parts/zero.toml", "[a]\ny = 0\nz = 0\nw = 0\n"),
+            ("parts/two.toml", "base = 'zero.toml'\n[a]\ny = 2\n"),
+        ];
+        assert_eq!(opened(&files, &[]), Ok(table("[a]\ny = 2\nz = 0\nw = 0\nx = 0\n")));
+    }
+
+    #[test]
+    fn a_config_that_ships_is_a_base_by_its_name() {
+        let whole = opened(&[("run.toml", "base = 'w1-half-unsolvable'\n[run]\nseed = 7\n")], &[]).unwrap();
+        assert_eq!(whole["run"]["seed"].as_integer(), Some(7));
+        assert_eq!(whole["compare"]["policies"].as_array().unwrap().len(), 9);
+        assert_eq!(whole["tasks"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn circles_missing_files_and_other_values_are_told_where_they_are_written() {
+        let told = |files: &[(&str, &str)]| opened(files, &[]).unwrap_err();
+        let circle =
+            [("run.toml", "base = 'b.toml'\n"), ("b.toml", "\nbase = './sub/../run.toml'\n"), ("sub/x", "")];
+        assert_eq!(
+            told(&circle),
+            "error: `b.toml` line 2, `base = './sub/../run.toml'`: `./sub/../run.toml` is a base of itself"
+        );
+        let itself = told(&[("run.toml", "base = 'run.toml'\n")]);
+        assert!(itself.contains("`run.toml` is a base of itself"), "{itself}");
+        let missing = told(&[("run.toml", "base = 'b.toml'\n")]);
+        assert!(missing.starts_with("error: `run.toml` line 1, `base = 'b.toml'`: the base `b.toml` cannot be used: could not read `b.toml`: "), "{missing}");
+        let missing = told(&[("run.toml", "base = 'quickstrat'\n")]);
+        assert!(missing.contains("no config ships under that name"), "{missing}");
+        let number = told(&[("run.toml", "base = 3\n")]);
+        assert!(number.contains("`base` must be the path or the name of another config"), "{number}");
+        let folder = told(&[("run.toml", "base = 'sub'\n"), ("sub/x", "")]);
+        assert!(folder.contains("the base `sub` cannot be used: it is a folder"), "{folder}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_base_is_told_of_that_file() {
+        let files = [("run.toml", "base = 'b.toml'\n[run]\nseed = 1\n"), ("b.toml", "[run]\nsteps = = 1\n")];
+        let told = opened(&files, &[]).unwrap_err();
+        assert!(told.starts_with("error: `b.toml` line 2, `steps = = 1`: "), "{told}");
+    }
+}

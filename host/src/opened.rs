@@ -1,0 +1,18 @@
+//! A config that is opened, with a word about what it lies over.
+
+use std::path::Path;
+
+use allot_config::Tree;
+use allot_error::Result;
+
+use crate::screen::Screen;
+
+/// Reads a config with what was typed on top of it, and names its bases.
+pub fn config(path: &Path, overrides: &[String], screen: &mut Screen<'_>) -> Result<Tree> {
+    let tree = allot_config::open(path, overrides)?;
+    let bases: Vec<&str> = tree.bases().collect();
+    if !bases.is_empty() {
+        screen.tell(format_args!("config {}, based on {}", tree.name(), bases.join(", ")));
+    }
+    Ok(tree)
+}
