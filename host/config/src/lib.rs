@@ -15,6 +15,7 @@
 //! # Ok::<(), allot_error::Error>(())
 //! ```
 
+mod arm;
 pub mod compare;
 pub mod grade;
 mod hints;

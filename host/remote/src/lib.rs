@@ -40,12 +40,14 @@ mod sample;
 mod server;
 mod service;
 mod session;
+mod state;
 mod trainer;
 
 pub use address::Wrong;
 pub use config::RemoteConfig;
-pub use engine::{Remote, SIGNALS, State};
+pub use engine::{Remote, SIGNALS};
 pub use patience::patient;
 pub use preflight::preflight;
 pub use server::{Can, Cuts, Mean, Server};
 pub use service::{Service, ServiceConfig};
+pub use state::State;
