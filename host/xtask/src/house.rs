@@ -81,16 +81,23 @@ pub fn check(root: &Path) -> Result<()> {
 /// The code or the table cannot be read, or the table cannot be written.
 pub fn lower(root: &Path) -> Result<()> {
     let (house, mut table) = (House::measure(root)?, read(root)?);
+    // What is left of a circle that the table has.
+    let smaller = house.circles.iter().filter_map(|circle| {
+        let reason = circle.allowed(&table)?.reason.clone();
+        Some((circle.key(), Allowed { number: circle.files.len(), reason }))
+    });
+    let smaller: Table = smaller.collect();
     for key in house.lowered(&table) {
         match (house.numbers.get(&key), table.get_mut(&key)) {
             (Some(number), Some(allowed)) => allowed.number = *number,
             _ => drop(table.remove(&key)),
         }
     }
+    table.extend(smaller);
     save(root, &table)
 }
 
-/// Makes what the code has the table. Numbers that rise, or are new, get the reason.
+/// Writes the table anew from the code. Numbers that rise, or are new, get the reason.
 ///
 /// # Errors
 ///
@@ -136,11 +143,7 @@ impl House {
                 house.add("functions", place, house.long[name].len());
             }
         }
-        for circle in 0..house.circles.len() {
-            let files = &house.circles[circle].files;
-            let (files, number) = (files.join(" "), files.len());
-            house.add("circle", &files, number);
-        }
+        house.numbers.extend(house.circles.iter().map(|circle| (circle.key(), circle.files.len())));
         let manifest = root.join("Cargo.toml");
         let text = std::fs::read_to_string(&manifest).map_err(|e| Error::file("read", &manifest, &e))?;
         house.add("lines", "Cargo.toml", text.lines().count());
@@ -173,7 +176,7 @@ impl House {
             sentence.extend(long.into_iter().flatten().map(|long| format!("\n  {long}")));
             all.push(sentence);
         }
-        let circles = self.circles.iter().filter(|circle| !circle.is_in(table)).map(|circle| {
+        let circles = self.circles.iter().filter(|circle| circle.allowed(table).is_none()).map(|circle| {
             let arrow = |(from, to, names): &(String, String, Vec<String>)| {
                 format!("\n  {from} uses {} of {to}", names.join(", "))
             };
@@ -184,7 +187,7 @@ impl House {
         all
     }
 
-    /// What the table has too much of, or for nothing.
+    /// The keys of numbers that are too high, or of what is gone.
     fn lowered(&self, table: &Table) -> Vec<(String, String)> {
         let is_less =
             |key: &&(String, String)| self.numbers.get(*key).is_none_or(|found| *found < table[*key].number);
@@ -209,11 +212,15 @@ impl House {
 }
 
 impl Circle {
-    /// Whether it is one of the table's, or a part of one.
-    fn is_in(&self, table: &Table) -> bool {
-        let circles = table.keys().filter(|(what, _)| what == "circle");
-        let mut files = circles.map(|(_, files)| files.split(' ').collect::<Vec<_>>());
-        files.any(|files| self.files.iter().all(|file| files.contains(&file.as_str())))
+    /// Its place in the table.
+    fn key(&self) -> (String, String) {
+        ("circle".to_owned(), self.files.join(" "))
+    }
+
+    /// The circle of the table that has all of its files.
+    fn allowed<'a>(&self, table: &'a Table) -> Option<&'a Allowed> {
+        let has_all = |files: &str| self.files.iter().all(|file| files.split(' ').any(|other| other == file));
+        table.iter().find(|((what, files), _)| what == "circle" && has_all(files)).map(|(_, allowed)| allowed)
     }
 }
 
@@ -241,6 +248,7 @@ fn read(root: &Path) -> Result<Table> {
             number + 1
         );
         Error::new(what)
+            .hint("After a merge, take either side's table, and run `cargo xtask house --set REASON`.")
     })
 }
 

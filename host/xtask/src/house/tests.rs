@@ -151,6 +151,27 @@ fn lowering_never_raises_and_a_raise_keeps_its_reason() {
 }
 
 #[test]
+fn a_part_of_an_allowed_circle_is_allowed_and_a_larger_one_is_not() {
+    let root = tree();
+    let path = root.path();
+    write(path, "host/big/src/third.rs", "use crate::above::High;\n");
+    append(path, "host/big/src/lib.rs", "mod third;\n");
+    append(path, "host/big/src/below.rs", "use super::third::X;\n");
+    set(path, "three files").unwrap();
+    // `third` leaves the circle.
+    write(path, "host/big/src/third.rs", "\n");
+    append(path, "host/big/src/below.rs", "use super::above::High;\n");
+    check(path).unwrap();
+    lower(path).unwrap();
+    check(path).unwrap();
+    let circle = "circle\thost/big/src/above.rs host/big/src/below.rs\t2\tthree files\n";
+    assert!(std::fs::read_to_string(path.join(TABLE)).unwrap().contains(circle));
+
+    write(path, "host/big/src/third.rs", "use crate::above::High;\n");
+    assert!(check(path).unwrap_err().what.starts_with("3 files import each other"));
+}
+
+#[test]
 fn a_broken_table_is_named_with_its_line() {
     let root = tree();
     append(root.path(), TABLE, "lines host 3\n");
