@@ -15,64 +15,15 @@ use std::process::Command;
 use allot_error::{Error, Result};
 
 use crate::files::{copy, made, write};
-use crate::trace::{CALLS, Watching};
+use crate::trace::{CALLS, Node, Op, ROOT, Watched, Watching};
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
 /// Runs and comparisons that are watched, of those that are killed.
 const WATCHED: [&str; 7] =
     ["uniform", "lora", "pilot-commit", "pilot-commit-lag-1", "repo-lag-2", "compare", "tune"];
 
-/// A file or folder, whatever it is called.
-pub type Node = usize;
-
-/// The folder that the run's folder is in.
-pub const ROOT: Node = 0;
-
-/// What is done to files and folders, in order.
-pub enum Op {
-    /// A name in a folder.
-    Link {
-        folder: Node,
-        name: String,
-        node: Node,
-    },
-    Unlink {
-        folder: Node,
-        name: String,
-    },
-    Rename {
-        from: (Node, String),
-        to: (Node, String),
-        node: Node,
-    },
-    /// A file's bytes.
-    Write {
-        node: Node,
-        at: usize,
-        bytes: Vec<u8>,
-    },
-    Resize {
-        node: Node,
-        length: usize,
-    },
-    /// What was done to it so far lasts.
-    Sync {
-        node: Node,
-    },
-}
-
 #[derive(Default)]
 pub struct Power(Vec<(&'static str, &'static str, Watched)>);
-
-/// All that a run did to its folder.
-#[derive(Default)]
-pub struct Watched {
-    pub ops: Vec<Op>,
-    /// Which nodes are folders.
-    pub folders: BTreeSet<Node>,
-    /// The number of the operation after which each checkpoint, or the comparison, lasts.
-    pub checkpoints: Vec<usize>,
-}
 
 impl Class for Power {
     fn name(&self) -> &'static str {

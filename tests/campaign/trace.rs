@@ -1,14 +1,61 @@
 //! What a run did to its folder, read from a trace of its calls to the system.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-
-use crate::power::{Node, Op, ROOT, Watched};
 
 /// What changes files and folders, and what says which they are.
 pub const CALLS: &str = "trace=open,openat,creat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,\
                      ftruncate,fsync,fdatasync,close,lseek,writev,pwritev,link,linkat,truncate,copy_file_range,sendfile,\
                      clone,clone3,fork,vfork";
+
+/// A file or folder, whatever it is called.
+pub type Node = usize;
+
+/// The folder that the run's folder is in.
+pub const ROOT: Node = 0;
+
+/// What is done to files and folders, in order.
+pub enum Op {
+    /// A name in a folder.
+    Link {
+        folder: Node,
+        name: String,
+        node: Node,
+    },
+    Unlink {
+        folder: Node,
+        name: String,
+    },
+    Rename {
+        from: (Node, String),
+        to: (Node, String),
+        node: Node,
+    },
+    /// A file's bytes.
+    Write {
+        node: Node,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Resize {
+        node: Node,
+        length: usize,
+    },
+    /// What was done to it so far lasts.
+    Sync {
+        node: Node,
+    },
+}
+
+/// All that a run did to its folder.
+#[derive(Default)]
+pub struct Watched {
+    pub ops: Vec<Op>,
+    /// Which nodes are folders.
+    pub folders: BTreeSet<Node>,
+    /// The number of the operation after which each checkpoint, or the comparison, lasts.
+    pub checkpoints: Vec<usize>,
+}
 
 /// A trace as it is read.
 pub struct Watching {

@@ -37,12 +37,12 @@ impl Scratch {
         command
     }
 
-    /// What the program prints: standard output, then standard error, then the exit code.
-    /// Starts it, unheard.
+    /// Starts the program without reading its output.
     pub fn started(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
+    /// What the program prints: standard output, then standard error, then the exit code.
     pub fn allot(&self, args: &[&str]) -> String {
         let done = self.command(args).output().unwrap();
         // That it takes a while to load is said where it does: that hangs on the machine and what it did before.

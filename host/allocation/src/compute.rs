@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PromptId;
 
-/// What an engine computed: the axes of a comparison that the ledger do not have.
+/// What an engine computed: the axes of a comparison that the ledger does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compute {
     /// Prompt tokens read for sampling. A prompt that is read once for several answers counts once.
@@ -116,15 +116,14 @@ impl TokenCosts {
         })
     }
 
-    /// Whether nothing is computed, or nobody knows.
+    /// Whether nothing is computed, or it is unknown.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Limits that the ledger do not know: they count rollouts and tokens. Operations are limited by what is known
-/// before they are made, and never passed. Nobody knows seconds before they are over: their limit is kept by the
-/// rate so far, and the last sampling or update may pass it.
+/// Limits in measures that the ledger does not count. Floating-point operations are known before they are made, so their
+/// limit is never exceeded. Seconds are estimated from the rate so far, so the last sampling or update may exceed theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Floating-point operations in the run.

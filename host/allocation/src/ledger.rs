@@ -1,4 +1,5 @@
-//! The ledger: who may sample what, and what was spent.
+//! The ledger: what may be sampled, and what was spent. It counts rounds, rollouts and generated tokens. Limits in other
+//! measures (FLOPs, seconds) reach it as a number of rollouts ([`Ledger::leave`]), or close it ([`Ledger::close`]).
 //!
 //! Nothing samples without a [`Grant`], and nothing else makes one. For any plan:
 //! granted = sampled = charged ≤ budget.
@@ -151,21 +152,21 @@ pub struct Ledger {
     spent: Spent,
     /// What was granted last and is not charged yet.
     open: Vec<GrantLine>,
-    /// Whether nothing is granted any more, because a ceiling that the ledger do not know was reached.
+    /// Whether the run's budget is exhausted in a measure that the ledger does not count.
     #[serde(default)]
     closed: bool,
-    /// Rollouts that may be granted now by measures that the ledger do not know, if those limit them.
+    /// Rollouts that limits in other measures leave, if there are such limits.
     #[serde(skip)]
     spare: Option<u64>,
 }
 
 impl Ledger {
-    /// Fresh ledger.
+    /// A ledger with nothing spent.
     pub fn new(limits: Limits) -> Self {
         Self { limits, spent: Spent::default(), open: Vec::new(), closed: false, spare: None }
     }
 
-    /// Ledger that go on where this was spent.
+    /// A ledger that continues after this was spent.
     pub fn after(limits: Limits, spent: Spent) -> Self {
         Self { spent, ..Self::new(limits) }
     }
@@ -187,12 +188,12 @@ impl Ledger {
         self.spent.step_rollouts = 0;
     }
 
-    /// Closes the ledger for good: the run's budget is spent by a measure that is not theirs.
+    /// Closes the ledger for good: the run's budget is exhausted in a measure that the ledger does not count.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Leaves so many rollouts to be granted, by measures that are not the ledger' own; until it is said again, or
+    /// Limits the rollouts that may still be granted, for a limit in another measure. Holds until the next call, or until
     /// a step opens.
     pub fn leave(&mut self, rollouts: Option<u64>) {
         self.spare = rollouts;
@@ -216,8 +217,8 @@ impl Ledger {
         left_of(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
     }
 
-    /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by measures
-    /// that the ledger do not know.
+    /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by limits in other
+    /// measures.
     fn run_left(&self) -> Option<u64> {
         if self.closed {
             return Some(0);

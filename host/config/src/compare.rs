@@ -12,6 +12,8 @@ use allot_report::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::arm::merge;
+pub use crate::arm::{Arm, Seeds};
 use crate::tune::TuneConfig;
 
 /// What is compared.
@@ -33,68 +35,6 @@ pub struct CompareConfig {
     pub policies: Vec<ArmConfig>,
     /// How each of them is tuned beforehand; they are not, without it.
     pub tune: Option<TuneConfig>,
-}
-
-/// Seeds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Seeds {
-    /// So many, from the run's own on.
-    Count(u32),
-    /// These.
-    List(Vec<u64>),
-}
-
-impl Seeds {
-    /// As a config has them.
-    pub fn value(&self) -> Value {
-        // TOML's whole numbers are signed; `check` refuses what is past their end.
-        let whole = |seed: &u64| Value::Integer(i64::try_from(*seed).unwrap_or(i64::MAX));
-        match self {
-            Self::Count(n) => Value::Integer(i64::from(*n)),
-            Self::List(list) => Value::Array(list.iter().map(whole).collect()),
-        }
-    }
-
-    /// Checks that there are some, and no more than anybody means. `key` is what they are called in the config.
-    pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
-        match self {
-            Self::Count(0) => return wrong("is 0; it is at least 1".to_owned()),
-            Self::Count(n) if *n > MOST_SEEDS => return wrong(format!("is {n}; it is at most {MOST_SEEDS}")),
-            Self::Count(_) => {}
-            Self::List(list) if list.is_empty() => {
-                return wrong("is empty; it has at least one seed".to_owned());
-            }
-            Self::List(list) if list.len() > MOST_SEEDS as usize => {
-                return wrong(format!("has {} seeds; it has at most {MOST_SEEDS}", list.len()));
-            }
-            Self::List(list) => {
-                let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
-                if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
-                    return wrong(format!("has {seed}; a seed is less than 2^63 here"));
-                }
-                if let Some((_, seed)) = twice {
-                    return wrong(format!("has {seed} twice"));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::str::FromStr for Seeds {
-    type Err = String;
-
-    /// `20` is how many, `3,5,8` are which.
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
-        if !text.contains(',') {
-            return text.trim().parse().map(Self::Count).map_err(wrong);
-        }
-        let list = text.split(',').map(str::trim).filter(|seed| !seed.is_empty());
-        list.map(|seed| seed.parse().map_err(wrong)).collect::<std::result::Result<_, _>>().map(Self::List)
-    }
 }
 
 /// A policy to be compared.
@@ -122,24 +62,8 @@ pub struct ArmConfig {
 /// A name is a folder's, too.
 const LONGEST_NAME: usize = 100;
 
-/// More seeds are a slip of the hand.
-pub(crate) const MOST_SEEDS: u32 = 10_000;
-
 fn point() -> f64 {
     allot_report::compare::MARGIN
-}
-
-/// An arm of a comparison: a run's config, but for its seed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Arm {
-    /// What it is called.
-    pub shown: String,
-    /// The same, as a folder's name.
-    pub name: String,
-    /// The config.
-    pub config: Table,
-    /// What is tuned for it alone.
-    pub ranges: Table,
 }
 
 impl CompareConfig {
@@ -184,7 +108,7 @@ impl CompareConfig {
             let name = arm.name.as_deref().unwrap_or(&arm.source);
             return wrong(format!("`{name}` has `ranges`, and there is no section [compare.tune]"));
         }
-        self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, self))
+        self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, &self.targets))
     }
 
     /// The seeds, after the run's own.
@@ -260,18 +184,6 @@ impl ArmConfig {
     }
 }
 
-impl Arm {
-    /// The config of the run with this seed.
-    pub fn with_seed(&self, seed: u64) -> Table {
-        let mut config = self.config.clone();
-        if let Some(Value::Table(run)) = config.get_mut("run") {
-            // TOML's whole numbers are signed: no config has a seed past their end.
-            run.insert("seed".to_owned(), Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX)));
-        }
-        config
-    }
-}
-
 /// A component of one's own is called by its file, or by its name in a registry, where its runs have no name.
 fn name_of_a_path(config: &mut Table) {
     let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
@@ -280,16 +192,6 @@ fn name_of_a_path(config: &mut Table) {
     };
     if let Some(Value::Table(run)) = config.get_mut("run") {
         run.entry("name").or_insert(Value::String(name));
-    }
-}
-
-/// Puts one table over another, section by section.
-pub(crate) fn merge(under: &mut Table, over: &Table) {
-    for (key, value) in over {
-        match (under.get_mut(key), value) {
-            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
-            _ => _ = under.insert(key.clone(), value.clone()),
-        }
     }
 }
 
@@ -371,16 +273,6 @@ mod tests {
         let text = format!("{CONFIG}[[compare.policies]]\nuse = \"other\"\nname = \"even\"\n");
         let error = arms(&text).expect_err("the name is taken");
         assert_eq!(error.what, "`test`: two policies of the comparison are called `even`");
-    }
-
-    #[test]
-    fn seeds_are_typed_as_how_many_or_which() {
-        assert_eq!("20".parse(), Ok(Seeds::Count(20)));
-        assert_eq!("3, 5,8".parse(), Ok(Seeds::List(vec![3, 5, 8])));
-        assert_eq!("7,".parse(), Ok(Seeds::List(vec![7])), "one seed, and not seven of them");
-        for wrong in ["", "-1", "1,x", "1.5"] {
-            assert!(wrong.parse::<Seeds>().is_err(), "{wrong}");
-        }
     }
 
     #[test]

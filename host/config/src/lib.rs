@@ -15,6 +15,7 @@
 //! # Ok::<(), allot_error::Error>(())
 //! ```
 
+mod arm;
 mod base;
 pub mod compare;
 pub mod grade;
@@ -284,13 +285,13 @@ impl BudgetConfig {
         self.step_rollouts.get_or_insert(default);
     }
 
-    /// What the ledger do not know.
+    /// Its limits in FLOPs and seconds, which the ledger does not count.
     pub fn ceilings(&self) -> Ceilings {
         Ceilings { flops: self.flops, seconds: self.seconds }
     }
 
-    /// The share of it that is spent, by the measure that is nearest to its end: from 0 to 1. What the ledger do not know
-    /// is what the run has computed, in operations, and the seconds of its steps.
+    /// The share of it that is spent, by the measure that is nearest to its limit: from 0 to 1. `spent` is the ledger's,
+    /// `flops` what the run has computed, and `seconds` the time of its steps.
     pub fn share(&self, spent: Spent, flops: f64, seconds: f64) -> f64 {
         let of = |done: f64, most: Option<f64>| most.map_or(0.0, |most| (done / most).min(1.0));
         [
@@ -313,7 +314,7 @@ impl BudgetConfig {
         words
     }
 
-    /// What the ledger take as limits, for answers of at most this many tokens.
+    /// The ledger's limits, for answers of at most this many tokens.
     pub fn limits(&self, longest: u32) -> Limits {
         Limits {
             rounds: self.rounds,

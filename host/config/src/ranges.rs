@@ -7,8 +7,6 @@ use allot_allocation::seed::{self, Stream};
 use allot_error::{Error, Result};
 use toml::{Table, Value};
 
-use crate::tune::alike;
-
 /// The values that a setting may have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Range {
@@ -89,6 +87,15 @@ impl Range {
 /// A value as a number, if it is one.
 pub fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
+}
+
+/// Whether two values are the same, 1 and 1.0 among them.
+pub fn alike(a: &Value, b: &Value) -> bool {
+    let number = |v: &Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64));
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
 }
 
 /// To two digits: a third one says nothing, and reads badly.

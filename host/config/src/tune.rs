@@ -7,8 +7,8 @@ use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::compare::{Arm, CompareConfig, Seeds, merge};
-use crate::ranges::{Range, drawn, product, ranges};
+use crate::arm::{Arm, Seeds};
+use crate::ranges::{Range, alike, drawn, product, ranges};
 
 /// How the arms are tuned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,8 +87,9 @@ fn whole() -> f64 {
 }
 
 impl TuneConfig {
-    /// Checks what can be checked without the arms. `name` is what the config is called in an error.
-    pub fn check(&self, name: &str, compare: &CompareConfig) -> Result<()> {
+    /// Checks what can be checked without the arms, with the comparison's targets. `name` is what the config is called in
+    /// an error.
+    pub fn check(&self, name: &str, targets: &[f64]) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match self.trials {
             Some(n) if !(2..=MOST_TRIALS).contains(&n) => {
@@ -113,7 +114,7 @@ impl TuneConfig {
                 self.share
             ));
         }
-        if self.objective == Some(Objective::Cost) && compare.targets.is_empty() {
+        if self.objective == Some(Objective::Cost) && targets.is_empty() {
             let error =
                 Error::new(format!("`{name}`: arms are tuned for their cost to a target, and there is none"));
             return Err(error.hint("set `compare.targets`, or `compare.tune.objective = \"accuracy\"`"));
@@ -209,23 +210,6 @@ impl TuneConfig {
     }
 }
 
-impl Arm {
-    /// The arm with a trial's settings.
-    pub fn with(&self, settings: &[(String, toml::Value)]) -> Self {
-        let mut arm = self.clone();
-        for (key, value) in settings {
-            let mut nested = toml::Value::clone(value);
-            for part in key.rsplit('.') {
-                nested = toml::Value::Table(Table::from_iter([(part.to_owned(), nested)]));
-            }
-            if let toml::Value::Table(nested) = nested {
-                merge(&mut arm.config, &nested);
-            }
-        }
-        arm
-    }
-}
-
 /// The value of a key in a config.
 pub fn value(config: &Table, key: &str) -> Option<toml::Value> {
     let (last, path) = key.rsplit_once('.').map_or((key, ""), |(path, last)| (last, path));
@@ -236,18 +220,10 @@ pub fn value(config: &Table, key: &str) -> Option<toml::Value> {
     table.get(last).cloned()
 }
 
-/// Whether two values are the same, 1 and 1.0 among them.
-pub fn alike(a: &toml::Value, b: &toml::Value) -> bool {
-    let number = |v: &toml::Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64));
-    match (number(a), number(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::CompareConfig;
 
     fn config(text: &str) -> (Table, CompareConfig) {
         let whole: Table = toml::from_str(text).expect("the test's own config");

@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::cpu::Moments;
 use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
+use crate::optimizer::Moments;
 use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
+
+pub use crate::statistics::TokenStatistics;
 
 /// From a sequence's number and what the model thinks of its answer to the gradient of the loss by that. It may be called
 /// from several threads, and in any order.
@@ -189,15 +191,6 @@ pub struct PassOptions {
     pub temperature: f32,
     /// Whether activations are made again in the backward pass.
     pub recompute: bool,
-}
-
-/// What the model says of a token that came.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TokenStatistics {
-    /// Its log-probability.
-    pub log_prob: f32,
-    /// The entropy of the distribution that it was drawn from, in nats.
-    pub entropy: f32,
 }
 
 /// Gradients by what the model says of an answer's tokens.

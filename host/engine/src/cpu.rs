@@ -12,6 +12,7 @@ mod avx512_bf16;
 mod bf16;
 mod block;
 mod decode;
+mod element;
 mod experts;
 mod gemm;
 mod half;
@@ -26,6 +27,8 @@ mod pass;
 mod saved;
 mod softmax;
 mod tile;
+mod unit;
+mod weights;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -37,7 +40,6 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, Stops};
 
-pub(crate) use adamw::Moments;
 pub use arena::Arena;
 pub use limits::Limits;
 pub use lora::{Adapters, LoraConfig};
@@ -45,12 +47,13 @@ pub use memory::{Memory, Sampled};
 pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moments};
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};
-use crate::optimizer::OptimizerConfig;
+use crate::optimizer::{Moments, OptimizerConfig};
 use arithmetic::Arithmetic;
-use block::{Gradients, RopeTable, Weights};
+use block::RopeTable;
 use decode::Decode;
 use packed::PackedWeights;
 use pass::{How, Pass};
+use weights::{Gradients, Weights};
 
 /// Whether this processor has an instruction for products in bf16. Without one the same numbers come from float32.
 pub fn has_bf16() -> bool {

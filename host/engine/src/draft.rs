@@ -4,7 +4,6 @@
 use allot_allocation::seed::Stream;
 
 use crate::core::{Answered, Request, TokenStatistics};
-use crate::cpu::head::statistics;
 use crate::mask::leave;
 use crate::sampler::{Sampling, of_some};
 use crate::stops::{Stops, Watch};
@@ -58,14 +57,14 @@ impl Draft {
         let unit = self.stream.unit();
         if !self.sampling.keep_mask || !self.sampling.cuts() {
             let token = self.sampling.draw(logits, unit);
-            return self.push(token, statistics(logits, token as usize), stops);
+            return self.push(token, TokenStatistics::of(logits, token as usize), stops);
         }
         let left = self.sampling.left(logits);
         let token = of_some(logits, &left, unit);
         let mut masked = logits.to_vec();
         leave(&mut masked, &left);
         self.answer.mask.push(&left);
-        self.push(token, statistics(&masked, token as usize), stops);
+        self.push(token, TokenStatistics::of(&masked, token as usize), stops);
     }
 
     /// The random numbers that its next tokens are drawn with, as long as there are places for them.

@@ -33,6 +33,7 @@ mod sampler;
 #[cfg(test)]
 #[path = "../../../tests/skip.rs"]
 mod skip;
+mod statistics;
 mod stops;
 pub mod tensors;
 mod update;

@@ -1,4 +1,4 @@
-//! The optimizer's numbers, and the learning rate over a run.
+//! The optimizer's settings and moments, and the learning rate over a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,17 @@ pub struct OptimizerConfig {
     pub schedule: Schedule,
     /// The rate at the end of a schedule that falls, as a share of the highest.
     pub final_share: f64,
+}
+
+/// The optimizer's moments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// Steps made.
+    pub steps: u32,
+    /// Decayed means of the gradients. Empty before the first step.
+    pub means: Vec<f32>,
+    /// Decayed means of their squares.
+    pub squares: Vec<f32>,
 }
 
 /// How the learning rate goes on after its warm-up.

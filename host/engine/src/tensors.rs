@@ -46,7 +46,7 @@ use crate::cpu::{self, Arena, Setup, read_adapters, read_moments, write_adapters
 #[cfg(feature = "cuda")]
 use crate::model::Shape;
 use crate::model::{By, Checkpoint, ModelError, Precision};
-use crate::{Interrupt, OptimizerConfig, Stops};
+use crate::{Interrupt, OptimizerConfig, Stops, optimizer};
 use adamw::Moments;
 use adapted::Adapters;
 use batch::{Batch, batches};
@@ -308,7 +308,7 @@ impl Core for Tensors {
     }
 
     fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
-        let mut moments = cpu::Moments { steps: self.moments.steps, ..cpu::Moments::default() };
+        let mut moments = optimizer::Moments { steps: self.moments.steps, ..optimizer::Moments::default() };
         let of = &self.moments.of;
         if let Some(adapters) = &self.adapters {
             if !of.is_empty() {

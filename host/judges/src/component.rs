@@ -17,8 +17,7 @@ use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, LoadError, Sandbox, Score}
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::identity::Identity;
-use super::pool::Preflight;
+use super::identity::{Identity, Preflight};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 
 /// Answers of a batch. It is the same on every machine, so that even a grader that remembers what it should not is asked

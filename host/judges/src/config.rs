@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::component::ComponentConfig;
 use crate::grader::AnyGrader;
 use crate::http::HttpConfig;
-use crate::pool::python;
 use crate::sandboxed::PythonConfig;
 
 /// How answers are judged: by one grader, or by several, each of which is written in the same way.
@@ -181,6 +180,11 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
+    /// The Python that runs a script of this program.
+    pub(crate) fn python(&self) -> Vec<String> {
+        self.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
+    }
+
     /// Seconds to come up: six times those of an answer and at least ten, where nothing else is said. Python with
     /// sympy on a slow disk takes many.
     pub fn start_seconds(&self) -> f64 {
@@ -246,7 +250,7 @@ impl RewardConfig {
     /// The Python that has the packages of environments, where an environment judges.
     pub fn environments(&self) -> Option<Vec<String>> {
         let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;
-        Some(python(&one.judge.clone().unwrap_or_default()))
+        Some(one.judge.clone().unwrap_or_default().python())
     }
 
     /// What its part of the reward is called.

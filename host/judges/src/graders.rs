@@ -7,8 +7,7 @@ use allot_error::{Error, Result};
 use allot_tasks::Problem;
 
 use super::Verdict;
-use super::identity::Identity;
-use super::pool::Preflight;
+use super::identity::{Identity, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::single::Single;
 use crate::config::{Overlong, RewardConfig};

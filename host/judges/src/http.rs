@@ -20,9 +20,9 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::identity::Identity;
-use super::pool::{Preflight, runtime};
+use super::identity::{Identity, Preflight};
 use super::protocol::{Hello, Opinion, Question, words};
+use super::worker::runtime;
 use replies::Replies;
 use request::{Form, Reply, Request};
 

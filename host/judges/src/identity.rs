@@ -8,7 +8,7 @@ use allot_error::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Hello;
+use super::protocol::{Hello, Opinion};
 
 /// Words that are longer than this are programs or texts of their own, and stand there as their hash.
 const LONG: usize = 128;
@@ -22,6 +22,17 @@ pub struct Identity {
     /// What the judge says of itself.
     #[serde(flatten)]
     pub told: Hello,
+}
+
+/// What is known of a judge that has come up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preflight {
+    /// Who it is.
+    pub identity: Identity,
+    /// The words that this is said of.
+    pub words: Vec<String>,
+    /// What it thinks of the greeting.
+    pub opinion: Opinion,
 }
 
 impl Identity {

@@ -29,6 +29,7 @@ pub mod process;
 pub mod protocol;
 pub mod sandboxed;
 mod single;
+mod worker;
 
 use allot_engine::Sample;
 use allot_error::Result;

@@ -7,15 +7,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use allot_error::{Error, Result};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
 use super::environment::SCRIPT;
 use super::identity::Identity;
+pub use super::identity::Preflight;
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
+use super::worker::runtime;
 use crate::config::{FunctionsConfig, JudgeConfig};
 
 /// The judge of grader `math-verify`.
@@ -24,11 +25,6 @@ const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
 const FUNCTIONS: &str = include_str!("functions.py");
 /// Processes that may fail at their greeting one after another, in the middle of a run.
 const TRIES: u32 = 3;
-
-/// The Python that a script that ships runs in.
-pub(crate) fn python(config: &JudgeConfig) -> Vec<String> {
-    config.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
-}
 
 /// How judges are started and asked.
 #[derive(Clone, Debug)]
@@ -64,7 +60,7 @@ impl Judge {
 
     /// The one that ships, for Python's math-verify. The config's command is a Python that has it.
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
-        let name = format!("{} math_verify.py", python(config).join(" "));
+        let name = format!("{} math_verify.py", config.python().join(" "));
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
                     `command` in [reward.judge] names another Python than `python3`";
         Self::in_python(config, ("math_verify.py", MATH_VERIFY), Vec::new(), name, greeting, hint.to_owned())
@@ -77,7 +73,7 @@ impl Judge {
         let name = format!("{names} of {file}");
         let hint = format!(
             "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
-            python(config).join(" ")
+            config.python().join(" ")
         );
         let messages = u8::from(functions.messages).to_string();
         let told = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
@@ -86,7 +82,7 @@ impl Judge {
 
     /// The one that ships, for environments of these packages. The config's command is a Python that has them.
     pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
-        let name = format!("{} environment.py {}", python(config).join(" "), packages.join(" "));
+        let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
         let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
                     [reward.judge] names another Python than `python3`";
         let told = ["judge".to_owned()].into_iter().chain(packages).collect();
@@ -103,7 +99,7 @@ impl Judge {
         hint: String,
     ) -> Self {
         let script = ["-c".to_owned(), source.to_owned()];
-        let command = python(config).into_iter().chain(script).chain(told.iter().cloned()).collect();
+        let command = config.python().into_iter().chain(script).chain(told.iter().cloned()).collect();
         let words = [file.to_owned(), source.to_owned()].into_iter().chain(told).collect();
         Self { words, ..Self::of(config, command, name, greeting, hint) }
     }
@@ -171,17 +167,6 @@ impl Judge {
             .then_some("one that comes up slowly wants a larger `reward.judge.start_seconds`");
         Error::new(format!("the judge `{name}` {failure}")).hint(hint).hints(slow)
     }
-}
-
-/// What is known of a judge that has come up.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Preflight {
-    /// Who it is.
-    pub identity: Identity,
-    /// The words that this is said of.
-    pub words: Vec<String>,
-    /// What it thinks of the greeting.
-    pub opinion: Opinion,
 }
 
 /// Judges that are asked together. They sit in a thread of their own, so that they judge while the run's thread
@@ -362,10 +347,4 @@ async fn sit(
             }
         }
     }
-}
-
-/// A runtime for a thread that asks.
-pub(crate) fn runtime() -> Result<Runtime> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))
 }

@@ -18,8 +18,7 @@ use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::identity::Identity;
-use super::pool::Preflight;
+use super::identity::{Identity, Preflight};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 use crate::grader::AnyGrader;
 

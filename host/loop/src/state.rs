@@ -101,7 +101,7 @@ pub enum At {
     Between,
     /// It is the policy's turn.
     Asking(Step),
-    /// What the ledger have open is being sampled and judged.
+    /// The ledger's open grant is being sampled and judged.
     Sampling(Step),
     /// The model is being updated.
     Updating(Step, Update),

@@ -127,7 +127,7 @@ impl Setup {
         }
     }
 
-    /// What the ledger take as limits.
+    /// The limits of the ledger.
     pub fn limits(&self) -> Limits {
         let Budget { rounds, step_rollouts, .. } = self.budget;
         let default = || Limits::rollouts_of_step(rounds, self.groups, self.rollouts);

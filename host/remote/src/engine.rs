@@ -12,13 +12,13 @@ use allot_engine::{
 };
 use futures_util::StreamExt as _;
 use futures_util::future::{self, LocalBoxFuture, MaybeDone};
-use serde::{Deserialize, Serialize};
 
 use crate::client::{Client, Failure, told};
 use crate::config::RemoteConfig;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
+use crate::state::State;
 use crate::trainer::{Made, Trainer};
 
 /// What a policy may ask to be measured for each rollout.
@@ -45,18 +45,6 @@ struct Begun {
     /// The model that it is made on.
     session: Rc<Session>,
     update: MaybeDone<LocalBoxFuture<'static, Made>>,
-}
-
-/// How far the model is, and where the server has it: what a checkpoint keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct State {
-    /// Model updates made.
-    pub version: u32,
-    /// Steps of the optimizer made.
-    pub optimizer_steps: u32,
-    /// The server's path to weights and optimizer. None before the first update.
-    pub path: Option<String>,
 }
 
 impl Remote {

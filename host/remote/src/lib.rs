@@ -10,8 +10,8 @@
 //!   an update counts once that is done. A server that no longer has the model, because it was started
 //!   anew or let it go, gets a new one from the last state, and the update is made again from its start:
 //!   half of one was never part of that state.
-//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the
-//!   ledger are charged once, when all of a grant are there.
+//! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the
+//!   ledger is charged once, when the grant is complete.
 //! - **A run that gives up stays as it was** at its last checkpoint, which names the server's state.
 //!
 //! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
@@ -40,12 +40,14 @@ mod sample;
 mod server;
 mod service;
 mod session;
+mod state;
 mod trainer;
 
 pub use address::Wrong;
 pub use config::RemoteConfig;
-pub use engine::{Remote, SIGNALS, State};
+pub use engine::{Remote, SIGNALS};
 pub use patience::patient;
 pub use preflight::preflight;
 pub use server::{Can, Cuts, Mean, Server};
 pub use service::{Service, ServiceConfig};
+pub use state::State;

@@ -5,8 +5,8 @@
 //! them, under a label that names their content. Each answer says by which weights it was sampled, and counts only
 //! where that is the label. What keeps a run whole:
 //!
-//! - **What is sampled has seeds of its own** and may be asked for again. Answers that came are kept; the ledger are
-//!   charged once, when all of a grant are there.
+//! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the ledger is charged
+//!   once, when the grant is complete.
 //! - **Several servers** share what is wanted: each is asked for the next rollout as soon as it is free. What one that is
 //!   away was asked for, the others do.
 //! - **A server that was started anew** says so by its label: it gets the weights again. One that has the weights of

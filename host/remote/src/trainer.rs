@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
 use crate::config::RemoteConfig;
-use crate::engine::State;
 use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::session::Session;
+use crate::state::State;
 
 /// What never changes of an engine.
 pub(crate) struct Trainer {

@@ -2,6 +2,8 @@
 //!
 //! A number that is not finite is a dash here, whatever went wrong before.
 
+use serde_json::Value;
+
 use crate::estimate::Estimate;
 
 /// What stands where there is no number.
@@ -85,6 +87,19 @@ pub fn interval(estimate: &Estimate, words: fn(f64) -> String) -> Option<String>
 /// A share of a count in percent; 0 of 0 is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
+}
+
+/// A value as a config has it.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "by default".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(n) => match n.as_f64().filter(|x| n.is_f64() && x.abs() < 1e-2 && *x != 0.0) {
+            Some(small) => format!("{small:e}"),
+            None => n.to_string(),
+        },
+        other => other.to_string(),
+    }
 }
 
 fn finite(value: f64, words: impl Fn(f64) -> String) -> String {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::axis::{Axis, Costs};
 use crate::history::History;
-use crate::tables::tuning::shown;
+use crate::number::shown;
 
 /// A tuning, as it was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

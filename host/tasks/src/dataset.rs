@@ -257,7 +257,7 @@ impl Loading<'_> {
         let mut needed = vec![mapping.question.clone(), mapping.answer.clone()];
         needed.extend(self.variables.iter().cloned());
         needed.extend(fields.names().cloned());
-        if mapping.answer == columns::WHOLE {
+        if mapping.answer == row::WHOLE {
             needed.extend(columns.iter().cloned());
         }
         rows.each(&needed, &mut |place, row, faults| {

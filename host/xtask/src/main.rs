@@ -6,6 +6,7 @@ mod alone;
 mod budget;
 mod dist;
 mod files;
+mod house;
 mod licences;
 mod process;
 mod suite;
@@ -21,6 +22,9 @@ cargo xtask test [ARGUMENT]...  run all tests, and say at the end which were ski
                                 arguments go to `cargo test`
 cargo xtask test --again        run the tests that the last run skipped, and no others
 cargo xtask alone               compile each crate by itself, with its tests
+cargo xtask house               check that no crate, function or circle of imports has grown beyond .ci/house.tsv
+cargo xtask house --lower       lower the numbers of what has become smaller
+cargo xtask house --set REASON  write today's numbers, and the reason beside those that rise
 cargo xtask dist [FOLDER]       make a release: wheel, archive, licences, checksums [default: dist]
 cargo xtask dist FOLDER --as-built
                                 the same of what `cargo build --release --workspace` built, for this machine alone
@@ -39,6 +43,9 @@ fn main() -> ExitCode {
         ["test", "--again"] => suite::again(&root()),
         ["test", args @ ..] => suite::run(&root(), args),
         ["alone"] => alone::check(&root()),
+        ["house"] => house::check(&root()),
+        ["house", "--lower"] => house::lower(&root()),
+        ["house", "--set", reason] => house::set(&root(), reason),
         ["dist"] => dist::make(&root(), Path::new("dist"), false),
         ["dist", folder] => dist::make(&root(), Path::new(folder), false),
         ["dist", folder, "--as-built"] => dist::make(&root(), Path::new(folder), true),

@@ -4,18 +4,7 @@
 use rayon::prelude::*;
 
 use super::kernels::wide;
-use crate::optimizer::OptimizerConfig;
-
-/// The optimizer's moments.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Moments {
-    /// Steps made.
-    pub steps: u32,
-    /// Decayed means of the gradients. Empty before the first step.
-    pub means: Vec<f32>,
-    /// Decayed means of their squares.
-    pub squares: Vec<f32>,
-}
+use crate::optimizer::{Moments, OptimizerConfig};
 
 /// Numbers at a time: sums are made of parts of this size in order, whatever the threads.
 const PART: usize = 1 << 14;

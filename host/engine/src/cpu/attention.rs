@@ -13,7 +13,8 @@ use pulp::{Simd, WithSimd};
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide_op};
 use super::softmax::{Seen, softmaxes};
-use super::tile::{LINE, ROWS, Side, Tile, WIDEST};
+use super::tile::{ROWS, Side, Tile, WIDEST};
+use super::unit::LINE;
 use crate::model::Shape;
 
 /// What attention needs to know of a model.

@@ -134,7 +134,7 @@ impl Laid {
 /// So many rows of a head, `stride` apart, as lines.
 #[inline(always)]
 fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut Vec<f32>) {
-    let line = width.next_multiple_of(super::tile::LINE);
+    let line = width.next_multiple_of(super::unit::LINE);
     lines.resize(BLOCK * line, 0.0);
     for (line, row) in lines.chunks_exact_mut(line).zip(rows.chunks(stride)).take(count) {
         copy(&row[..width], &mut line[..width]);

@@ -8,7 +8,8 @@ use super::attention::{Heads, Past};
 use super::gemm::INNER;
 use super::kernels::wide_op;
 use super::softmax::{Seen, softmax};
-use super::tile::{LINE, WIDEST};
+use super::tile::WIDEST;
+use super::unit::LINE;
 
 /// From a token's query, `[H, E]`, to what is mixed, `[H, E]`. Its own key and value are the last of the last segment,
 /// and what it sees of both is one run of tokens.

@@ -6,10 +6,9 @@
 // of the rest). Vectors are converted between types of the same 64 bytes, of which any are valid. No pointers.
 #![allow(unsafe_code)]
 
-use super::arithmetic::Multiply;
 #[cfg(target_arch = "x86_64")]
-use super::arithmetic::Unit;
-use super::bf16::Pair;
+use super::unit::Unit;
+use super::unit::{Multiply, Pair};
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::Avx512Bf16;

@@ -13,13 +13,10 @@ use std::thread::LocalKey;
 
 use pulp::{Simd, WithSimd};
 
-use super::arithmetic::{Element, Multiply, Unit};
 use super::avx512_bf16::Avx512Bf16;
+use super::element::Element;
 use super::kernels::wide_op;
-use super::tile::LINE;
-
-/// Two numbers in bf16.
-pub type Pair = u32;
+use super::unit::{LINE, Multiply, Pair, Unit};
 
 /// The upper half of a float32.
 const UPPER: u32 = 0xffff_0000;

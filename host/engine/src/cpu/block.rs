@@ -4,42 +4,15 @@
 //! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value, F
 //! feed-forward width.
 
-use std::ops::Range;
-
-use super::arena::{Arena, Linear};
-use super::arithmetic::Arithmetic;
-use super::attention::{AttentionScratch, Heads, Span, attend};
+use super::arena::Arena;
+use super::attention::{AttentionScratch, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
-use super::experts::{KeptExperts, Mixture};
-use super::gemm::Mat;
+use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
-use super::lora::{Adapters, Projection};
-use super::packed::PackedWeights;
+use super::lora::Projection;
+use super::weights::{Gradients, Weights, sized};
 use crate::model::Rope;
-
-/// The numbers that a model computes with.
-#[derive(Clone, Copy)]
-pub struct Weights<'a> {
-    /// Its layout.
-    pub arena: &'a Arena,
-    /// Its weights.
-    pub base: &'a [f32],
-    /// Adapters beside them, if any.
-    pub adapters: Option<(&'a Adapters, &'a [f32])>,
-    /// The same numbers laid out for products, adapters merged: none of a reference's, which are used too seldom.
-    pub laid: Option<&'a PackedWeights>,
-    /// How they are multiplied with.
-    pub arithmetic: Arithmetic,
-}
-
-/// Gradients of what is trained: of all weights, or of the adapters alone.
-pub enum Gradients<'a> {
-    /// In the layout of the weights.
-    Full(&'a mut [f32]),
-    /// In the layout of the adapters.
-    Adapters(&'a mut [f32]),
-}
 
 /// Cosines and sines for each position: a table for each rotary embedding that there is.
 #[derive(Clone, Debug)]
@@ -78,86 +51,6 @@ impl RopeTable {
         let (cos, sin) = &self.tables[self.layers[layer]?];
         let place = position * self.half..(position + 1) * self.half;
         Some((&cos[place.clone()], &sin[place]))
-    }
-}
-
-impl Weights<'_> {
-    /// The heads of the model.
-    pub fn heads(&self) -> Heads {
-        Heads::of(&self.arena.shape)
-    }
-
-    /// The same as they are in a layer, which may have a window.
-    pub fn heads_in(&self, layer: usize) -> Heads {
-        Heads { window: self.arena.shape.window(layer), ..self.heads() }
-    }
-
-    /// The mixture of experts of a layer, where it has one.
-    pub fn mixture(&self, layer: usize, threads: usize) -> Option<Mixture<'_>> {
-        let (places, experts) =
-            (self.arena.blocks[layer].experts.as_ref()?, self.arena.shape.variant.experts?);
-        Some(Mixture { weights: *self, places, experts, threads })
-    }
-
-    /// The same numbers laid out for products, in the room of some that are not needed any more.
-    pub fn pack(self, old: Option<PackedWeights>) -> PackedWeights {
-        PackedWeights::of(self.arithmetic, self.arena, self.base, self.adapters, old)
-    }
-
-    /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
-    pub fn linear(
-        &self,
-        (layer, place, linear): (usize, Projection, &Linear),
-        x: &[f32],
-        y: &mut [f32],
-        add: bool,
-        threads: usize,
-    ) {
-        let (rows, cols) = (linear.rows, linear.cols);
-        if let Some(laid) = self.laid {
-            laid.of_block(layer, place).spread(x, y, add, threads);
-        } else {
-            // A reference's weights, which have no adapters.
-            let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-            let x = Mat::of(x, x.len() / cols, cols);
-            self.arithmetic.product(y, rows, add, x, weight.t(), threads);
-        }
-        if let Some(bias) = &linear.bias {
-            let bias = &self.base[bias.clone()];
-            y.chunks_exact_mut(rows).for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
-        }
-    }
-
-    /// The backward pass of [`linear`](Self::linear): gradients of what is trained, and `dx = …` or
-    /// `dx += …`.
-    fn linear_back(
-        &self,
-        gradients: &mut Gradients<'_>,
-        (layer, place, linear): (usize, Projection, &Linear),
-        (x, dy, dx): (&[f32], &[f32], &mut [f32]),
-        add: bool,
-        threads: usize,
-    ) {
-        let (rows, cols) = (linear.rows, linear.cols);
-        let n = x.len() / cols;
-        let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-        self.arithmetic.product(dx, cols, add, Mat::of(dy, n, rows), weight, threads);
-        match gradients {
-            Gradients::Full(all) => {
-                let dw = &mut all[linear.weight.clone()];
-                let (dy_t, x) = (Mat::of(dy, n, rows).t(), Mat::of(x, n, cols));
-                self.arithmetic.product(dw, cols, true, dy_t, x, threads);
-                if let Some(bias) = &linear.bias {
-                    let db = &mut all[bias.clone()];
-                    dy.chunks_exact(rows).for_each(|dy| db.iter_mut().zip(dy).for_each(|(b, d)| *b += d));
-                }
-            }
-            Gradients::Adapters(all) => {
-                if let Some((adapters, numbers)) = self.adapters {
-                    adapters.back(numbers, all, (layer, place, linear), (x, dy, dx));
-                }
-            }
-        }
     }
 }
 
@@ -377,20 +270,4 @@ impl Kept {
     pub fn qkv(&self) -> &[f32] {
         &self.qkv
     }
-}
-
-impl Gradients<'_> {
-    /// The gradient of a weight, if that is trained.
-    pub fn of(&mut self, place: &Range<usize>) -> Option<&mut [f32]> {
-        match self {
-            Self::Full(all) => Some(&mut all[place.clone()]),
-            Self::Adapters(_) => None,
-        }
-    }
-}
-
-/// A buffer of this many numbers, whatever they are. What it once had room for it keeps.
-pub fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    buffer.resize(len, 0.0);
-    buffer
 }

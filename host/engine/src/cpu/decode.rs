@@ -16,13 +16,14 @@ use rayon::prelude::*;
 
 use super::attention::{Cache, Past, Span};
 use super::attention_one::attend_one;
-use super::block::{Block, Kept, RopeTable, Scratch, Weights, sized};
+use super::block::{Block, Kept, RopeTable, Scratch};
 use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::head::finish;
 use super::kernels::{norm, rotate, wide};
 use super::lora::Projection;
 use super::packed::{PackedMatrix, PackedWeights};
+use super::weights::{Weights, sized};
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
 use crate::{Interrupt, Stops};

@@ -11,9 +11,9 @@
 use std::ops::Range;
 
 use super::arena::ExpertPlaces;
-use super::block::{Gradients, Weights, sized};
 use super::gemm::{Mat, product};
 use super::kernels::{dot, exp, largest, swiglu, swiglu_back};
+use super::weights::{Gradients, Weights, sized};
 use crate::model::Experts;
 
 /// What a mixture keeps of its forward pass.
@@ -49,6 +49,15 @@ pub struct Mixture<'a> {
     pub experts: Experts,
     /// Threads of each matrix product.
     pub threads: usize,
+}
+
+impl Weights<'_> {
+    /// The mixture of experts of a layer, where it has one.
+    pub fn mixture(&self, layer: usize, threads: usize) -> Option<Mixture<'_>> {
+        let (places, experts) =
+            (self.arena.blocks[layer].experts.as_ref()?, self.arena.shape.variant.experts?);
+        Some(Mixture { weights: *self, places, experts, threads })
+    }
 }
 
 impl Mixture<'_> {

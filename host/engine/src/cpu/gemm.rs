@@ -10,10 +10,11 @@
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::arithmetic::{Arithmetic, Element, Multiply, Unit};
+use super::arithmetic::Arithmetic;
 use super::avx512_bf16::Avx512Bf16;
-use super::bf16::Pair;
-use super::tile::{LINE, ROWS, Side, Tile, columns, start};
+use super::element::Element;
+use super::tile::{ROWS, Side, Tile, columns, start};
+use super::unit::{LINE, Multiply, Pair, Unit};
 
 /// Elements of a run along the inner index: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;

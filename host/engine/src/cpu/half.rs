@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::block::{Gradients, Weights, sized};
 use super::kernels::{geglu, geglu_back, norm, norm_back, swiglu, swiglu_back};
+use super::weights::{Gradients, Weights, sized};
 use crate::model::{Activation, Shape};
 
 /// Whether something is done with what a half gives before it joins the stream.

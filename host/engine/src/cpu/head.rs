@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::block::{Gradients, Weights, sized};
 use super::gemm::Mat;
-use super::kernels::{capped, exp, largest, sum, uncapped, wide};
+use super::kernels::{capped, exp, uncapped, wide};
+use super::weights::{Gradients, Weights, sized};
 use crate::core::{TokenGradients, TokenStatistics};
 use crate::mask::leave;
 use crate::model::Variant;
@@ -170,7 +170,7 @@ impl Head<'_> {
 
     fn statistics(&self, logits: &[f32], targets: &[u32]) -> Vec<TokenStatistics> {
         let rows = logits.chunks_exact(self.weights.arena.shape.vocabulary).zip(targets);
-        rows.map(|(logits, target)| statistics(logits, *target as usize)).collect()
+        rows.map(|(logits, target)| TokenStatistics::of(logits, *target as usize)).collect()
     }
 
     /// Rows whose logits there is room for.
@@ -200,31 +200,4 @@ pub fn finish(variant: &Variant, logits: &mut [f32]) {
 /// Rows in pieces of at most so many.
 fn pieces(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     rows.clone().step_by(most).map(move |from| from..rows.end.min(from + most))
-}
-
-/// A token's log-probability under these logits, and their entropy.
-pub fn statistics(logits: &[f32], token: usize) -> TokenStatistics {
-    let (top, total, mean) = wide(
-        #[inline(always)]
-        || {
-            let top = largest(logits);
-            // Few at a time, so that the sums keep their precision and nothing is allocated.
-            let (mut total, mut mean) = (0.0_f64, 0.0_f64);
-            for part in logits.chunks(512) {
-                let (mut weights, mut products) = ([0.0_f32; 512], [0.0_f32; 512]);
-                for ((w, p), l) in weights.iter_mut().zip(&mut products).zip(part) {
-                    *w = exp(l - top);
-                    *p = *w * (l - top);
-                }
-                total += f64::from(sum(&weights[..part.len()]));
-                mean += f64::from(sum(&products[..part.len()]));
-            }
-            (top, total, mean)
-        },
-    );
-    let log_total = libm::log(total);
-    TokenStatistics {
-        log_prob: (f64::from(logits[token] - top) - log_total) as f32,
-        entropy: (log_total - mean / total) as f32,
-    }
 }

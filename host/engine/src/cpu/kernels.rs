@@ -3,7 +3,7 @@
 //! Loops are written so that the compiler makes vectors of them, and [`wide`] lets it use the widest ones
 //! that the machine has.
 
-use super::tile::LINE;
+use super::unit::LINE;
 
 /// Runs a loop compiled for the widest vectors of this machine.
 #[inline]

@@ -8,10 +8,12 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::arithmetic::{Arithmetic, Element, Multiply, Unit};
-use super::bf16::{Pair, pair};
+use super::arithmetic::Arithmetic;
+use super::bf16::pair;
+use super::element::Element;
 use super::kernels::wide_op;
 use super::tile::ROWS;
+use super::unit::{Multiply, Pair, Unit};
 use crate::model::{ModelError, Precision};
 
 /// Numbers that are read: far more than caches hold.

@@ -6,13 +6,14 @@ use std::cell::Cell;
 use rayon::prelude::*;
 
 use super::arena::Arena;
-use super::arithmetic::{Arithmetic, Element as _};
+use super::arithmetic::Arithmetic;
 use super::avx512_bf16::Avx512Bf16;
-use super::bf16::Pair;
+use super::element::Element as _;
 use super::kernels::wide;
 use super::lora::{Adapters, Projection};
 use super::panels::Panels;
 use super::tile::ROWS;
+use super::unit::Pair;
 
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]

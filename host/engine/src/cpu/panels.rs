@@ -9,11 +9,12 @@
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::arithmetic::{Element, Multiply, Unit};
 use super::avx512_bf16::Avx512Bf16;
+use super::element::Element;
 use super::gemm::INNER;
 use super::kernels::{wide, wide_op};
-use super::tile::{LINE, ROWS, Side, Tile, columns, start};
+use super::tile::{ROWS, Side, Tile, columns, start};
+use super::unit::{LINE, Multiply, Unit};
 
 /// Panels that one row is multiplied with at a time.
 const STREAMS: usize = 4;

@@ -4,9 +4,10 @@
 //! Grouper has it, Liu et al. 2025, arXiv 2506.05433).
 
 use super::attention::Span;
-use super::block::{Block, Gradients, Kept, RopeTable, Scratch, Weights, sized};
+use super::block::{Block, Kept, RopeTable, Scratch};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
+use super::weights::{Gradients, Weights, sized};
 use crate::SamplingMask;
 use crate::core::{Sequence, TokenGradients, TokenStatistics};
 

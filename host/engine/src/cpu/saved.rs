@@ -8,8 +8,9 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor, Var};
 
-use super::{Adapters, Cpu, Moments};
+use super::{Adapters, Cpu};
 use crate::model::{Checkpoint, ModelError, Precision, safetensors};
+use crate::optimizer::Moments;
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 /// As PEFT lays them out.

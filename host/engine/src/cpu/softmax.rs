@@ -2,7 +2,8 @@
 //! have nothing else to wait with.
 
 use super::kernels::{exp, halved, larger, total};
-use super::tile::{LINE, ROWS};
+use super::tile::ROWS;
+use super::unit::LINE;
 
 /// The scores of a row that count: from one on, up to another that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

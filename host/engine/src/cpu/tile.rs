@@ -8,10 +8,9 @@
 
 use pulp::Simd;
 
-use super::arithmetic::{Element, Multiply, Single, Unit};
+use super::element::Element;
+use super::unit::{LINE, Multiply, Single, Unit};
 
-/// Numbers of a line of the cache. A panel's width is some lines.
-pub const LINE: usize = 16;
 /// The most rows of a tile.
 pub const ROWS: usize = 6;
 /// The most columns that a tile has.

@@ -6,10 +6,15 @@ use allot_remote::ServiceConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::request::Form;
-
 /// The section of the config that this is.
 pub const SECTION: &str = "reward.http";
+
+/// What a language model is asked, where the config does not say.
+const PROMPT: &str = include_str!("prompt.txt");
+/// How its verdict is found, where the config does not say.
+pub(super) const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
+/// The longest reply, where the config does not say, in tokens.
+pub(super) const MAX_TOKENS: u32 = 1024;
 
 /// A server that judges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,6 +120,21 @@ impl Api {
             Self::Custom => "",
         }
     }
+
+    /// What is asked by default.
+    pub fn prompt(self) -> Option<&'static str> {
+        (self == Self::Chat).then_some(PROMPT)
+    }
+
+    /// How a verdict is found by default.
+    pub fn verdict(self) -> Option<&'static str> {
+        (self == Self::Chat).then_some(VERDICT)
+    }
+
+    /// The longest reply by default.
+    pub fn max_tokens(self) -> Option<u32> {
+        (self == Self::Chat).then_some(MAX_TOKENS)
+    }
 }
 
 impl HttpConfig {
@@ -123,9 +143,9 @@ impl HttpConfig {
         let form = |text: &Option<String>, usual: Option<&str>| text.clone().or(usual.map(str::to_owned));
         Self {
             url: String::new(),
-            prompt: form(&self.prompt, Form::prompt(self.api)),
-            verdict: form(&self.verdict, Form::verdict(self.api)),
-            max_tokens: self.max_tokens.or_else(|| Form::max_tokens(self.api)),
+            prompt: form(&self.prompt, self.api.prompt()),
+            verdict: form(&self.verdict, self.api.verdict()),
+            max_tokens: self.max_tokens.or_else(|| self.api.max_tokens()),
             api_key_env: None,
             connections: connections(),
             request_seconds: request_seconds(),
@@ -136,8 +156,8 @@ impl HttpConfig {
         }
     }
 
-    /// The first key whose value makes no sense, its value, and the rule that it breaks.
-    pub fn wrong(&self) -> Option<(&'static str, String, String)> {
+    /// The first key whose value makes no sense beside the others, its value, and the rule that it breaks.
+    pub(super) fn contradictory(&self) -> Option<(&'static str, String, String)> {
         let told = |key, value: &str, rule: &str| Some((key, value.to_owned(), rule.to_owned()));
         let example = match self.api {
             Api::Chat | Api::Embeddings => "http://localhost:8000/v1",
@@ -176,7 +196,7 @@ impl HttpConfig {
         if self.max_tokens == Some(0) {
             return told("max_tokens", "0", "it is at least 1");
         }
-        Form::new(self).err().map(|(key, why)| (key, "broken".to_owned(), why))
+        None
     }
 
     /// Where the server is, as the config has it.

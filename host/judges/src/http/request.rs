@@ -11,15 +11,9 @@ use minijinja::value::Serde;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use super::config::{Api, HttpConfig};
+use super::config::{Api, HttpConfig, MAX_TOKENS, VERDICT};
 use crate::protocol::{self, Judgement, Opinion, Question, words};
 
-/// What a language model is asked, where the config does not say.
-const PROMPT: &str = include_str!("prompt.txt");
-/// How its verdict is found, where the config does not say.
-const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
-/// The longest reply, where the config does not say, in tokens.
-const MAX_TOKENS: u32 = 1024;
 /// What stands for the mark in a regular expression.
 const MARK: &str = "{{ mark }}";
 /// What the mark is while a reply is searched, so that one regular expression serves all marks: to compile one takes
@@ -64,25 +58,18 @@ pub(super) struct Reply {
     pub opinion: Opinion,
 }
 
+impl HttpConfig {
+    /// The first key whose value makes no sense, its value, and the rule that it breaks.
+    pub fn wrong(&self) -> Option<(&'static str, String, String)> {
+        let broken = || Form::new(self).err().map(|(key, why)| (key, "broken".to_owned(), why));
+        self.contradictory().or_else(broken)
+    }
+}
+
 impl Form {
-    /// What is asked by default.
-    pub fn prompt(api: Api) -> Option<&'static str> {
-        (api == Api::Chat).then_some(PROMPT)
-    }
-
-    /// How a verdict is found by default.
-    pub fn verdict(api: Api) -> Option<&'static str> {
-        (api == Api::Chat).then_some(VERDICT)
-    }
-
-    /// The longest reply by default.
-    pub fn max_tokens(api: Api) -> Option<u32> {
-        (api == Api::Chat).then_some(MAX_TOKENS)
-    }
-
     /// A form, or the key that is broken and how.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
-        let source = config.prompt.as_deref().or(Self::prompt(config.api));
+        let source = config.prompt.as_deref().or(config.api.prompt());
         let template = source.map(parsed).transpose();
         let template = template.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
         let verdict = config.verdict.as_deref().unwrap_or(VERDICT);

@@ -3,8 +3,8 @@
 use super::Size;
 use super::sheet::{Anchor, Sheet, width};
 use crate::colour;
-use crate::number;
-use crate::tables::tuning::{short, shown};
+use crate::number::{self, shown};
+use crate::tables::tuning::short;
 use crate::tuning::{Measure, Trial, TunedArm, Tuning, ranked};
 
 const CELL: f64 = 26.0;

@@ -3,9 +3,9 @@
 use super::Size;
 use super::sheet::{Anchor, Sheet, Stroke};
 use crate::colour::{self, Ink};
-use crate::number;
+use crate::number::{self, shown};
 use crate::sensitivity::shares;
-use crate::tables::tuning::{short, shown};
+use crate::tables::tuning::short;
 use crate::tuning::{Tuned, TunedArm, Tuning};
 
 /// Room above a plot for its words, and below it for its ends.

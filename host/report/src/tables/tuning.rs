@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{Cell, Column, Shape, Table};
-use crate::number;
+use crate::number::{self, shown};
 use crate::tuning::{Measure, Trial, Tuned, TunedArm, Tuning};
 
 /// A row for each arm.
@@ -146,17 +146,4 @@ pub fn settings(arm: &TunedArm, trial: &Trial) -> String {
 /// A key's last part.
 pub fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
-}
-
-/// A value as a config has it.
-pub fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "by default".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Number(n) => match n.as_f64().filter(|x| n.is_f64() && x.abs() < 1e-2 && *x != 0.0) {
-            Some(small) => format!("{small:e}"),
-            None => n.to_string(),
-        },
-        other => other.to_string(),
-    }
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::answer::{AnswerFault, Answers};
-use super::columns::{WHOLE, at, has};
+use super::columns::{at, has};
 use super::json_rows::kind;
+use super::row::WHOLE;
 use super::{DataError, Fault, Place, Row, Rows};
 
 /// An answer of a model.

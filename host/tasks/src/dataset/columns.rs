@@ -9,7 +9,7 @@ use allot_allocation::{Cell, SOURCE};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::row::{Fault, Row};
+use super::row::{Fault, Row, WHOLE};
 use super::{DataError, DatasetConfig};
 use crate::place::Place;
 
@@ -31,9 +31,6 @@ const TRL: (&str, [&str; 5]) = ("prompt", ["solution", "ground_truth", "answer",
 
 /// The one of TRL's columns for answers that may have a worked solution in it.
 const SOLUTION: &str = "solution";
-
-/// What stands for a row as a whole, as an answer: its tests may be in several columns.
-pub(super) const WHOLE: &str = "*";
 
 /// The columns of a file that matter.
 pub(super) struct Mapping {

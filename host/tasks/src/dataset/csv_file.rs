@@ -9,8 +9,8 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde_json::Value;
 
 use super::opened::{LONGEST_ROW, Opened, newlines};
-use super::row::Visit;
-use super::{DataError, Format, columns};
+use super::row::{Visit, WHOLE};
+use super::{DataError, Format};
 use crate::place::Place;
 
 /// The most fields that a row may have.
@@ -56,7 +56,7 @@ impl CsvFile {
         needed: &[String],
         visit: &mut Visit<'_>,
     ) -> Result<ControlFlow<()>, DataError> {
-        let is_needed = |name: &String| needed.contains(name) || needed.iter().any(|n| n == columns::WHOLE);
+        let is_needed = |name: &String| needed.contains(name) || needed.iter().any(|n| n == WHOLE);
         let taken: Vec<usize> = (0..self.header.len())
             .filter(|i| !self.header[*i].is_empty() && is_needed(&self.header[*i]))
             .collect();

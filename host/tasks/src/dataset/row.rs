@@ -4,8 +4,11 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Number, Value};
 
-use super::{DataError, columns};
+use super::DataError;
 use crate::place::Place;
+
+/// What stands for a row as a whole, as an answer: its tests may be in several columns.
+pub(super) const WHOLE: &str = "*";
 
 /// A row: its columns by name.
 pub type Row = Map<String, Value>;
@@ -44,7 +47,7 @@ impl Fault {
         let inside = |path: &str, of: &str| {
             path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        used == columns::WHOLE || inside(used, &self.column) || inside(&self.column, used)
+        used == WHOLE || inside(used, &self.column) || inside(&self.column, used)
     }
 }
 

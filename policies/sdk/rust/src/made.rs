@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::facts::{Count, Measure, Prompts, TokenCosts};
+use crate::bindings::rollout::allocation::facts::{Count, Measure, Prompts, TokenCosts};
 use crate::types::{Budget, Group, Past, Prompt, PromptId, View};
 
 /// A view that opens the first step: these prompts on offer, nothing buffered, no limit.

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::{KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
-use crate::cpu::head::statistics;
+use crate::core::TokenStatistics;
 use crate::model::operations::{Scores, attend};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::machine::{Arg, KernelConfig, Launch, Machine as _};
@@ -184,7 +184,7 @@ fn draws_are_the_sampler_s() {
             for t in 0..ring {
                 let one = &told[(i * ring + t) * 4..][..4];
                 let expected = sampling.draw(&cooled, units[i * ring + t]);
-                let statistics = statistics(&cooled, one[0] as usize);
+                let statistics = TokenStatistics::of(&cooled, one[0] as usize);
                 let (log_prob, entropy) = (f32::from_bits(one[1]), f32::from_bits(one[2]));
                 let off = (log_prob - statistics.log_prob).abs().max((entropy - statistics.entropy).abs());
                 furthest = if off <= furthest { furthest } else { off };

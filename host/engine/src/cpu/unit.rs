@@ -1,0 +1,79 @@
+//! How a product's vectors are multiplied: its loops are written once ([`Multiply`]), for any elements and any [`Unit`].
+
+use pulp::{Simd, WithSimd};
+
+/// Numbers of a cache line. A panel's width is a multiple of it.
+pub const LINE: usize = 16;
+
+/// Two numbers in bf16.
+pub type Pair = u32;
+
+/// A loop of a product.
+pub trait Multiply {
+    /// What it multiplies.
+    type Element;
+
+    /// Runs it. Always inlined, or it is not compiled for the vectors that it is run with.
+    fn with<S: Simd, U: Unit<S, Element = Self::Element>>(self, simd: S, unit: U);
+}
+
+/// What multiplies vectors of elements.
+pub trait Unit<S: Simd>: Copy {
+    /// The elements.
+    type Element;
+    /// As many of them as there are sums in a vector.
+    type Vector: Copy;
+
+    /// Elements as vectors.
+    fn vectors(elements: &[Self::Element]) -> &[Self::Vector];
+
+    /// The same element everywhere.
+    fn splat(self, simd: S, element: Self::Element) -> Self::Vector;
+
+    /// Adds products to sums.
+    fn multiply_add(self, simd: S, a: Self::Vector, b: Self::Vector, sum: S::f32s) -> S::f32s;
+
+    /// Runs a loop as a call of its own.
+    fn call<O: Multiply<Element = Self::Element>>(self, simd: S, op: O);
+}
+
+/// Multiplies float32.
+#[derive(Clone, Copy)]
+pub struct Single;
+
+impl<S: Simd> Unit<S> for Single {
+    type Element = f32;
+    type Vector = S::f32s;
+
+    #[inline(always)]
+    fn vectors(elements: &[f32]) -> &[S::f32s] {
+        S::as_simd_f32s(elements).0
+    }
+
+    #[inline(always)]
+    fn splat(self, simd: S, element: f32) -> S::f32s {
+        simd.splat_f32s(element)
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, simd: S, a: S::f32s, b: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_e_f32s(a, b, sum)
+    }
+
+    #[inline(always)]
+    fn call<O: Multiply<Element = f32>>(self, simd: S, op: O) {
+        simd.vectorize(Singly(op));
+    }
+}
+
+/// A loop in float32.
+pub struct Singly<O>(pub O);
+
+impl<O: Multiply<Element = f32>> WithSimd for Singly<O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.0.with(simd, Single);
+    }
+}

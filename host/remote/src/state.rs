@@ -1,0 +1,15 @@
+//! What a checkpoint keeps of a model on a server.
+
+use serde::{Deserialize, Serialize};
+
+/// How far the model is, and where the server has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Model updates made.
+    pub version: u32,
+    /// Steps of the optimizer made.
+    pub optimizer_steps: u32,
+    /// The server's path to weights and optimizer. None before the first update.
+    pub path: Option<String>,
+}
