@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "compare/builds.rs"]
+mod builds;
 mod scratch;
 
 use std::fs;

@@ -74,7 +74,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command)?;
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
-    let component = policy_loader::bytes(&config.policy.source, screen)?;
+    let component = components::demanded(command.out.as_deref(), &config.policy, screen)?;
     let demanded = config.policy.sha256.as_deref();
     let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     let loaded = Loaded { config: &config, sandbox: &sandbox, component: &component, policy: &policy, held };
