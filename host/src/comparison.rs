@@ -3,6 +3,7 @@
 //! tuned first, its runs are those of the settings that won ([`tuning`]).
 
 mod builds;
+pub mod looks;
 pub mod tuning;
 
 use std::path::{Path, PathBuf};
@@ -282,7 +283,10 @@ impl Comparison {
             let mut load = |policy: &PolicyConfig| {
                 let sandbox = policy_loader::sandbox(policy.caps.caps())?;
                 let (source, hash) = (&policy.source, policy.sha256.as_deref());
-                let bytes = self.copy_of(run)?.map_or_else(|| policy_loader::bytes(source, screen), Ok)?;
+                let bytes = match self.copy_of(run)? {
+                    Some(bytes) => bytes,
+                    None => self.named(run, policy_loader::bytes(source, screen)?, source)?,
+                };
                 policy_loader::of_bytes(&sandbox, &bytes, hash, source, screen)
             };
             let checked = match self.kind {
@@ -305,6 +309,20 @@ impl Comparison {
         }
         self.tuner.as_ref().map_or(Ok(()), Tuner::check)?;
         Ok(runs)
+    }
+
+    /// The bytes at a component's path, if they are those of the arm.
+    fn named(&self, run: &Planned, bytes: Vec<u8>, source: &str) -> Result<Vec<u8>> {
+        let missing =
+            run.component.as_ref().filter(|copy| run.config.exists() && sha256(&bytes) != copy.sha256);
+        let Some(copy) = missing else { return Ok(bytes) };
+        let what = format!(
+            "`{}` keeps no copy of the component of `{}`, with sha256 {}, and `{source}` is another component by now",
+            self.folder.display(),
+            self.arms[run.arm],
+            copy.sha256
+        );
+        Err(Error::new(what).hint("put the file of that time back, or begin another comparison"))
     }
 
     /// The copy of a run's component that the comparison keeps, or else one of the runs of its arm.
@@ -504,6 +522,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
     let whole: Table = toml::from_str(&text).ok()?;
     let section: CompareConfig = whole.get("compare")?.clone().try_into().ok()?;
     let order = section.arms(&whole, CONFIG).ok()?.into_iter().map(|arm| arm.shown);
+    let first = u64::try_from(whole.get("run")?.get("seed")?.as_integer()?).ok()?;
     Some(allot_report::compare::Question {
         baseline: None,
         targets: section.targets.clone(),
@@ -512,6 +531,8 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         order: order.collect(),
         sources: Vec::new(),
         tuning: tuning::result(folder).ok().flatten().filter(|_| section.tune.is_some()),
+        planned: section.seeds(first),
+        looks: Vec::new(),
     })
 }
 

@@ -105,7 +105,7 @@ fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
     if sha256(&bytes) != hash {
         let what = format!("`{}` does not hold the component that it is called by", place.display());
         return Err(Error::new(what)
-            .hint("put it back as it was; without it the component that the config names is taken"));
+            .hint("restore the file, or remove it: then the component that the config names is used"));
     }
     Ok(Some(bytes))
 }

@@ -49,7 +49,7 @@ const CHANGED: &str = "note: `[scratch]/mine.wasm` has changed since `mine` was 
 #[test]
 fn an_arm_that_was_built_anew_in_place_goes_on_with_the_build_that_it_began_with() {
     let scratch = over();
-    let hash = allot_sandbox::sha256(&shipped("dapo"));
+    let hash = allot_sandbox::sha256(shipped("dapo"));
     assert!(scratch.path().join(format!("out/components/{hash}.wasm")).exists());
     scratch.write("mine.wasm", shipped("pods"));
 
@@ -79,7 +79,7 @@ fn runs_that_train_have_the_build_that_their_arm_began_with() {
     scratch.write("mine.wasm", shipped("dapo"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "2"]);
     assert!(text.contains("2 came to it") && text.ends_with("exit code 0"), "{text}");
-    assert_eq!(policy_of(&scratch, "mine/seed-0002"), allot_sandbox::sha256(&shipped("pods")));
+    assert_eq!(policy_of(&scratch, "mine/seed-0002"), allot_sandbox::sha256(shipped("pods")));
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_new_build_is_a_new_arm_if_the_config_asks_for_one() {
     scratch.write("compare.toml", two);
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
     assert!(text.contains("8 are over already; 2 came to it") && text.contains(CHANGED), "{text}");
-    assert_eq!(policy_of(&scratch, "mine/seed-0003"), allot_sandbox::sha256(&shipped("dapo")));
-    assert_eq!(policy_of(&scratch, "new-build/seed-0003"), allot_sandbox::sha256(&shipped("pods")));
+    assert_eq!(policy_of(&scratch, "mine/seed-0003"), allot_sandbox::sha256(shipped("dapo")));
+    assert_eq!(policy_of(&scratch, "new-build/seed-0003"), allot_sandbox::sha256(shipped("pods")));
     // From here both have a copy.
     scratch.write("mine.wasm", shipped("knapsack"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
@@ -101,7 +101,7 @@ fn a_new_build_is_a_new_arm_if_the_config_asks_for_one() {
         text.contains("since `mine` was added") && text.contains("since `new build` was added"),
         "{text}"
     );
-    assert_eq!(policy_of(&scratch, "new-build/seed-0005"), allot_sandbox::sha256(&shipped("pods")));
+    assert_eq!(policy_of(&scratch, "new-build/seed-0005"), allot_sandbox::sha256(shipped("pods")));
 }
 
 #[test]
@@ -139,12 +139,30 @@ fn an_arm_with_another_component_is_refused() {
         scratch.write("compare.toml", with_arm(arm));
         said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "3"])
     };
-    insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\""), @"");
-    let demanded = format!("use = \"./mine.wasm\"\nsha256 = \"{}\"", allot_sandbox::sha256(&shipped("pods")));
-    insta::assert_snapshot!(told(&demanded), @"");
-    insta::assert_snapshot!(told("use = \"./nowhere/mine.wasm\""), @"");
+    insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\""), @"
+    error: `mine` of the comparison in `out` is the component with sha256 HASH, and `[scratch]/elsewhere/mine.wasm` is HASH
+
+    hint: give the new build another `name`, to add it as an arm; or give another folder with --out
+    exit code 2
+    ");
+    let demanded = format!("use = \"./mine.wasm\"\nsha256 = \"{}\"", allot_sandbox::sha256(shipped("pods")));
+    insta::assert_snapshot!(told(&demanded), @"
+    error: `mine` of the comparison in `out` is the component with sha256 HASH, and the config demands HASH
+
+    hint: give the new build another `name`, to add it as an arm; or give another folder with --out
+    exit code 2
+    ");
+    insta::assert_snapshot!(told("use = \"./nowhere/mine.wasm\""), @"
+    error: could not read `[scratch]/nowhere/mine.wasm`: there is no such file or folder
+    exit code 2
+    ");
     // Under another name it is another arm, and the one before is missed.
-    insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\"\nname = \"other\""), @"");
+    insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\"\nname = \"other\""), @"
+    error: there is another comparison in `out` already: it has the run of `out/configs/mine/seed-0003.toml`, which this one leaves out
+
+    hint: give another folder with --out, or go on with it: --resume
+    exit code 2
+    ");
     assert_eq!(records(&scratch.path().join("out")).len(), 8);
 }
 
@@ -155,20 +173,30 @@ fn a_comparison_without_copies_takes_those_of_its_runs() {
     scratch.write("mine.wasm", shipped("pods"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
     assert!(text.contains("4 came to it") && text.ends_with("exit code 0"), "{text}");
-    assert_eq!(policy_of(&scratch, "mine/seed-0005"), allot_sandbox::sha256(&shipped("dapo")));
+    assert_eq!(policy_of(&scratch, "mine/seed-0005"), allot_sandbox::sha256(shipped("dapo")));
 }
 
 #[test]
 fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
     let scratch = over();
-    let hash = allot_sandbox::sha256(&shipped("dapo"));
+    let hash = allot_sandbox::sha256(shipped("dapo"));
     scratch.write("mine.wasm", shipped("pods"));
     scratch.write(&format!("out/components/{hash}.wasm"), "cut off");
-    insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"");
+    insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
+    error: `out/components/HASH.wasm` does not hold the component that it is called by
+
+    hint: restore the file, or remove it: then the component that the config names is used
+    exit code 2
+    ");
     for folder in ["out", "out/runs/mine/seed-0003", "out/runs/mine/seed-0004"] {
         fs::remove_dir_all(scratch.path().join(folder).join("components")).unwrap();
     }
-    insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"");
+    insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
+    error: `out` keeps no copy of the component of `mine`, with sha256 HASH, and `[scratch]/mine.wasm` is another component by now
+
+    hint: put the file of that time back, or begin another comparison
+    exit code 2
+    ");
     // What is over needs nothing that it was made of.
     let text = said(&scratch, &["compare", "--resume", "out"]);
     assert!(text.contains("8 are over already") && text.ends_with("exit code 0"), "{text}");

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::report;
 use crate::board::all_over;
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, looks};
 use crate::gather;
 use crate::jobs::{Jobs, State};
 use crate::run_dir;
@@ -99,7 +99,12 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     // What is over is not run again: nothing that it was made of is needed.
     let checked = command.resume.is_none() && command.out.is_none() && !command.dry_run;
     let arms = if left && !checked { comparison.check(screen)? } else { Vec::new() };
-    comparison.notes.iter().for_each(|words| screen.tell(format_args!("note: {words}")));
+    let looked = if more.is_some_and(|more| more > 0) {
+        looks::note(&comparison.folder, &comparison.seeds)?
+    } else {
+        None
+    };
+    comparison.notes.iter().chain(&looked).for_each(|words| screen.tell(format_args!("note: {words}")));
     if command.dry_run {
         let each = count(comparison.threads as u64, "thread");
         let runs = format!("{}, {pace}, {each} each{}", comparison.runs.len(), stand(done, more));

@@ -25,53 +25,26 @@ pub fn copy(comparison: &Path, config: &Table) -> Option<Copy> {
 pub fn give(arms: &mut [Arm], folder: &Path, resumed: bool, before: Option<&Before>) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for arm in arms {
-        let kept = before.filter(|before| before.has(arm)).and_then(|_| Kept::of(folder, &arm.name));
         let Some(source) = policy(&arm.config, "use").filter(|source| looks_like_a_path(source)) else {
             continue;
         };
-        let (mut whole, demanded) = (source.to_owned(), policy(&arm.config, "sha256").map(str::to_lowercase));
-        settle(&mut whole)?;
-        let Some(kept) = kept else {
-            let now = demanded.or_else(|| Some(sha256(&std::fs::read(&whole).ok()?)));
-            set(&mut arm.config, "use", whole);
-            now.into_iter().for_each(|now| set(&mut arm.config, "sha256", now));
-            continue;
+        let mut path = source.to_owned();
+        settle(&mut path)?;
+        let kept = before.filter(|before| before.has(arm)).and_then(|_| Kept::of(folder, &arm.name));
+        let demanded = policy(&arm.config, "sha256").map(str::to_lowercase);
+        let (path, hash) = if let Some(kept) = kept {
+            // The folder's own config may name a path as seen from another folder.
+            let path = if resumed { kept.source.clone() } else { path };
+            notes.extend(kept.beside(arm, &path, demanded.as_deref(), folder)?);
+            (kept.source, Some(kept.sha256))
+        } else {
+            let hash = demanded.or_else(|| Some(sha256(&std::fs::read(&path).ok()?)));
+            (path, hash)
         };
-        if resumed {
-            // Its own config may name a path as seen from another folder.
-            whole.clone_from(&kept.source);
+        set(&mut arm.config, "use", path);
+        if let Some(hash) = hash {
+            set(&mut arm.config, "sha256", hash);
         }
-        let now = std::fs::read(&whole).map(|bytes| sha256(&bytes));
-        let other = |which: &str, hash: &str| {
-            let (shown, own) = (&arm.shown, short(&kept.sha256));
-            let what = format!(
-                "`{shown}` of the comparison in `{}` is the component with sha256 {own}, and {which} {}",
-                folder.display(),
-                short(hash)
-            );
-            let hint =
-                "give the new build another `name`, to add it as an arm; or give another folder with --out";
-            Err(Error::new(what).hint(hint))
-        };
-        if let Some(demanded) = demanded.filter(|demanded| *demanded != kept.sha256) {
-            return other("the config demands", &demanded);
-        }
-        match now {
-            Ok(now) if now != kept.sha256 && whole != kept.source => {
-                return other(&format!("`{source}` is"), &now);
-            }
-            Ok(now) if now != kept.sha256 => notes.push(format!(
-                "`{whole}` has changed since `{}` was added: the comparison's copy is used, sha256 {}; to compare the new \
-                 build too, add it to the config under another `name`, and give that config with --out {}",
-                arm.shown,
-                short(&kept.sha256),
-                folder.display()
-            )),
-            Err(e) if whole != kept.source => return Err(Error::file("read", Path::new(&whole), &e)),
-            _ => {}
-        }
-        set(&mut arm.config, "use", kept.source);
-        set(&mut arm.config, "sha256", kept.sha256);
     }
     Ok(notes)
 }
@@ -137,6 +110,36 @@ impl Kept {
             sha256: policy(&config, "sha256")?.to_lowercase(),
             settings: settings(&config),
         })
+    }
+
+    /// Checks that what the config has for its arm is the same component: at `path`, or by the hash that it demands. Returns
+    /// what to say of a file that has changed since.
+    fn beside(&self, arm: &Arm, path: &str, demanded: Option<&str>, folder: &Path) -> Result<Option<String>> {
+        let (shown, own, moved) = (&arm.shown, short(&self.sha256), path != self.source);
+        let folder = folder.display();
+        let other = |which: String, hash: &str| {
+            let what = format!(
+                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, and {which} {}",
+                short(hash)
+            );
+            let hint =
+                "give the new build another `name`, to add it as an arm; or give another folder with --out";
+            Err(Error::new(what).hint(hint))
+        };
+        if let Some(demanded) = demanded.filter(|demanded| *demanded != self.sha256) {
+            return other("the config demands".to_owned(), demanded);
+        }
+        match std::fs::read(path).map(|bytes| sha256(&bytes)) {
+            Ok(now) if now == self.sha256 => Ok(None),
+            Ok(now) if moved => other(format!("`{path}` is"), &now),
+            Ok(_) => Ok(Some(format!(
+                "`{path}` has changed since `{shown}` was added: the comparison's copy is used, sha256 {own}; to compare the \
+                 new build too, add it to the config under another `name`, and give that config with --out {folder}"
+            ))),
+            Err(e) if moved => Err(Error::file("read", Path::new(path), &e)),
+            // The copy is there.
+            Err(_) => Ok(None),
+        }
     }
 }
 
