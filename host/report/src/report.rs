@@ -343,10 +343,14 @@ pub struct LookedAt {
     pub corrected: Option<f64>,
     /// Ratio or difference over all seeds. The intervals of all looks together hold what the report's confidence says.
     pub all: Option<Estimate>,
+    /// What bounds the ratio where there is none, as surely.
+    pub bound: Option<Bound>,
     /// Fresh seeds that the arm and the baseline both have.
     pub pairs: usize,
     /// Ratio or difference over the fresh seeds alone.
     pub fresh: Option<Estimate>,
+    /// What bounds the ratio over the fresh seeds where there is none.
+    pub fresh_bound: Option<Bound>,
     /// p of the fresh seeds alone, after Holm's correction.
     pub fresh_p: Option<f64>,
 }

@@ -238,7 +238,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
         return Comparison::new(config, &overrides, out, threads);
     }
     // A folder is made for what can run; whatever is wrong with it is told before.
-    let nowhere = Comparison::new(config, &overrides, Path::new("runs"), threads)?;
+    let nowhere = Comparison::new(config, &overrides, Path::new("runs/.new"), threads)?;
     if command.dry_run {
         return Ok(nowhere);
     }

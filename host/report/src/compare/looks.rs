@@ -119,8 +119,10 @@ fn cost(arm: usize, plain: &Corrected, corrected: &Corrected, alone: &Corrected)
         p: plain.holm,
         corrected: corrected.holm,
         all: corrected.ratio,
+        bound: corrected.bound,
         pairs: alone.pairs,
         fresh: alone.ratio,
+        fresh_bound: alone.bound,
         fresh_p: alone.holm,
     })
 }
@@ -134,8 +136,10 @@ fn end(arm: usize, plain: &Corrected, corrected: &Corrected, alone: &Corrected) 
         p: plain.holm,
         corrected: corrected.holm,
         all: Some(corrected.mean),
+        bound: None,
         pairs: alone.as_ref().map_or(0, |row| row.seeds),
         fresh: alone.as_ref().map(|row| row.mean),
+        fresh_bound: None,
         fresh_p: alone.and_then(|row| row.holm),
     })
 }

@@ -3,7 +3,8 @@
 use super::{Cell, Column, Shape, Table, arm};
 use crate::compare::level;
 use crate::number;
-use crate::report::{Asked, LookedAt, Report};
+use crate::report::{Asked, Estimate, LookedAt, Report};
+use crate::statistics::Bound;
 
 /// A row for each arm and question; none of a comparison that never grew after a look.
 pub(super) fn looks(report: &Report) -> Option<Table> {
@@ -27,18 +28,19 @@ pub(super) fn looks(report: &Report) -> Option<Table> {
             Asked::Cost => ("cost, × fewer", number::times),
             Asked::End => ("last accuracy, points", number::points),
         };
-        let value = |value| {
-            let none = Cell::None(number::NONE, "Some runs did not get there, or none did");
-            Option::map_or(value, none, |value| Cell::Estimate(value, words))
+        let value = |value: Option<Estimate>, bound: Option<Bound>| match (value, bound) {
+            (Some(value), _) => Cell::Estimate(value, words),
+            (None, Some(Bound { low, high, .. })) if low.or(high).is_some() => Cell::Bound(low, high),
+            _ => Cell::None(number::NONE, "There is no seed to compare by, or too few runs got there"),
         };
         vec![
             arm(report, row.arm),
             Cell::Words(question.to_owned()),
             p(row.p),
             p(row.corrected),
-            value(row.all),
+            value(row.all, row.bound),
             Cell::count(row.pairs as u64),
-            value(row.fresh),
+            value(row.fresh, row.fresh_bound),
             p(row.fresh_p),
         ]
     };
