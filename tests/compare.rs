@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "compare/builds.rs"]
+mod builds;
+#[path = "compare/looks.rs"]
+mod looks;
 mod scratch;
 
 use std::fs;
@@ -91,9 +95,14 @@ fn a_comparison_grows_by_seeds_and_policies_and_makes_no_run_twice() {
     assert!(more.contains("16 runs") && more.contains("9 are over already; 7 came to it"), "{more}");
     assert!(first.iter().all(|run| written(&out).contains(run)), "a run was made twice");
 
-    // All at once is the same to the byte.
+    // All at once is the same to the byte, but for what is said of having looked.
     said(&scratch, &["compare", "compare.toml", "--out", "whole"]);
     assert_eq!(records(&out), records(&scratch.path().join("whole")));
+    assert!(
+        scratch.read("out/report/tables.md").contains("looked at with 2 and 3 seeds before it grew to 4")
+    );
+    fs::remove_file(out.join("looks.jsonl")).unwrap();
+    said(&scratch, &["report", "out"]);
     for file in ["report/report.json", "report/tables.md"] {
         assert_eq!(scratch.read(&format!("out/{file}")), scratch.read(&format!("whole/{file}")));
     }
@@ -544,7 +553,7 @@ fn a_folder_without_a_comparison_is_told() {
     insta::assert_snapshot!(said(&with(SIMULATED), &["compare", "--resume", "nowhere"]), @"
     error: there is no comparison in `nowhere`
 
-    hint: --resume takes the folder of a comparison
+    hint: give the folder of a comparison, which has a `compare.toml`
     exit code 2
     ");
 }

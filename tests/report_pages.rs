@@ -72,6 +72,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
         taught: Vec::new(),
         resolution: None,
         tuning: None,
+        looks: None,
         differing: vec![
             Differing {
                 key: "policy".into(),

@@ -2,6 +2,8 @@
 //! folder again is the same comparison, which goes on, or grows by more seeds and more policies. Where its arms are
 //! tuned first, its runs are those of the settings that won ([`tuning`]).
 
+mod builds;
+pub mod looks;
 pub mod tuning;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use allot_allocation::Run;
 use allot_bank::Draws;
 use allot_config::PolicyConfig;
-use allot_config::compare::{CompareConfig, Seeds};
+use allot_config::compare::{Arm, CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
 use allot_engine::tensors::DeviceName;
@@ -17,16 +19,17 @@ use allot_error::{Error, Result};
 use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::{Date, may_ask_for_date};
 use allot_report::Axis;
+use allot_sandbox::sha256;
 use toml::Table;
 
 use self::tuning::{Shared, Tuner};
-use crate::checkpoint::sha256;
+use crate::components::{self, Copy};
 use crate::jobs::Field;
 use crate::screen::Screen;
 use crate::simulation::{SimulatedRun, Simulation};
 use crate::training::Prepared;
 use crate::until::{Means, Until};
-use crate::{policy_loader, run_dir};
+use crate::{checkpoint, policy_loader, run_dir};
 
 /// What kind of runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct Planned {
     pub log: PathBuf,
     /// Where it pauses.
     pub until: Until,
+    /// The comparison's copy of its component, if that is one of the user's own.
+    pub component: Option<Copy>,
 }
 
 impl Planned {
@@ -96,6 +101,8 @@ pub struct Comparison {
     pub tuner: Option<Tuner>,
     /// Whether its arms are what they are compared as: tuned, or never to be.
     pub settled: bool,
+    /// What to tell the user of its components.
+    pub notes: Vec<String>,
     /// Threads that each run takes.
     pub threads: usize,
     /// Whether its runs train on a GPU.
@@ -104,6 +111,8 @@ pub struct Comparison {
     texts: Vec<String>,
     /// The config that it was made from.
     text: String,
+    /// Whether that config is the one in its folder.
+    resumed: bool,
 }
 
 /// The config of a comparison in its folder. It is written last, and says that the rest is whole.
@@ -114,7 +123,7 @@ impl Comparison {
     /// each run takes where the config does not say it; none where the config has to.
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
         let tree = allot_config::open(path, overrides)?;
-        let (name, whole) = (tree.name().to_owned(), tree.table()?);
+        let (name, mut whole, mut text) = (tree.name().to_owned(), tree.table()?, tree.text()?.into_owned());
         let simulated = whole.contains_key("world") || whole.contains_key("bank");
         let kind = if simulated { RunKind::Simulate } else { RunKind::Train };
         // For its line numbers: what is wrong is told of the file as it is.
@@ -129,7 +138,7 @@ impl Comparison {
                 (config.compare, config.run.seed, config.run.steps, config.budget, false)
             }
         };
-        let Some(section) = section else {
+        let Some(mut section) = section else {
             let error = Error::new(format!("`{name}` has no section [compare]"));
             return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
         };
@@ -139,6 +148,16 @@ impl Comparison {
             return Err(Error::new(what));
         }
         let (mut arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
+        let (before, resumed) = (Before::in_folder(folder)?, path == folder.join(CONFIG));
+        if let Some(before) = &before
+            && builds::name(&mut whole, &section, &arms, folder, before)
+        {
+            text = toml::to_string(&whole)
+                .map_err(|e| Error::new(format!("could not write the config: {e}")))?;
+            section = section_of(&whole, &name)?;
+            arms = section.arms(&whole, &name)?;
+        }
+        let notes = builds::give(&mut arms, folder, resumed, before.as_ref())?;
         let means = Means { budget, steps };
         let shared = Shared { name: &name, folder, section: &section, seeds: (first, &seeds), kind, means };
         let tuner = section.tune.as_ref().map(|tune| Tuner::new(tune, &shared, &arms)).transpose()?;
@@ -185,6 +204,7 @@ impl Comparison {
                     config: config_of(folder, &arm.name, *seed),
                     folder: place.join(&called),
                     log: place.join(format!("{called}.log")),
+                    component: builds::copy(folder, &arm.config),
                 });
                 let run = Decided { config: &config_of(folder, &arm.name, *seed), threads, date };
                 texts.push(self::settled(
@@ -196,7 +216,7 @@ impl Comparison {
             }
         }
         let arms = arms.into_iter().map(|arm| arm.shown).collect();
-        let (folder, text) = (folder.to_owned(), tree.text()?.into_owned());
+        let folder = folder.to_owned();
         let tuner = tuner.map(|tuner| tuner.decided(threads, date));
         Ok(Self {
             folder,
@@ -208,10 +228,12 @@ impl Comparison {
             means,
             tuner,
             settled,
+            notes,
             threads,
             gpu,
             texts,
             text,
+            resumed,
         })
     }
 
@@ -231,7 +253,7 @@ impl Comparison {
         let path = folder.join(CONFIG);
         if !path.exists() {
             let error = Error::new(format!("there is no comparison in `{}`", folder.display()));
-            return Err(error.hint("--resume takes the folder of a comparison"));
+            return Err(error.hint("give the folder of a comparison, which has a `compare.toml`"));
         }
         let comparison = Self::new(&path, overrides, folder, threads)?;
         let missing = comparison.runs.iter().find(|run| !run.config.exists() && comparison.tuner.is_none());
@@ -260,7 +282,12 @@ impl Comparison {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
                 let sandbox = policy_loader::sandbox(policy.caps.caps())?;
-                policy_loader::load(&sandbox, &policy.source, policy.sha256.as_deref(), screen)
+                let (source, hash) = (&policy.source, policy.sha256.as_deref());
+                let bytes = match self.copy_of(run)? {
+                    Some(bytes) => bytes,
+                    None => self.named(run, policy_loader::bytes(source, screen)?, source)?,
+                };
+                policy_loader::of_bytes(&sandbox, &bytes, hash, source, screen)
             };
             let checked = match self.kind {
                 RunKind::Train => {
@@ -282,6 +309,28 @@ impl Comparison {
         }
         self.tuner.as_ref().map_or(Ok(()), Tuner::check)?;
         Ok(runs)
+    }
+
+    /// The bytes at a component's path, if they are those of the arm.
+    fn named(&self, run: &Planned, bytes: Vec<u8>, source: &str) -> Result<Vec<u8>> {
+        let missing =
+            run.component.as_ref().filter(|copy| run.config.exists() && sha256(&bytes) != copy.sha256);
+        let Some(copy) = missing else { return Ok(bytes) };
+        let what = format!(
+            "`{}` keeps no copy of the component of `{}`, with sha256 {}, and `{source}` is another component by now",
+            self.folder.display(),
+            self.arms[run.arm],
+            copy.sha256
+        );
+        Err(Error::new(what).hint("put the file of that time back, or begin another comparison"))
+    }
+
+    /// The copy of a run's component that the comparison keeps, or else one of the runs of its arm.
+    fn copy_of(&self, run: &Planned) -> Result<Option<Vec<u8>>> {
+        let Some(copy) = &run.component else { return Ok(None) };
+        let of_arm = self.runs.iter().filter(|other| other.arm == run.arm);
+        let of_runs = of_arm.map(|run| Copy { folder: run.folder.clone(), sha256: copy.sha256.clone() });
+        std::iter::once(copy.clone()).chain(of_runs).find_map(|copy| copy.bytes().transpose()).transpose()
     }
 
     /// What its runs can't show, by arithmetic alone, of arms as [`check`](Self::check) gives them.
@@ -322,21 +371,27 @@ impl Comparison {
             return Ok(Some(0));
         }
         let before = Before::of(&there, &path, &self.folder)?;
-        let other = |why: String| {
-            let what = format!("there is another comparison in `{}` already: {why}", self.folder.display());
-            Error::new(what).hint("give another folder with --out, or go on with it: --resume")
+        let other = |why: String, hint: &'static str| {
+            let shown = self.folder.display();
+            Err(if self.resumed {
+                Error::new(format!("the comparison in `{shown}` is another one: {why}")).hint(hint)
+            } else {
+                let what = format!("there is another comparison in `{shown}` already: {why}");
+                Error::new(what).hint("give another folder with --out, or go on with it: --resume")
+            })
         };
+        let back = "put back what was changed";
         let asks =
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
         if asks(&before.section) != asks(&self.section) {
-            return Err(other(
-                "its targets, axis, margin or tuning are others, and they are set beforehand".to_owned(),
-            ));
+            let why = "its targets, axis, margin or tuning are others, and they are set beforehand";
+            return other(why.to_owned(), back);
         }
         for config in &before.configs {
             let shown = config.display();
             let Some(place) = self.runs.iter().position(|run| run.config == *config) else {
-                return Err(other(format!("it has the run of `{shown}`, which this one leaves out")));
+                let why = format!("it has the run of `{shown}`, which this one leaves out");
+                return other(why, "list every seed that it has in --seeds, and those to add");
             };
             if self.tuner.is_some() && !config.exists() {
                 // Its arm is not tuned yet.
@@ -345,11 +400,11 @@ impl Comparison {
             let then = anew(self.kind, &allot_config::read(config)?, &shown.to_string())?;
             let now = &self.texts[place];
             if let Some((then, now)) = then.lines().zip(now.lines()).find(|(then, now)| then != now) {
-                return Err(other(format!("`{shown}` says `{then}`, and this one `{now}`")));
+                return other(format!("`{shown}` says `{then}`, and this one `{now}`"), back);
             }
         }
         if let Some((config, then, now)) = self.tuner.as_ref().map_or(Ok(None), Tuner::differs)? {
-            return Err(other(format!("`{}` says `{then}`, and this one `{now}`", config.display())));
+            return other(format!("`{}` says `{then}`, and this one `{now}`", config.display()), back);
         }
         Ok(Some(self.runs.len() - before.configs.len()))
     }
@@ -357,11 +412,8 @@ impl Comparison {
     /// Writes the configs of its runs, but for those that are there.
     pub fn keep(&self) -> Result<()> {
         let path = self.folder.join(CONFIG);
-        let before = if path.exists() {
-            Before::of(&allot_config::read(&path)?, &path, &self.folder)?.configs
-        } else {
-            Vec::new()
-        };
+        let before = Before::in_folder(&self.folder)?.map_or_else(Vec::new, |before| before.configs);
+        self.keep_components()?;
         if before.len() == self.runs.len() && self.tuner.is_none() {
             return Ok(());
         }
@@ -378,29 +430,71 @@ impl Comparison {
         write_lasting(&path, self.text.as_bytes())?;
         lasting(&self.folder)
     }
+
+    /// Keeps a copy of each arm's component, if it is one of the user's own.
+    fn keep_components(&self) -> Result<()> {
+        for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
+            let Some(copy) =
+                run.component.as_ref().filter(|copy| copy.bytes().is_ok_and(|kept| kept.is_none()))
+            else {
+                continue;
+            };
+            let source: Table = allot_config::parse(text, "a run's config")?;
+            let source =
+                source.get("policy").and_then(|policy| policy.get("use")?.as_str()).unwrap_or_default();
+            let bytes = match self.copy_of(run)? {
+                Some(bytes) => bytes,
+                None => std::fs::read(source).map_err(|e| Error::file("read", Path::new(source), &e))?,
+            };
+            if sha256(&bytes) == copy.sha256 {
+                components::keep(&self.folder, &bytes)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a folder's comparison was made of.
 struct Before {
     section: CompareConfig,
+    /// Its arms: the names of their folders, and what they are called.
+    arms: Vec<(String, String)>,
     /// The configs of its runs.
     configs: Vec<PathBuf>,
 }
 
 impl Before {
+    /// The comparison in a folder, if there is one.
+    fn in_folder(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(CONFIG);
+        if path.exists() { Self::of(&allot_config::read(&path)?, &path, folder).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether it has an arm of this name.
+    fn has(&self, arm: &Arm) -> bool {
+        self.arms.iter().any(|(name, _)| *name == arm.name)
+    }
+
     /// From the text of its config, which is at this path.
     fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let whole: Table = allot_config::parse(text, &name)?;
         let damaged = || Error::new(format!("`{name}` is no comparison's config any more"));
-        let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
-        let section: CompareConfig = section.ok_or_else(damaged)?;
+        let section = section_of(&whole, &name)?;
         let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
         let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
         let arms = section.arms(&whole, &name)?;
         let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, &arm.name, seed));
-        Ok(Self { configs: seeds.into_iter().flat_map(of).collect(), section })
+        let configs = seeds.into_iter().flat_map(of).collect();
+        let arms = arms.iter().map(|arm| (arm.name.clone(), arm.shown.clone())).collect();
+        Ok(Self { section, arms, configs })
     }
+}
+
+/// The section for the comparison, of a config that had one.
+fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
+    let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
+    section.ok_or_else(|| Error::new(format!("`{name}` is no comparison's config any more")))
 }
 
 /// A run's config as this version of the program would write it: keys that came since are in it.
@@ -428,6 +522,7 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
     let whole: Table = toml::from_str(&text).ok()?;
     let section: CompareConfig = whole.get("compare")?.clone().try_into().ok()?;
     let order = section.arms(&whole, CONFIG).ok()?.into_iter().map(|arm| arm.shown);
+    let first = u64::try_from(whole.get("run")?.get("seed")?.as_integer()?).ok()?;
     Some(allot_report::compare::Question {
         baseline: None,
         targets: section.targets.clone(),
@@ -436,6 +531,8 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         order: order.collect(),
         sources: Vec::new(),
         tuning: tuning::result(folder).ok().flatten().filter(|_| section.tune.is_some()),
+        planned: section.seeds(first),
+        looks: Vec::new(),
     })
 }
 
@@ -470,7 +567,7 @@ fn settled(kind: RunKind, table: &Table, name: &str, decided: &Decided<'_>) -> R
         RunKind::Simulate => {
             let mut config = SimulateConfig::parse(&text, name)?;
             config.settle()?;
-            let bank = config.bank.as_ref().map(|bank| sha256(Path::new(&bank.file)));
+            let bank = config.bank.as_ref().map(|bank| checkpoint::sha256(Path::new(&bank.file)));
             config.pin(bank.transpose()?);
             run_dir::text(&config)
         }

@@ -1,9 +1,10 @@
-//! The components that have decided in a run, kept in its folder by their hashes. One that was built anew in its
-//! place neither strands a run that goes on nor slips into it.
+//! The components that have decided in a run, or that a comparison's runs shall have, kept in a folder by their hashes. One
+//! that was built anew in its place neither strands a run that goes on nor slips into it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use allot_config::PolicyConfig;
 use allot_error::{Error, Result};
 use allot_files::{is_registry_address, lasting, write_lasting};
 use allot_record::Reader;
@@ -13,7 +14,29 @@ use crate::checkpoint::Checkpoints;
 use crate::policy_loader;
 use crate::screen::Screen;
 
-/// Keeps a component in a run's folder.
+/// A component in the folder that keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The folder, a run's or a comparison's.
+    pub folder: PathBuf,
+    /// The component's hash.
+    pub sha256: String,
+}
+
+impl Copy {
+    /// Its bytes; none if the folder has no such copy. Fails where the copy is damaged.
+    pub fn bytes(&self) -> Result<Option<Vec<u8>>> {
+        kept(&self.folder, &self.sha256)
+    }
+
+    /// Gives a run the same component before it begins.
+    pub fn hand(&self, run: &Path) -> Result<()> {
+        let bytes = if place(run, &self.sha256).exists() { None } else { self.bytes()? };
+        bytes.map_or(Ok(()), |bytes| keep(run, &bytes))
+    }
+}
+
+/// Keeps a component in a run's folder, or in a comparison's.
 pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
     let hash = sha256(bytes);
     let place = place(run, &hash);
@@ -24,6 +47,14 @@ pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::create_dir_all(&folder).map_err(|e| Error::file("write", &place, &e))?;
     write_lasting(&place, bytes)?;
     lasting(&folder)
+}
+
+/// The bytes of the component that a config demands by its hash, where a folder keeps a copy, or else of the one that the
+/// config names.
+pub fn demanded(folder: Option<&Path>, policy: &PolicyConfig, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
+    let copy = folder.zip(policy.sha256.as_ref());
+    let copy = copy.map(|(folder, hash)| kept(folder, &hash.to_lowercase())).transpose()?.flatten();
+    copy.map_or_else(|| policy_loader::bytes(&policy.source, screen), Ok)
 }
 
 /// The bytes of a run's policy: of the component that is in charge, as the run has kept it, or else of the one
@@ -54,7 +85,7 @@ pub fn decided(run: &Path, hash: &str, named: &str, screen: &mut Screen<'_>) -> 
 
 /// The hash of the component that is in charge of a run: as its newest checkpoint says, or the first line of its
 /// record.
-fn in_charge(run: &Path) -> Option<String> {
+pub fn in_charge(run: &Path) -> Option<String> {
     let latest = Checkpoints::of(run, 1).latest().ok().flatten().map(|manifest| manifest.policy);
     latest.or_else(|| Some(Reader::open(run).ok()?.1.policy.sha256))
 }
@@ -74,7 +105,7 @@ fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
     if sha256(&bytes) != hash {
         let what = format!("`{}` does not hold the component that it is called by", place.display());
         return Err(Error::new(what)
-            .hint("put it back as it was; without it the component that the config names is taken"));
+            .hint("restore the file, or remove it: then the component that the config names is used"));
     }
     Ok(Some(bytes))
 }

@@ -11,7 +11,7 @@ use allot_report::history::{History, Rollout};
 use allot_report::tuning::Tuning;
 use allot_report::{Report, follow, page, scores};
 
-use crate::{comparison, sources};
+use crate::{comparison, run_dir, sources};
 
 /// Runs that were found, and what is asked of them.
 pub struct Gathered {
@@ -21,12 +21,19 @@ pub struct Gathered {
     names: Vec<String>,
     /// What their comparison asks, if they are of one.
     pub question: Question,
+    /// Folders of comparisons among the places, and the seeds that each is to have.
+    comparisons: Vec<(PathBuf, Vec<u64>)>,
 }
 
 /// The runs in these places: a run's folder, its record, or a folder with runs somewhere below it. Each run
 /// once.
 pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
-    let mut gathered = Gathered { runs: Vec::new(), names: Vec::new(), question: Question::default() };
+    let mut gathered = Gathered {
+        runs: Vec::new(),
+        names: Vec::new(),
+        question: Question::default(),
+        comparisons: Vec::new(),
+    };
     let (mut found, mut seen): (Vec<(&Path, PathBuf)>, BTreeSet<PathBuf>) = (Vec::new(), BTreeSet::new());
     for place in places {
         let there = std::fs::canonicalize(place).map_err(|e| Error::file("read", place, &e))?;
@@ -46,7 +53,8 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
             }
         }
         if let Some(question) = comparison::question(place) {
-            gathered.question = question;
+            gathered.comparisons.push((place.clone(), question.planned.clone()));
+            gathered.question = Question { looks: comparison::looks::read(place)?, ..question };
         }
     }
     // A comparison's runs have its folder's parts in common, and `runs`.
@@ -86,6 +94,12 @@ pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
     let all = notes.clone();
     let (report, groups) =
         compare::compare(histories, &gathered.question, notes).map_err(|what| Error::new(what).hints(all))?;
+    // Before anybody reads it. A comparison of another user may be one that cannot be written to.
+    for (folder, planned) in &gathered.comparisons {
+        if let Err(error) = comparison::looks::keep(folder, planned, &report) {
+            run_dir::note(&format!("that this report was made is not recorded: {}", error.what));
+        }
+    }
     write(&report, &groups, out)?;
     Ok(report)
 }

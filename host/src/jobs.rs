@@ -48,6 +48,13 @@ pub struct Field {
     pub runs: Vec<Planned>,
 }
 
+impl Field {
+    /// How many of its runs are over.
+    pub fn over(&self) -> usize {
+        self.runs.iter().filter(|run| over(self, run).is_some()).count()
+    }
+}
+
 /// A run of a comparison.
 pub struct Job {
     /// The run.
@@ -210,7 +217,7 @@ fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
     for path in old.filter(|path| path.exists()) {
         std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
     }
-    Ok(())
+    planned.component.as_ref().map_or(Ok(()), |copy| copy.hand(&planned.folder))
 }
 
 /// How a run that ended stands.

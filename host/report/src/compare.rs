@@ -4,6 +4,7 @@ mod arms;
 mod costs;
 mod fairness;
 mod finals;
+mod looks;
 mod teaching;
 mod uses;
 mod verdict;
@@ -16,6 +17,7 @@ use crate::statistics::{self, Aggregate, Bootstrap, Scores, band};
 use crate::tuning::Tuning;
 
 pub use arms::{Runs, names, told};
+pub use looks::{Look, before_growth, level};
 
 /// What is asked of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +36,10 @@ pub struct Question {
     pub sources: Vec<String>,
     /// How the arms were tuned, if they were.
     pub tuning: Option<Tuning>,
+    /// The seeds that the comparison is to have.
+    pub planned: Vec<u64>,
+    /// Reports that were made of it.
+    pub looks: Vec<Look>,
 }
 
 /// The difference in accuracy that does not matter, where nothing else is said: a point.
@@ -87,18 +93,28 @@ pub fn compare(
     let axis = axes[0];
     let margin = question.margin.unwrap_or(MARGIN);
     let finals = finals::finals(&groups, baseline);
-    let differences = finals::differences(&groups, baseline);
+    let differences = finals::differences(&groups, baseline, CONFIDENCE);
     let targets = costs::wanted(&groups, baseline, &question.targets, &mut notes);
-    let targets = costs::targets(&groups, baseline, &targets, &axes);
-    let (warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
-    let verdicts = verdict::verdicts(&verdict::Seen {
+    let compared = looks::Compared { groups: &groups, baseline, target: targets.first().copied(), axis };
+    let targets = costs::targets(&groups, baseline, &targets, &axes, CONFIDENCE);
+    let (mut warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
+    let before = before_growth(&question.looks, &question.planned);
+    // After one look these are what they are without a correction.
+    let corrected = compared.corrected(before.len() + 1);
+    let mut verdicts = verdict::verdicts(&verdict::Seen {
         groups: &groups,
         baseline,
         axis,
         margin,
-        targets: &targets,
-        differences: &differences,
+        looks: before.len() + 1,
+        targets: &corrected.targets,
+        differences: &corrected.differences,
     });
+    let looks = (!before.is_empty()).then(|| compared.looks(&before, &corrected));
+    if let Some(looks) = &looks {
+        looks.tell(&mut verdicts, axis, &groups[baseline].name);
+        warnings.insert(0, looks.warning(question.planned.len()));
+    }
     let uses = uses::uses(&groups);
     notes.extend(fairness::unlearned(&groups, &uses));
     notes.extend(fairness::unseen(&groups));
@@ -130,6 +146,7 @@ pub fn compare(
         taught,
         resolution,
         tuning: question.tuning.clone(),
+        looks,
     };
     let alone = Frontier::of(&report).map(|frontier| frontier.words(&report));
     report.notes.extend(alone.unwrap_or_default());

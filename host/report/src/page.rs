@@ -69,7 +69,7 @@ pub fn html(report: &Report) -> String {
                     section aria-labelledby="short" {
                         h2 #short { (SECTIONS[0].1) }
                         (verdicts(report)) (cautions(report))
-                        (told("result").unwrap_or_default())
+                        (told("result").unwrap_or_default()) (told("looks").unwrap_or_default())
                     }
                     section aria-labelledby="accuracy" {
                         h2 #accuracy { (SECTIONS[1].1) }

@@ -63,6 +63,9 @@ pub struct Report {
     /// How the arms were tuned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
+    /// What holds of a comparison that grew after reports on it were made; none if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looks: Option<Looks>,
 }
 
 /// A question that a comparison asks, and what was found for each arm but the baseline.
@@ -302,6 +305,54 @@ pub enum Outcome {
     Same,
     /// The seeds do not tell.
     Inconclusive,
+}
+
+/// What holds of a comparison that grew after reports on it were made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Looks {
+    /// With how many seeds each of these reports was made.
+    pub seeds: Vec<usize>,
+    /// Looks in all, this report among them: the number that p-values are multiplied by.
+    pub count: usize,
+    /// Seeds that none of these reports had.
+    pub fresh: Vec<u64>,
+    /// A row for each arm but the baseline, and for each question.
+    pub rows: Vec<LookedAt>,
+}
+
+/// A question that a comparison asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asked {
+    /// What an arm costs to the first target.
+    Cost,
+    /// How accurate it is at the end.
+    End,
+}
+
+/// What holds of an arm after several looks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LookedAt {
+    /// The arm, by its place.
+    pub arm: usize,
+    /// The question.
+    pub asked: Asked,
+    /// p of all seeds after Holm's correction, as if there had been one look.
+    pub p: Option<f64>,
+    /// The same times the number of looks, at most 1.
+    pub corrected: Option<f64>,
+    /// Ratio or difference over all seeds. The intervals of all looks together hold what the report's confidence says.
+    pub all: Option<Estimate>,
+    /// What bounds the ratio where there is none, as surely.
+    pub bound: Option<Bound>,
+    /// Fresh seeds that the arm and the baseline both have.
+    pub pairs: usize,
+    /// Ratio or difference over the fresh seeds alone.
+    pub fresh: Option<Estimate>,
+    /// What bounds the ratio over the fresh seeds where there is none.
+    pub fresh_bound: Option<Bound>,
+    /// p of the fresh seeds alone, after Holm's correction.
+    pub fresh_p: Option<f64>,
 }
 
 /// Where an arm's rollouts went, over all of its runs.

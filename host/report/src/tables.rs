@@ -10,6 +10,7 @@ use crate::report::{Estimate, Report};
 mod costs;
 mod frontier;
 mod latex;
+mod looks;
 mod measured;
 mod outcome;
 mod points;
@@ -85,8 +86,9 @@ pub enum Cell {
 
 /// All tables that a page shows, the result first, in the page's order.
 pub fn all(report: &Report) -> Vec<Table> {
-    let mut all = vec![
-        result(report),
+    let mut all = vec![result(report)];
+    all.extend(looks::looks(report));
+    all.extend([
         costs::targets(report),
         costs::other_targets(report),
         outcome::differences(report),
@@ -94,7 +96,7 @@ pub fn all(report: &Report) -> Vec<Table> {
         outcome::parts(report),
         costs::uses(report),
         costs::spending(report),
-    ];
+    ]);
     all.extend(frontier::frontier(report));
     all.extend(teaching::teaching(report));
     all.extend(measured::measured(report));

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::report;
 use crate::board::all_over;
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, looks};
 use crate::gather;
 use crate::jobs::{Jobs, State};
 use crate::run_dir;
@@ -75,11 +75,6 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
         (Some(n), place) => format!("{n} at a time with {}", place.name()),
         (None, place) => format!("as many at a time as {} has room for", place.name()),
     };
-    if command.dry_run {
-        let runs = comparison.check(screen)?;
-        show(&comparison, &runs, &pace, screen);
-        return Ok(Exit::Good);
-    }
     let shown = comparison.folder.display().to_string();
     let place = comparison.folder.clone();
     let (threads, gpu) = (comparison.threads, comparison.gpu);
@@ -91,14 +86,30 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
         gpu,
         slurm: command.slurm_options.as_deref(),
     };
-    let held = run_dir::lock(&comparison.folder)?;
-    let more = comparison.more()?;
+    let held = if command.dry_run { None } else { run_dir::lock(&comparison.folder)? };
+    // Without a folder of its own, a dry run is of a comparison that is not there yet.
+    let placed = !command.dry_run || command.resume.is_some() || command.out.is_some();
+    let more = if placed { comparison.more()? } else { None };
     if more.is_some_and(|more| more > 0) {
         // Clusters know runs by their numbers, and those are others in a comparison that has grown.
         Where::nothing_left(&setup)?;
     }
-    if more.is_some_and(|more| more > 0) || (more.is_none() && command.out.is_some()) {
-        comparison.check(screen)?;
+    let done = if more.is_some() && comparison.settled { comparison.field().over() } else { 0 };
+    let left = done < comparison.runs.len();
+    // What is over is not run again: nothing that it was made of is needed.
+    let checked = command.resume.is_none() && command.out.is_none() && !command.dry_run;
+    let arms = if left && !checked { comparison.check(screen)? } else { Vec::new() };
+    let looked = if more.is_some_and(|more| more > 0) {
+        looks::note(&comparison.folder, &comparison.seeds)?
+    } else {
+        None
+    };
+    comparison.notes.iter().chain(&looked).for_each(|words| screen.tell(format_args!("note: {words}")));
+    if command.dry_run {
+        let each = count(comparison.threads as u64, "thread");
+        let runs = format!("{}, {pace}, {each} each{}", comparison.runs.len(), stand(done, more));
+        show(&comparison, &arms, runs, screen);
+        return Ok(Exit::Good);
     }
     let _held = held.map_or_else(|| run_dir::begun(&comparison.folder), |held| Ok(Some(held)))?;
     comparison.keep()?;
@@ -122,12 +133,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
         n => format!("{n} policies"),
     };
     let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
-    let before = if done > 0 { format!("; {done} are over already") } else { String::new() };
-    let before = match more.unwrap_or(0) {
-        0 => before,
-        more => format!("{before}; {more} came to it"),
-    };
-    screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{before}"));
+    screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{}", stand(done, more)));
     if !all_over(&mut jobs, screen, &mut |_| {})? {
         screen.tell(format_args!("paused; to go on: {go_on}"));
         return Ok(Exit::Bad);
@@ -163,6 +169,15 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
     Ok(if failed.is_empty() { Exit::Good } else { Exit::Bad })
+}
+
+/// How many runs are over already, and how many came to a comparison that was there.
+fn stand(done: usize, more: Option<usize>) -> String {
+    let done = if done > 0 { format!("; {done} are over already") } else { String::new() };
+    match more.unwrap_or(0) {
+        0 => done,
+        more => format!("{done}; {more} came to it"),
+    }
 }
 
 /// What came of tuning the arms.
@@ -223,7 +238,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
         return Comparison::new(config, &overrides, out, threads);
     }
     // A folder is made for what can run; whatever is wrong with it is told before.
-    let nowhere = Comparison::new(config, &overrides, Path::new("runs"), threads)?;
+    let nowhere = Comparison::new(config, &overrides, Path::new("runs/.new"), threads)?;
     if command.dry_run {
         return Ok(nowhere);
     }
@@ -232,17 +247,14 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
 }
 
 /// Says what would run.
-fn show(comparison: &Comparison, arms: &[Run], pace: &str, screen: &mut Screen<'_>) {
+fn show(comparison: &Comparison, arms: &[Run], runs: String, screen: &mut Screen<'_>) {
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     for (i, name) in comparison.arms.iter().enumerate() {
         row(if i == 0 { "policies" } else { "" }, name.clone());
     }
     let seeds: Vec<String> = comparison.seeds.iter().map(u64::to_string).collect();
     row("seeds", seeds.join(", "));
-    row(
-        "runs",
-        format!("{}, {pace}, {} each", comparison.runs.len(), count(comparison.threads as u64, "thread")),
-    );
+    row("runs", runs);
     row(
         "budget of each",
         format!("{}, at most {} steps", comparison.means.budget.words().join(", "), comparison.means.steps),

@@ -77,10 +77,11 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let config = resolve(command, screen)?;
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
-    let (component, policy) = if policy_loader::is_draft(source) {
+    // A hash is of a component: no draft has it.
+    let (component, policy) = if demanded.is_none() && policy_loader::is_draft(source) {
         (None, policy_loader::draft(source, sandbox.caps())?)
     } else {
-        let component = policy_loader::bytes(source, screen)?;
+        let component = components::demanded(command.out.as_deref(), &config.policy, screen)?;
         let policy = policy_loader::of_bytes(&sandbox, &component, demanded, source, screen)?;
         (Some(component), policy)
     };

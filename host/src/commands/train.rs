@@ -98,7 +98,11 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     // A path that was named anew may hold another component by now, and shall.
     let demanded = config.policy.sha256.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
     let own = command.resume.as_deref().filter(|_| !change.as_ref().is_some_and(Change::named));
-    let component = components::of(own, &config.policy.source, screen)?;
+    let begun = own.filter(|run| components::in_charge(run).is_some());
+    let component = match begun {
+        Some(run) => components::of(Some(run), &config.policy.source, screen)?,
+        None => components::demanded(own.or(command.out.as_deref()), &config.policy, screen)?,
+    };
     let policy = policy_loader::of_bytes(&sandbox, &component, demanded, &config.policy.source, screen)?;
     if let (Some(run), Some(asked)) = (&command.resume, &change) {
         config.policy.sha256 = config.policy.sha256.filter(|sha256| sha256 == policy.sha256());

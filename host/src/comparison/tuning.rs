@@ -16,7 +16,7 @@ use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, 
 use allot_report::{Axis, Costs, follow};
 use toml::Table;
 
-use super::{Decided, Planned, RunKind, anew, settled};
+use super::{Decided, Planned, RunKind, anew, builds, settled};
 use crate::jobs::Field;
 use crate::until::{Means, Until};
 
@@ -209,6 +209,7 @@ impl Tuner {
             folder: place.join(&called),
             log: place.join(format!("{called}.log")),
             until: self.until(rung),
+            component: self.folder.parent().and_then(|of| builds::copy(of, &self.arms[arm].arm.config)),
         }
     }
 

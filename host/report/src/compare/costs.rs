@@ -42,11 +42,11 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         .collect()
 }
 
-/// The cost to each target on each axis.
-pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis]) -> Vec<Target> {
+/// The cost to each target on each axis. Ratios and bounds on them have intervals at a level.
+pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis], level: f64) -> Vec<Target> {
     let one = |accuracy: f64, axis: Axis| {
         let horizon = horizon(&groups.iter().collect::<Vec<_>>(), axis);
-        let goal = Goal { accuracy, axis, horizon };
+        let goal = Goal { accuracy, axis, horizon, level };
         let mut rows: Vec<Reached> =
             (0..groups.len()).map(|arm| reached(groups, arm, baseline, goal)).collect();
         // Arms that could not be tested belong to the family all the same.
@@ -87,6 +87,7 @@ struct Goal {
     accuracy: f64,
     axis: Axis,
     horizon: f64,
+    level: f64,
 }
 
 /// What an arm's cost to a target is beside the baseline's, by the seeds that both have.
@@ -99,8 +100,8 @@ pub enum Against {
     Nothing,
 }
 
-/// Compares an arm's costs to a target with the baseline's. Gives the number of pairs, too.
-pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis) -> (Against, usize) {
+/// Compares an arm's costs to a target with the baseline's, with intervals at a level. Gives the number of pairs, too.
+pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis, level: f64) -> (Against, usize) {
     let all: Vec<(Wait, Wait)> = pairs(arm, baseline)
         .into_iter()
         .filter_map(|(a, b)| Some(both_up_to(cost(a, axis)?.min(cost(b, axis)?), [a, b], accuracy, axis)))
@@ -115,9 +116,9 @@ pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis) -> (Again
         let whole = |run: &History| wait(run, accuracy, axis).map(Wait::time);
         let costs = pairs(arm, baseline).into_iter().filter_map(|(a, b)| Some((whole(a)?, whole(b)?)));
         let (ours, theirs): (Vec<f64>, Vec<f64>) = costs.unzip();
-        ratio(CONFIDENCE, &ours, &theirs).map(Against::Ratio)
+        ratio(level, &ours, &theirs).map(Against::Ratio)
     } else {
-        bound(CONFIDENCE, &ours, &theirs).map(Against::Bound)
+        bound(level, &ours, &theirs).map(Against::Bound)
     };
     (found.unwrap_or(Against::Nothing), count)
 }
@@ -181,7 +182,8 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
         curve,
     };
     if arm != baseline {
-        let (found, pairs) = against(&groups[arm], &groups[baseline], goal.accuracy, goal.axis);
+        let Goal { accuracy, axis, level, .. } = goal;
+        let (found, pairs) = against(&groups[arm], &groups[baseline], accuracy, axis, level);
         row.pairs = pairs;
         match found {
             Against::Ratio(ratio) => {

@@ -119,8 +119,9 @@ pub fn parts(groups: &[Runs]) -> Vec<Part> {
     (0..groups.len()).flat_map(|arm| names.iter().filter_map(move |name| one(arm, name))).collect()
 }
 
-/// The differences of last accuracies to the baseline, seed by seed, with Holm's correction over the arms.
-pub fn differences(groups: &[Runs], baseline: usize) -> Vec<Difference> {
+/// The differences of last accuracies to the baseline, seed by seed, with intervals at a level and Holm's correction over
+/// the arms.
+pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Difference> {
     let others: Vec<usize> = (0..groups.len()).filter(|arm| *arm != baseline).collect();
     let alpha = (1.0 - CONFIDENCE) / others.len().max(1) as f64;
     let mut rows: Vec<Difference> = others
@@ -133,7 +134,7 @@ pub fn differences(groups: &[Runs], baseline: usize) -> Vec<Difference> {
                 .filter(|(a, b)| done(a) && done(b))
                 .map(|(a, b)| (last(a), last(b)))
                 .unzip();
-            let found = difference(CONFIDENCE, &ours, &theirs).ok()?;
+            let found = difference(level, &ours, &theirs).ok()?;
             let apart: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
             let interval = found.test.map(|t| t.interval);
             let needed = found.deviation.and_then(|d| seeds_needed(found.mean, d, alpha).ok());

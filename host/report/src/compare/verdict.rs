@@ -18,6 +18,8 @@ pub struct Seen<'s> {
     pub axis: Axis,
     /// A difference in accuracy that does not matter.
     pub margin: f64,
+    /// Looks that intervals and p-values of costs and differences allow for; one if they are plain.
+    pub looks: usize,
     /// Costs to targets.
     pub targets: &'s [Target],
     /// Differences to the baseline.
@@ -41,6 +43,7 @@ fn cost(seen: &Seen<'_>, arm: usize) -> Option<Finding> {
         goal: percent_tick(target.accuracy),
         row,
         base,
+        looks: seen.looks,
     };
     let sure = row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE);
     Some(match (row.ratio, row.bound) {
@@ -61,6 +64,7 @@ struct Told<'s> {
     goal: String,
     row: &'s Reached,
     base: &'s Reached,
+    looks: usize,
 }
 
 impl Told<'_> {
@@ -73,7 +77,7 @@ impl Told<'_> {
         seeds: impl FnOnce() -> Option<u64>,
     ) -> Finding {
         let Self { name, against, axis, goal, row, .. } = self;
-        let p = p_value(row.holm);
+        let p = p_value(row.holm, self.looks);
         let Some((low, high)) = interval else {
             let seeds = if row.pairs == 1 { "with one seed" } else { "the same with every seed" };
             let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
@@ -101,7 +105,7 @@ impl Told<'_> {
     /// Some did not.
     fn bound(&self, bound: Bound, sure: bool) -> Finding {
         let Self { against, axis, row, .. } = self;
-        let (counts, p) = (self.counts(), p_value(row.holm));
+        let (counts, p) = (self.counts(), p_value(row.holm, self.looks));
         let low = bound.low.filter(|low| *low >= 1.01).map(times_at_least);
         let high = bound.high.filter(|high| *high <= 1.0 / 1.01).map(|high| times_at_least(1.0 / high));
         if sure {
@@ -170,7 +174,7 @@ impl Told<'_> {
 }
 
 /// How much of a cost, so that the number is 1 or more.
-fn size(ratio: f64, axis: &str) -> String {
+pub fn size(ratio: f64, axis: &str) -> String {
     if ratio >= 1.0 {
         format!("{} fewer {axis} than", times(ratio))
     } else {
@@ -179,10 +183,11 @@ fn size(ratio: f64, axis: &str) -> String {
 }
 
 /// A p-value after its correction, behind what it belongs to.
-fn p_value(p: Option<f64>) -> String {
+fn p_value(p: Option<f64>, looks: usize) -> String {
+    let by = if looks > 1 { format!(" and for {looks} looks") } else { String::new() };
     match p {
-        Some(p) if p < 0.005 => "; p < 0.005 by Holm's correction".to_owned(),
-        Some(p) => format!("; p = {p:.2} by Holm's correction"),
+        Some(p) if p < 0.005 => format!("; p < 0.005 by Holm's correction{by}"),
+        Some(p) => format!("; p = {p:.2} by Holm's correction{by}"),
         None => String::new(),
     }
 }
@@ -190,7 +195,7 @@ fn p_value(p: Option<f64>) -> String {
 /// Seeds that would tell the costs apart, by their paired logarithms.
 fn cost_seeds(seen: &Seen<'_>, arm: usize, target: &Target) -> Option<u64> {
     let (arm, baseline) = (&seen.groups[arm], &seen.groups[seen.baseline]);
-    let (Against::Ratio(ratio), _) = against(arm, baseline, target.accuracy, target.axis) else {
+    let (Against::Ratio(ratio), _) = against(arm, baseline, target.accuracy, target.axis, CONFIDENCE) else {
         return None;
     };
     let alpha = (1.0 - CONFIDENCE) / (seen.groups.len().max(2) - 1) as f64;
@@ -221,7 +226,7 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
         let seeds = if row.seeds == 1 { "with one seed" } else { "the same with every seed" };
         return finding(Outcome::Inconclusive, format!("`{name}` ended {size} {side} `{against}`, {seeds}"));
     };
-    let told = format!("95 %: {} to {}{}", signed(low), signed(high), p_value(row.holm));
+    let told = format!("95 %: {} to {}{}", signed(low), signed(high), p_value(row.holm, seen.looks));
     if row.holm.is_some_and(|p| p < 1.0 - CONFIDENCE) {
         let kind = if row.mean.value > 0.0 { Outcome::Better } else { Outcome::Worse };
         finding(kind, format!("`{name}` ends {size} {side} `{against}` ({told})"))

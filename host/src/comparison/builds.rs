@@ -1,0 +1,173 @@
+//! Which build of a component each arm has. An arm keeps the build that it began with: its configs have the hash, and the
+//! comparison's folder a copy of the bytes. A build that is at the same path by now is another arm, if it is asked for.
+
+use std::path::{Path, PathBuf};
+
+use allot_config::compare::{Arm, CompareConfig};
+use allot_error::{Error, Result};
+use allot_files::{looks_like_a_path, settle};
+use allot_sandbox::sha256;
+use toml::{Table, Value};
+
+use super::{Before, tuning};
+use crate::components::Copy;
+
+/// The copy that a comparison keeps, or will keep, of an arm's component, if a config of this arm demands it by its hash.
+pub fn copy(comparison: &Path, config: &Table) -> Option<Copy> {
+    policy(config, "use").filter(|source| looks_like_a_path(source))?;
+    Some(Copy { folder: comparison.to_owned(), sha256: policy(config, "sha256")?.to_lowercase() })
+}
+
+/// Gives each arm the build that it has: as the comparison in `folder` keeps it, or else the one that is at its path.
+/// `resumed` is whether the config is the folder's own. Returns what to tell the user.
+///
+/// Fails where an arm of that comparison would get another component.
+pub fn give(arms: &mut [Arm], folder: &Path, resumed: bool, before: Option<&Before>) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for arm in arms {
+        let Some(source) = policy(&arm.config, "use").filter(|source| looks_like_a_path(source)) else {
+            continue;
+        };
+        let mut path = source.to_owned();
+        settle(&mut path)?;
+        let kept = before.filter(|before| before.has(arm)).and_then(|_| Kept::of(folder, &arm.name));
+        let demanded = policy(&arm.config, "sha256").map(str::to_lowercase);
+        let (path, hash) = if let Some(kept) = kept {
+            // The folder's own config may name a path as seen from another folder.
+            let path = if resumed { kept.source.clone() } else { path };
+            notes.extend(kept.beside(arm, &path, demanded.as_deref(), folder)?);
+            (kept.source, Some(kept.sha256))
+        } else {
+            let hash = demanded.or_else(|| Some(sha256(&std::fs::read(&path).ok()?)));
+            (path, hash)
+        };
+        set(&mut arm.config, "use", path);
+        if let Some(hash) = hash {
+            set(&mut arm.config, "sha256", hash);
+        }
+    }
+    Ok(notes)
+}
+
+/// Gives arms that are called by their files the names under which the comparison in `folder` has the same bytes with the
+/// same settings. Returns whether the config has changed by it.
+pub fn name(
+    whole: &mut Table,
+    section: &CompareConfig,
+    arms: &[Arm],
+    folder: &Path,
+    before: &Before,
+) -> bool {
+    let unnamed = |i: usize| match i.checked_sub(1) {
+        None => whole.get("run").and_then(|run| run.get("name")).is_none(),
+        Some(i) => section.policies[i].name.is_none(),
+    };
+    let gone: Vec<(&str, Kept)> = before
+        .arms
+        .iter()
+        .filter(|(name, _)| !arms.iter().any(|arm| arm.name == *name))
+        .filter_map(|(name, shown)| Some((shown.as_str(), Kept::of(folder, name)?)))
+        .collect();
+    let mut names: Vec<(usize, String)> = Vec::new();
+    for (i, arm) in arms.iter().enumerate().filter(|(i, arm)| unnamed(*i) && !before.has(arm)) {
+        let source = policy(&arm.config, "use").filter(|source| looks_like_a_path(source));
+        let Some(Ok(bytes)) = source.map(std::fs::read) else { continue };
+        let (hash, settings) = (sha256(&bytes), settings(&arm.config));
+        let same = |(_, kept): &&(&str, Kept)| kept.sha256 == hash && kept.settings == settings;
+        let free = |(shown, _): &&(&str, Kept)| !names.iter().any(|(_, taken)| taken == shown);
+        if let Some((shown, _)) = gone.iter().filter(same).find(free) {
+            names.push((i, (*shown).to_owned()));
+        }
+    }
+    for (i, name) in &names {
+        let place = match i.checked_sub(1) {
+            None => whole.get_mut("run"),
+            Some(i) => whole.get_mut("compare").and_then(|compare| compare.get_mut("policies")?.get_mut(i)),
+        };
+        if let Some(Value::Table(place)) = place {
+            place.insert("name".to_owned(), Value::String(name.clone()));
+        }
+    }
+    !names.is_empty()
+}
+
+/// What a comparison keeps of an arm's policy.
+struct Kept {
+    source: String,
+    sha256: String,
+    settings: Table,
+}
+
+impl Kept {
+    /// By any of the arm's configs; none of an arm whose configs demand no component by its hash.
+    fn of(folder: &Path, arm: &str) -> Option<Self> {
+        let tuning = tuning::folder(folder);
+        let config =
+            [&*tuning, folder].into_iter().find_map(|of| any_config(&of.join("configs").join(arm)))?;
+        let config: Table = toml::from_str(&std::fs::read_to_string(config).ok()?).ok()?;
+        Some(Self {
+            source: policy(&config, "use")?.to_owned(),
+            sha256: policy(&config, "sha256")?.to_lowercase(),
+            settings: settings(&config),
+        })
+    }
+
+    /// Checks that what the config has for its arm is the same component: at `path`, or by the hash that it demands. Returns
+    /// what to say of a file that has changed since.
+    fn beside(&self, arm: &Arm, path: &str, demanded: Option<&str>, folder: &Path) -> Result<Option<String>> {
+        let (shown, own, moved) = (&arm.shown, short(&self.sha256), path != self.source);
+        let folder = folder.display();
+        let other = |which: String, hash: &str| {
+            let what = format!(
+                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, and {which} {}",
+                short(hash)
+            );
+            let hint =
+                "give the new build another `name`, to add it as an arm; or give another folder with --out";
+            Err(Error::new(what).hint(hint))
+        };
+        if let Some(demanded) = demanded.filter(|demanded| *demanded != self.sha256) {
+            return other("the config demands".to_owned(), demanded);
+        }
+        match std::fs::read(path).map(|bytes| sha256(&bytes)) {
+            Ok(now) if now == self.sha256 => Ok(None),
+            Ok(now) if moved => other(format!("`{path}` is"), &now),
+            Ok(_) => Ok(Some(format!(
+                "`{path}` has changed since `{shown}` was added: the comparison's copy is used, sha256 {own}; to compare the \
+                 new build too, add it to the config under another `name`, and give that config with --out {folder}"
+            ))),
+            Err(e) if moved => Err(Error::file("read", Path::new(path), &e)),
+            // The copy is there.
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The first config in a folder, or in the folders in it.
+fn any_config(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    all.sort();
+    let config = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    all.iter().find(|path| config(path)).cloned().or_else(|| all.iter().find_map(|path| any_config(path)))
+}
+
+fn policy<'c>(config: &'c Table, key: &str) -> Option<&'c str> {
+    config.get("policy")?.get(key)?.as_str()
+}
+
+fn settings(config: &Table) -> Table {
+    let settings = config.get("policy").and_then(|policy| policy.get("settings")?.as_table());
+    settings.cloned().unwrap_or_default()
+}
+
+fn set(config: &mut Table, key: &str, value: String) {
+    if let Some(Value::Table(policy)) = config.get_mut("policy") {
+        policy.insert(key.to_owned(), Value::String(value));
+    }
+}
+
+/// A hash as a message shows it.
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
