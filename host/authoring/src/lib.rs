@@ -1,7 +1,7 @@
 //! From a policy's project to a component, and views to try it on.
 //!
-//! [`language`] knows what a project in each language looks like and what one is started from; [`build`] calls that
-//! language's tools, which are the author's; [`component`] makes a component of a core module; [`fixtures`] has the views
+//! [`language`] knows what a project in each language looks like and what one is started from; [`copy`] starts one from a
+//! policy that ships; [`build`] calls that language's tools, which are the author's; [`component`] makes a component of a core module; [`fixtures`] has the views
 //! that a policy should have seen before a run meets them, and [`questions`] the answers that a grader should. Nothing of an
 //! author is run here: that is the sandbox's.
 //!
@@ -15,6 +15,7 @@
 
 pub mod build;
 pub mod component;
+pub mod copy;
 pub mod fixtures;
 pub mod language;
 pub mod questions;
