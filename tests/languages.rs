@@ -33,6 +33,8 @@ mod any;
 mod faults;
 #[path = "languages/graders.rs"]
 mod graders;
+#[path = "languages/like.rs"]
+mod like;
 #[path = "languages/methods.rs"]
 mod methods;
 #[path = "languages/mistakes.rs"]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::{
     Action, Advantage, Batch, Enough, Geometry, Need, Pick, Plan, PromptId, Request, Run, SamplerRange,
-    SamplerSettings, View, shown,
+    SamplerSettings, View, run::naming, shown,
 };
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
@@ -257,7 +257,8 @@ impl fmt::Display for Rule {
                 write!(f, "{verb} rollout {position} of prompt `{p}` twice")
             }
             Self::BadWeight(p, weight) => {
-                write!(f, "gave prompt `{p}` the weight {weight}; a weight is from 0 to {LARGEST}")
+                let negative = if *weight < 0.0 { "negative " } else { "" };
+                write!(f, "gave prompt `{p}` the {negative}weight {weight}; a weight is from 0 to {LARGEST}")
             }
             Self::GivenCount(p, given, picked) => {
                 write!(f, "gave {given} advantages for the {picked} rollouts picked of prompt `{p}`")
@@ -396,7 +397,13 @@ impl Rule {
                 "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`"
             }
             Self::NothingAsked => "answer `train` when there is nothing to sample; its picks may be empty",
-            Self::UnknownRequest(_) | Self::UnknownEviction(_) => {
+            Self::UnknownRequest(_) => naming!(
+                "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
+                "any-prompt",
+                "ANY_PROMPT",
+                "AnyPrompt"
+            ),
+            Self::UnknownEviction(_) => {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
             Self::NoSuchPrompt(..) => "prompts are numbered from 0 up to `run.prompts`, without it",
@@ -419,9 +426,12 @@ impl Rule {
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
-            Self::HeldAndPicked(..) => {
-                "what is trained on is gone after the update: hold the others, or describe the need `replay`"
-            }
+            Self::HeldAndPicked(..) => naming!(
+                "hold only rollouts that are not picked, or name the need",
+                "replay",
+                "REPLAY",
+                "Replay"
+            ),
             Self::EmptyMiniBatch => "leave `update` out for the run's own way",
             Self::BadPasses(..) => "look at `run.update`: a run's own passes are the most that there may be",
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
@@ -429,6 +439,12 @@ impl Rule {
             Self::EmptyPick(..) => "leave the pick out, or give no list at all for every rollout",
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
+            }
+            Self::BadWeight(_, weight) if *weight < 0.0 => {
+                "give a weight of 0 or more; to train away from answers, give advantages of your own"
+            }
+            Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => {
+                "scale it down; the run's learning rate sets how large an update is"
             }
             Self::BadWeight(..) | Self::BadGiven(..) | Self::MetricNotFinite(_) => {
                 "look for a division by zero"

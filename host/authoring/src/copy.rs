@@ -62,7 +62,8 @@ fn dependencies(manifest: &Table, like: &str) -> Result<String> {
     for (name, wanted) in own.into_iter().flatten().filter(|(_, wanted)| wanted.get("path").is_none()) {
         let inherits = wanted.get("workspace").is_some();
         let found = if inherits { shared.and_then(|all| all.get(name)) } else { Some(wanted) };
-        let missing = || Error::new(format!("policy `{like}`: no version is known of its dependency `{name}`"));
+        let missing =
+            || Error::new(format!("policy `{like}`: no version is known of its dependency `{name}`"));
         lines += &format!("{name} = {}\n", found.ok_or_else(missing)?);
     }
     Ok(lines)
@@ -101,7 +102,10 @@ mod tests {
             let dependencies = manifest["dependencies"].as_table().expect("a table");
             assert!(dependencies.values().all(|one| one.get("workspace").is_none()), "{dependencies:?}");
             assert!(read("Cargo.toml").lines().all(|line| !line.contains("{{")));
-            assert!(read("README.md").contains(&format!("a copy of `{like}` ")) && read("LICENSE").contains("Apache"));
+            assert!(
+                read("README.md").contains(&format!("a copy of `{like}` "))
+                    && read("LICENSE").contains("Apache")
+            );
             assert!(folder.join("sdk/src/lib.rs").is_file());
         }
     }

@@ -327,7 +327,7 @@ impl Judge {
 }
 
 /// What to do about a grader that is not loaded.
-pub fn hint(error: &LoadError) -> Option<&'static str> {
+pub fn hint(error: &LoadError) -> Option<&str> {
     match error {
         LoadError::Describe(fault) => limit(fault),
         other => other.hint(),
@@ -335,7 +335,7 @@ pub fn hint(error: &LoadError) -> Option<&'static str> {
 }
 
 /// What to do about a grader that used up a limit.
-fn limit(fault: &Fault) -> Option<&'static str> {
+fn limit(fault: &Fault) -> Option<&str> {
     match fault {
         Fault::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [reward.component]"),
         Fault::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [reward.component]"),

@@ -60,8 +60,13 @@ impl Facts {
     pub fn column(&mut self, name: &str, of: &Prompts) -> Result<Vec<f32>, Misuse> {
         let Some(column) = self.columns.named(name).cloned() else {
             let name = shown::name(name);
-            let words = format!("asked for the column `{name}`, which its description does not name");
-            return Err(Misuse(words));
+            let what = format!("asked for the column `{name}`, which its description does not name");
+            let hint = format!(
+                "name the column: in Python `columns = [\"{name}\"]`, in JavaScript `export const columns = [\"{name}\"]`, \
+                 in Rust `const COLUMNS: &[&str] = &[\"{name}\"]`, in C `allot_column(self, \"{name}\")`, in Go `Columns: \
+                 []string{{\"{name}\"}}`"
+            );
+            return Err(Misuse::new(what, hint));
         };
         Ok(match self.asked(of, column.width)? {
             Asked::Row(first, end) => column.between(first, end).to_vec(),
@@ -80,13 +85,14 @@ impl Facts {
     fn asked<'a>(&mut self, of: &'a Prompts, width: u32) -> Result<Asked<'a>, Misuse> {
         let beyond = |prompt: u32| {
             let prompts = self.prompts;
-            Misuse(format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts"))
+            let what = format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts");
+            Misuse::new(what, "ask about prompts from 0 up to `run.prompts`, without it")
         };
         let (asked, count) = match of {
             Prompts::All => (Asked::Row(PromptId(0), PromptId(self.prompts)), self.prompts as usize),
             Prompts::Between(first, end) if first > end => {
-                let words = format!("asked about the prompts from `{first}` up to `{end}`");
-                return Err(Misuse(words));
+                let what = format!("asked about the prompts from `{first}` up to `{end}`");
+                return Err(Misuse::new(what, "give the smaller prompt first"));
             }
             Prompts::Between(first, end) => {
                 if first < end && *end > self.prompts {
@@ -103,7 +109,8 @@ impl Facts {
         };
         self.answered = self.answered.saturating_add(count as u64 * u64::from(width));
         if self.answered > MOST {
-            return Err(Misuse(format!("asked for more than {MOST} numbers in one call")));
+            let what = format!("asked for more than {MOST} numbers in one call");
+            return Err(Misuse::new(what, "ask for each fact once, and about fewer prompts"));
         }
         Ok(asked)
     }

@@ -37,7 +37,7 @@ pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
 pub use call::Cost;
 pub use contract::Contract;
-pub use fault::{Fault, LoadError};
+pub use fault::{Fault, LoadError, Misuse};
 pub use grader::{Asked, Grader, GraderDescription, Judged, NoVerdict, Score};
 pub use kind::kind_of;
 pub use policy::Policy;

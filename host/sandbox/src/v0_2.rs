@@ -135,7 +135,10 @@ impl GuestState {
     fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
         match &mut self.facts {
             Some(facts) => Ok(facts),
-            None => misuse("asked for facts, and that only `decide` may do".to_owned()),
+            None => misuse(
+                "asked for facts, and that only `decide` may do".to_owned(),
+                "ask for them in `decide`",
+            ),
         }
     }
 }
@@ -395,13 +398,14 @@ fn geometry(update: types::Update) -> ours::Geometry {
 /// What a plan uses, its policy has to have described.
 fn described(run: &ours::Run, used: bool, need: Need, what: &str) -> wasmtime::Result<()> {
     if used && !run.gives(need) {
-        return misuse(format!("used {what}, and its description has no `{need}` among its needs"));
+        let what = format!("used {what}, and its description has no `{need}` among its needs");
+        return misuse(what, need.hint());
     }
     Ok(())
 }
 
-fn misuse<T>(words: String) -> wasmtime::Result<T> {
-    Err(Misuse(words).into())
+fn misuse<T>(what: String, hint: &'static str) -> wasmtime::Result<T> {
+    Err(Misuse::new(what, hint).into())
 }
 
 fn ids(ids: Vec<u32>) -> Vec<PromptId> {

@@ -129,7 +129,8 @@ impl New {
             None => Ok(()),
             Some(lang) => {
                 let lang = lang.get_name();
-                let what = format!("`--like` copies source in Rust, and `--lang {lang}` asks for another language");
+                let what =
+                    format!("`--like` copies source in Rust, and `--lang {lang}` asks for another language");
                 Err(Error::new(what).hint(format!(
                     "leave out `--lang`; or leave out `--like` to start from the template for {lang}"
                 )))
