@@ -440,7 +440,7 @@ impl Rule {
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
             }
-            Self::BadWeight(_, weight) if *weight < 0.0 => {
+            Self::BadWeight(_, weight) if weight.is_finite() && *weight < 0.0 => {
                 "give a weight of 0 or more; to train away from answers, give advantages of your own"
             }
             Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => {
@@ -685,4 +685,51 @@ fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_about_a_number_is_for_that_number() {
+        let p = PromptId(1);
+        let negative = Rule::BadWeight(p, -1.0);
+        assert_eq!(
+            negative.to_string(),
+            "gave prompt `1` the negative weight -1; a weight is from 0 to 1000000"
+        );
+        let cases = [
+            (negative, "give a weight of 0 or more"),
+            (Rule::BadWeight(p, f32::NEG_INFINITY), "look for a division by zero"),
+            (Rule::BadWeight(p, f32::NAN), "look for a division by zero"),
+            (Rule::BadWeight(p, 2e6), "scale it down"),
+            (Rule::BadGiven(p, 0, -2e6), "scale it down"),
+            (Rule::BadGiven(p, 0, f32::INFINITY), "look for a division by zero"),
+            (Rule::MetricNotFinite("x".to_owned()), "look for a division by zero"),
+        ];
+        for (rule, hint) in cases {
+            assert!(rule.hint().starts_with(hint), "{rule}: {}", rule.hint());
+        }
+    }
+
+    #[test]
+    fn a_need_is_named_in_each_language() {
+        for need in
+            [Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating, Need::Parts]
+        {
+            let (name, hint) = (need.to_string(), need.hint());
+            let upper = name.replace('-', "_").to_uppercase();
+            for word in [
+                format!("Python `needs = [\"{name}\"]`"),
+                format!("JavaScript `export const needs = [\"{name}\"]`"),
+                format!("Needs::{upper}`"),
+                format!("`allot_needs(self, ALLOT_{upper})`"),
+                format!("allot.Need{need:?}`"),
+            ] {
+                assert!(hint.contains(&word), "{hint}");
+            }
+        }
+        assert!(Rule::UnknownRequest(PromptId(1)).hint().contains("ALLOT_ANY_PROMPT"));
+    }
 }

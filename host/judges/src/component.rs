@@ -26,6 +26,8 @@ use super::protocol::{Hello, Judgement, Opinion, Question};
 pub const BATCH: usize = 16;
 /// Settings that are longer than this stand in a record as their hash.
 const LONG: usize = 1024;
+/// Bytes of why a grader failed: a traceback, at most.
+const TROUBLE: usize = 8 << 10;
 
 /// A grader that is a component.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -314,7 +316,7 @@ impl Judge {
         let alone = |asked: &Asked<'_>| {
             let told = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
             told.unwrap_or_else(|fault| {
-                Err(format!("grader `{name}` {}", shown::line(&fault.to_string(), shown::LINE)))
+                Err(format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE)))
             })
         };
         if let [_, _, ..] = batch[..]

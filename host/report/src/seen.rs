@@ -95,7 +95,7 @@ impl Seen {
             let which = if trained == 0 {
                 "the policy's plans trained on nothing"
             } else {
-                "the policy's plans trained only on rollouts with an advantage of 0"
+                "the policy's plans trained only on rollouts whose advantage, times the weight of the pick, is 0"
             };
             return format!("{which}, though rewards differed in {mixed} of {groups} groups");
         }

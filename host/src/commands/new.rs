@@ -21,7 +21,7 @@ pub struct New {
     /// The language to write it in [default: rust]
     #[arg(long, value_enum)]
     lang: Option<Language>,
-    /// Copy the source of this policy, one of those that ship, in Rust
+    /// Start from the source of a shipped policy, in Rust: `allot policies` lists them
     #[arg(long, value_name = "POLICY")]
     like: Option<String>,
     /// Where to make its folder
