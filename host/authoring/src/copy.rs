@@ -58,15 +58,15 @@ fn dependencies(manifest: &Table, like: &str) -> Result<String> {
     let shared = table(WORKSPACE, "workspace")?;
     let shared = shared.get("workspace").and_then(|workspace| workspace.get("dependencies"));
     let own = manifest.get("dependencies").and_then(Value::as_table);
-    let mut lines = String::new();
-    for (name, wanted) in own.into_iter().flatten().filter(|(_, wanted)| wanted.get("path").is_none()) {
+    let own = own.into_iter().flatten().filter(|(_, wanted)| wanted.get("path").is_none());
+    let line = |(name, wanted): (&String, &Value)| {
         let inherits = wanted.get("workspace").is_some();
         let found = if inherits { shared.and_then(|all| all.get(name)) } else { Some(wanted) };
         let missing =
             || Error::new(format!("policy `{like}`: no version is known of its dependency `{name}`"));
-        lines += &format!("{name} = {}\n", found.ok_or_else(missing)?);
-    }
-    Ok(lines)
+        Ok(format!("{name} = {}\n", found.ok_or_else(missing)?))
+    };
+    own.map(line).collect()
 }
 
 fn table(text: &str, of: &str) -> Result<Table> {

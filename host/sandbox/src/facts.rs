@@ -130,11 +130,11 @@ mod tests {
     }
 
     fn asked(of: &Prompts) -> Result<Vec<u32>, String> {
-        facts(3).numbers(of, |past| past.visits).map_err(|told| told.0)
+        facts(3).numbers(of, |past| past.visits).map_err(|told| told.what)
     }
 
     fn pairs(of: &Prompts) -> Result<Vec<f32>, String> {
-        facts(3).column("pair", of).map_err(|told| told.0)
+        facts(3).column("pair", of).map_err(|told| told.what)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(pairs(&Prompts::Between(1, 2)), Ok(vec![2.0, 3.0]));
         assert_eq!(pairs(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(pairs(&Prompts::Listed(vec![2, 0, 2])), Ok(vec![4.0, 5.0, 0.0, 1.0, 4.0, 5.0]));
-        let told = facts(3).column("level", &Prompts::All).map_err(|told| told.0);
+        let told = facts(3).column("level", &Prompts::All).map_err(|told| told.what);
         assert_eq!(told, Err("asked for the column `level`, which its description does not name".to_owned()));
     }
 
@@ -167,6 +167,6 @@ mod tests {
         let mut facts = facts(1 << 20);
         let mut ask = || facts.numbers(&Prompts::All, |past| past.visits).map(|numbers| numbers.len());
         assert!((0..256).all(|_| ask().is_ok_and(|n| n == 1 << 20)));
-        assert!(ask().is_err_and(|told| told.0.contains("268435456 numbers")));
+        assert!(ask().is_err_and(|told| told.what.contains("268435456 numbers")));
     }
 }

@@ -166,7 +166,8 @@ pub fn within<T: FromValue>(run: &Run, name: &str, least: f64, most: f64) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Plan, Policy, View, begin, run_with};
+    use crate::types::{Plan, View};
+    use crate::{Policy, begin, run_with};
 
     struct Bounded;
 
