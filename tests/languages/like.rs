@@ -87,10 +87,30 @@ fn a_copy_of_a_policy_that_ships_decides_as_it_does() {
 #[test]
 fn what_can_t_be_copied_is_refused() {
     let scratch = Scratch::new();
-    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "unifrom"]), @"");
-    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "uniform", "--lang", "python"]), @"");
-    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "uniform", "--kind", "grader"]), @"");
-    insta::assert_snapshot!(scratch.allot(&["new", "libm", "--like", "vip"]), @"");
+    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "unifrom"]), @"
+    error: `--like unifrom`: no policy of that name ships with this program
+
+    hint: did you mean `uniform`?
+    exit code 2
+    ");
+    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "uniform", "--lang", "python"]), @"
+    error: `--like` copies source in Rust, and `--lang python` asks for another language
+
+    hint: leave out `--lang`; or leave out `--like` to start from the template for python
+    exit code 2
+    ");
+    insta::assert_snapshot!(scratch.allot(&["new", "mine", "--like", "uniform", "--kind", "grader"]), @"
+    error: `--like` copies a policy, and `--kind grader` starts a grader
+
+    hint: leave out one of the two
+    exit code 2
+    ");
+    insta::assert_snapshot!(scratch.allot(&["new", "libm", "--like", "vip"]), @"
+    error: `libm` can't be a policy's name
+
+    hint: a name is lower-case letters, digits and dashes, as in `my-policy`
+    exit code 2
+    ");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     let said = scratch.allot(&["new", "mine", "--like", "uniform", "--lang", "rust"]);
     assert!(said.ends_with("exit code 0"), "{said}");
