@@ -98,17 +98,17 @@ static inline const char *allot_expected(const char *kind, double least, double 
   return kind;
 }
 
-// Whether a number is within its bounds; the error where it is not.
-static inline bool allot_within(double number, const char *name, const char *kind, double least, double most,
+// Whether a number is within its bounds; the error where it is not what was expected.
+static inline bool allot_within(double number, double least, double most, const char *name, const char *expected,
                                 allot_error *error) {
   if (number >= least && number <= most) return true;
-  const char *expected = allot_expected(kind, least, most);
   return allot_bad_setting(error, name, allot_c(allot_words(allot_digits(number), " is not ", expected, NULL)));
 }
 
 static inline bool allot_get_integer(const allot_settings *given, const char *name, int32_t *integer,
                                      allot_error *error) {
-  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), "a whole number", error);
+  const allot_value *value =
+      allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), "a whole number", error);
   if (value) *integer = value->val.integer;
   return value;
 }
@@ -116,20 +116,23 @@ static inline bool allot_get_integer(const allot_settings *given, const char *na
 // The same within bounds. INFINITY and -INFINITY stand for none.
 static inline bool allot_get_integer_within(const allot_settings *given, const char *name, double least, double most,
                                             int32_t *integer, allot_error *error) {
-  return allot_get_integer(given, name, integer, error) &&
-         allot_within(*integer, name, "a whole number", least, most, error);
+  const char *expected = allot_expected("a whole number", least, most);
+  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), expected, error);
+  if (value) *integer = value->val.integer;
+  return value && allot_within(*integer, least, most, name, expected, error);
 }
 
 // A whole number, 0 or more.
 static inline bool allot_get_count(const allot_settings *given, const char *name, uint32_t *count,
                                    allot_error *error) {
-  int32_t integer;
-  if (!allot_get_integer(given, name, &integer, error)) return false;
-  *count = (uint32_t)integer;
-  if (integer >= 0) return true;
+  const char *expected = "a whole number, 0 or more";
+  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), expected, error);
+  if (!value) return false;
+  *count = (uint32_t)value->val.integer;
+  if (value->val.integer >= 0) return true;
   char digits[12] = "", *first = digits + 11;
   for (uint32_t left = 0u - *count; left; left /= 10) *--first = (char)('0' + left % 10);
-  return allot_bad_setting(error, name, allot_c(allot_words("-", first, " is not a whole number, 0 or more", NULL)));
+  return allot_bad_setting(error, name, allot_c(allot_words("-", first, " is not ", expected, NULL)));
 }
 
 // The same within bounds, of which the least is 0 or more.
@@ -151,8 +154,10 @@ static inline bool allot_get_number(const allot_settings *given, const char *nam
 // The same within bounds. INFINITY and -INFINITY stand for none.
 static inline bool allot_get_number_within(const allot_settings *given, const char *name, double least, double most,
                                            double *number, allot_error *error) {
-  return allot_get_number(given, name, number, error) &&
-         allot_within(*number, name, "a number", least, most, error);
+  const char *expected = allot_expected("a number", least, most);
+  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_NUMBER), expected, error);
+  if (value) *number = value->val.number;
+  return value && allot_within(*number, least, most, name, expected, error);
 }
 
 static inline bool allot_get_text(const allot_settings *given, const char *name, allot_text *text,

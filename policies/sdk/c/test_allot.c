@@ -64,6 +64,9 @@ static void a_number_outside_of_its_bounds_is_refused(void) {
   expect(allot_is(error.val.setting.reason, "-1 is not a whole number, 2 or more"));
   expect(!allot_get_count(&run, "pilot", &pilot, &error));
   expect(allot_is(error.val.setting.reason, "-1 is not a whole number, 0 or more"));
+  made_setting(&run, "pilot", allot_string("many"));
+  expect(!allot_get_count_within(&run, "pilot", 2, 64, &pilot, &error));
+  expect(allot_is(error.val.setting.reason, "expected a whole number from 2 to 64"));
   made_setting(&run, "share", allot_number(1.25));
   expect(!allot_get_number_within(&run, "share", 0, 1, &share, &error));
   expect(allot_is(error.val.setting.reason, "1.25 is not a number from 0 to 1"));
