@@ -193,8 +193,8 @@ fn in_javascript() {
     throw:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         TypeError: can't access property "past", prompt is undefined
-            at meanOf (tests/guests/js/policy.js:72:3)
-            at rewardBefore (tests/guests/js/policy.js:68:10)
+            at meanOf (tests/guests/js/policy.js:73:3)
+            at rewardBefore (tests/guests/js/policy.js:69:10)
             at throw (tests/guests/js/policy.js:30:32)
             at decide (tests/guests/js/policy.js:17:19)
 
@@ -334,7 +334,7 @@ fn in_go() {
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
             faults/policy.go:51 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
             faults/policy.go:98 +0x…
 
     index:
@@ -344,7 +344,7 @@ fn in_go() {
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
             faults/policy.go:53 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
             faults/policy.go:98 +0x…
 
     nil:
@@ -354,7 +354,7 @@ fn in_go() {
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
             faults/policy.go:55 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
             faults/policy.go:98 +0x…
 
     recurse:
@@ -373,7 +373,7 @@ fn in_go() {
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
             faults/policy.go:73 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
             faults/policy.go:98 +0x…
 
     give-up:
