@@ -553,7 +553,11 @@ fn what_is_held_was_sampled_and_not_picked_unless_replay_is_needed() {
     };
     let picked = said("replays", "");
     assert!(picked.contains("which it also picked, and has no `replay` among its needs"), "{picked}");
-    assert!(picked.contains("hold the others, or describe the need `replay`"), "{picked}");
+    assert!(
+        picked.contains("hint: hold only rollouts that are not picked, or name the need: in Python"),
+        "{picked}"
+    );
+    assert!(picked.contains("in C `allot_needs(self, ALLOT_REPLAY)`"), "{picked}");
     let unsampled = said("holds_the_unsampled", NEEDS_REPLAY);
     assert!(unsampled.contains("policy `guest` held rollout 2 of prompt `"), "{unsampled}");
     assert!(unsampled.contains("which has 2 buffered (0 to 1) (step 0, round 1)"), "{unsampled}");

@@ -35,6 +35,8 @@ mod drafts;
 mod faults;
 #[path = "languages/graders.rs"]
 mod graders;
+#[path = "languages/like.rs"]
+mod like;
 #[path = "languages/methods.rs"]
 mod methods;
 #[path = "languages/mistakes.rs"]

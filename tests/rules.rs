@@ -544,6 +544,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         version: String::new(),
         contract: String::new(),
         sha256: String::new(),
+        draft: false,
     };
     allot_record::Head {
         format: allot_record::FORMAT,

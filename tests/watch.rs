@@ -74,6 +74,27 @@ fn age(scratch: &Scratch, file: &str) {
 }
 
 #[test]
+fn a_traceback_keeps_its_lines() {
+    let scratch = with(&[("uniform", "1")]);
+    let told = "in step 4, round 0 policy `uniform` trapped: it said:\n    Traceback (most recent call last):\n      \
+                File \"policy.py\", line 7, in decide\n        raise ValueError\n    ValueError";
+    let record = scratch.read(RECORD);
+    let (rest, end) = record.trim_end().rsplit_once('\n').unwrap();
+    let mut end: serde_json::Value = serde_json::from_str(end).unwrap();
+    assert_eq!(end["kind"], "end");
+    (end["reason"], end["normal"]) = (told.into(), false.into());
+    scratch.write(RECORD, format!("{rest}\n{end}\n"));
+
+    let said = watch(&scratch, &["runs/uniform/seed-1"]);
+    assert!(said.contains(&format!("seed-1: {told}")), "{said}");
+    let said = scratch.allot(&["report", "runs/uniform/seed-1", "--out", "report"]);
+    assert!(said.contains(&format!("it was stopped: {told}")), "{said}");
+    let page = scratch.read("report/index.html");
+    let shown = told.split_once("it said:\n").unwrap().1.replace('"', "&quot;");
+    assert!(page.matches(&shown).count() >= 2, "in the notes and in the table of runs");
+}
+
+#[test]
 fn a_finished_run() {
     insta::assert_snapshot!(watch(&with(&[("uniform", "1")]), &["runs/uniform/seed-1"]));
 }

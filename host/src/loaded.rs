@@ -66,7 +66,7 @@ impl Loaded {
 }
 
 /// What to do about a component of this kind that is not loaded.
-pub fn hint(kind: Kind, error: &LoadError) -> Option<&'static str> {
+pub fn hint(kind: Kind, error: &LoadError) -> Option<&str> {
     match kind {
         Kind::Policy => error.hint(),
         Kind::Grader => component::hint(error),

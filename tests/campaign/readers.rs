@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use allot_config::Tree;
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
 use allot_engine::model::Checkpoint;

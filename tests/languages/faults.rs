@@ -115,29 +115,29 @@ fn in_python() {
     raise:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Traceback (most recent call last):
-          File "policy.py", line 48, in decide
+          File "policy.py", line 52, in decide
             parse(view)
             ~~~~~^^^^^^
-          File "policy.py", line 93, in parse
+          File "policy.py", line 97, in parse
             number(f"step {view.step}")
             ~~~~~~^^^^^^^^^^^^^^^^^^^^^
-          File "policy.py", line 97, in number
+          File "policy.py", line 101, in number
             return int(text)
         ValueError: invalid literal for int() with base 10: 'step 0'
 
     recurse:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Traceback (most recent call last):
-          File "policy.py", line 57, in decide
+          File "policy.py", line 61, in decide
             descend(0)
             ~~~~~~~^^^
-          File "policy.py", line 101, in descend
+          File "policy.py", line 105, in descend
             return 1 + descend(depth + 1)
                        ~~~~~~~^^^^^^^^^^^
-          File "policy.py", line 101, in descend
+          File "policy.py", line 105, in descend
             return 1 + descend(depth + 1)
                        ~~~~~~~^^^^^^^^^^^
-          File "policy.py", line 101, in descend
+          File "policy.py", line 105, in descend
             return 1 + descend(depth + 1)
                        ~~~~~~~^^^^^^^^^^^
           [Previous line repeated 993 more times]
@@ -146,7 +146,7 @@ fn in_python() {
     exit:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Traceback (most recent call last):
-          File "policy.py", line 59, in decide
+          File "policy.py", line 63, in decide
             sys.exit(3)
             ~~~~~~~~^^^
         RuntimeError: the policy called `sys.exit`; to stop the run it raises `GiveUp`
@@ -154,7 +154,7 @@ fn in_python() {
     wrong-type:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Traceback (most recent call last):
-          File "policy.py", line 68, in decide
+          File "policy.py", line 72, in decide
             return sample([Request("seven", 8)])
                            ~~~~~~~^^^^^^^^^^^^
         TypeError: a request's prompt is a whole number, not 'seven'
@@ -193,10 +193,10 @@ fn in_javascript() {
     throw:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         TypeError: can't access property "past", prompt is undefined
-            at meanOf (tests/guests/js/policy.js:71:3)
-            at rewardBefore (tests/guests/js/policy.js:67:10)
-            at throw (tests/guests/js/policy.js:29:32)
-            at decide (tests/guests/js/policy.js:16:19)
+            at meanOf (tests/guests/js/policy.js:73:3)
+            at rewardBefore (tests/guests/js/policy.js:69:10)
+            at throw (tests/guests/js/policy.js:30:32)
+            at decide (tests/guests/js/policy.js:17:19)
 
     throw-text:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said: threw "no more of this"; an Error would tell its line
@@ -204,14 +204,14 @@ fn in_javascript() {
     recurse:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         InternalError: too much recursion
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
-            at deeper (tests/guests/js/policy.js:41:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
+            at deeper (tests/guests/js/policy.js:42:13)
             … 120 more
 
     wrong-type:
@@ -225,15 +225,15 @@ fn in_javascript() {
         RangeError: the count 1.5 is not a whole number, 0 or more
             at whole (…)
             at sample (…)
-            at wrong-count (tests/guests/js/policy.js:52:34)
-            at decide (tests/guests/js/policy.js:16:19)
+            at wrong-count (tests/guests/js/policy.js:53:34)
+            at decide (tests/guests/js/policy.js:17:19)
 
     timer:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         Error: a policy has no `setTimeout`: a decision has nothing to wait for
             at withoutClocks/globalThis[timer] (…)
-            at timer (tests/guests/js/policy.js:62:35)
-            at decide (tests/guests/js/policy.js:16:19)
+            at timer (tests/guests/js/policy.js:63:35)
+            at decide (tests/guests/js/policy.js:17:19)
 
     promise:
     error: in step 0, round 0 policy `faulty` trapped: wasm trap: wasm `unreachable` instruction executed; it said: TypeError: decide returned a promise (a decision has nothing to wait for: take `async` off), not a plan; `sample` and `train` make one
@@ -260,28 +260,28 @@ fn in_c() {
     let ways = ["panic", "assert", "libc-assert", "abort", "null", "recurse", "flood", "give-up"];
     insta::assert_snapshot!(told(&scratch, &ways), @"
     panic:
-    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: policy.c:36: this went wrong
+    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: policy.c:39: this went wrong
 
     assert:
-    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: policy.c:37: `how.len == 0` does not hold
+    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: policy.c:40: `how.len == 0` does not hold
 
     libc-assert:
-    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: Assertion failed: how.len == 0 (policy.c: go_wrong: 38)
+    error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said: Assertion failed: how.len == 0 (policy.c: go_wrong: 41)
 
     abort:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed
 
-    note: it was in abort (…) < go_wrong (./policy.c:39) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
+    note: it was in abort (…) < go_wrong (./policy.c:42) < decide (./policy.c:59) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
 
     null:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: out of bounds memory access
 
-    note: it was in go_wrong (./policy.c:45) < decide (./policy.c:56) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
+    note: it was in go_wrong (./policy.c:48) < decide (./policy.c:59) < exports_rollout_allocation_allocator_decide (…) < __wasm_export_exports_rollout_allocation_allocator_decide (…)
 
     recurse:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: out of bounds memory access
 
-    note: it was in deeper (./policy.c:31) < deeper (./policy.c:32)
+    note: it was in deeper (./policy.c:34) < deeper (./policy.c:35)
 
     flood:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
@@ -304,7 +304,7 @@ fn in_c() {
         19997 words and words
         19998 words and words
         19999 words and words
-        policy.c:43: said too much
+        policy.c:46: said too much
 
     give-up:
     error: in step 0, round 0 policy `faults` gave up: the data set is not for this policy
@@ -333,9 +333,9 @@ fn in_go() {
 
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
-            faults/policy.go:50 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
-            faults/policy.go:97 +0x…
+            faults/policy.go:51 +0x…
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
+            faults/policy.go:98 +0x…
 
     index:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
@@ -343,9 +343,9 @@ fn in_go() {
 
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
-            faults/policy.go:52 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
-            faults/policy.go:97 +0x…
+            faults/policy.go:53 +0x…
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
+            faults/policy.go:98 +0x…
 
     nil:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: wasm `unreachable` instruction executed; it said:
@@ -353,9 +353,9 @@ fn in_go() {
 
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
-            faults/policy.go:54 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
-            faults/policy.go:97 +0x…
+            faults/policy.go:55 +0x…
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
+            faults/policy.go:98 +0x…
 
     recurse:
     error: in step 0, round 0 policy `faults` trapped: wasm trap: call stack exhausted
@@ -372,9 +372,9 @@ fn in_go() {
 
         goroutine 1 [running]:
         main.goWrong({0x…, 0x…})
-            faults/policy.go:72 +0x…
-        main.decide({{0x…, 0x…}}, 0x…, 0x…, 0x…)
-            faults/policy.go:97 +0x…
+            faults/policy.go:73 +0x…
+        main.decide({{0x…, 0x…}, 0x…}, 0x…, 0x…, 0x…)
+            faults/policy.go:98 +0x…
 
     give-up:
     error: in step 0, round 0 policy `faults` gave up: the data set is not for this policy
@@ -392,7 +392,42 @@ fn in_go() {
     ");
 }
 
-in_each_language!(a_bad_setting_is_refused, what_it_prints_is_shown, a_run_is_repeated_to_the_byte);
+in_each_language!(
+    a_bad_setting_is_refused,
+    a_number_outside_of_its_bounds_is_refused,
+    a_need_that_is_not_named_is_told_in_its_language,
+    what_it_prints_is_shown,
+    a_run_is_repeated_to_the_byte
+);
+
+/// In the same words, whichever SDK says it: `within` of the Rust SDK has a test of its own.
+fn a_number_outside_of_its_bounds_is_refused(language: Language) {
+    let Some(scratch) = guest(language) else { return };
+    for (few, said) in [(1, false), (2, true), (64, true), (65, false), (-1, false)] {
+        let words = scratch.allot(&["simulate", "run.toml", "--set", &format!("few={few}"), "--no-record"]);
+        let refused =
+            format!("` refused its setting `few`: {few} is not a whole number from 2 to 64\nexit code 2");
+        assert_eq!(words.ends_with("exit code 0"), said, "{words}");
+        assert_eq!(words.ends_with(&refused), !said, "{words}");
+    }
+}
+
+fn a_need_that_is_not_named_is_told_in_its_language(language: Language) {
+    let Some(scratch) = guest(language) else { return };
+    let said = scratch.allot(&["simulate", "run.toml", "--set", "how=needless", "--no-record"]);
+    let named = match language {
+        Language::Python => {
+            "a request with `until`, for which `policy.py` has to say `needs = [\"stopping\"]`\n"
+        }
+        Language::Js => "`until`, for which policy.js has to say `export const needs = [\"stopping\"]`\n",
+        Language::Go => "`Until`, for which the policy has to say `Needs: allot.NeedStopping`\n",
+        // What C makes is checked by the host, which does not know the language.
+        Language::C => "in C `allot_needs(self, ALLOT_STOPPING)`, in Go",
+        Language::Rust => unreachable!(),
+    };
+    assert!(said.contains(named) && !said.contains(".wit"), "{said}");
+    assert!(said.ends_with("exit code 2"), "{said}");
+}
 
 fn a_bad_setting_is_refused(language: Language) {
     let Some(scratch) = guest(language) else { return };

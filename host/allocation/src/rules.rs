@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::{
     Action, Advantage, Batch, Enough, Geometry, Need, Pick, Plan, PromptId, Request, Run, SamplerRange,
-    SamplerSettings, View, shown,
+    SamplerSettings, View, run::naming, shown,
 };
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
@@ -257,7 +257,8 @@ impl fmt::Display for Rule {
                 write!(f, "{verb} rollout {position} of prompt `{p}` twice")
             }
             Self::BadWeight(p, weight) => {
-                write!(f, "gave prompt `{p}` the weight {weight}; a weight is from 0 to {LARGEST}")
+                let negative = if *weight < 0.0 { "negative " } else { "" };
+                write!(f, "gave prompt `{p}` the {negative}weight {weight}; a weight is from 0 to {LARGEST}")
             }
             Self::GivenCount(p, given, picked) => {
                 write!(f, "gave {given} advantages for the {picked} rollouts picked of prompt `{p}`")
@@ -396,7 +397,13 @@ impl Rule {
                 "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`"
             }
             Self::NothingAsked => "answer `train` when there is nothing to sample; its picks may be empty",
-            Self::UnknownRequest(_) | Self::UnknownEviction(_) => {
+            Self::UnknownRequest(_) => naming!(
+                "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
+                "any-prompt",
+                "ANY_PROMPT",
+                "AnyPrompt"
+            ),
+            Self::UnknownEviction(_) => {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
             Self::NoSuchPrompt(..) => "prompts are numbered from 0 up to `run.prompts`, without it",
@@ -419,9 +426,12 @@ impl Rule {
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
-            Self::HeldAndPicked(..) => {
-                "what is trained on is gone after the update: hold the others, or describe the need `replay`"
-            }
+            Self::HeldAndPicked(..) => naming!(
+                "hold only rollouts that are not picked, or name the need",
+                "replay",
+                "REPLAY",
+                "Replay"
+            ),
             Self::EmptyMiniBatch => "leave `update` out for the run's own way",
             Self::BadPasses(..) => "look at `run.update`: a run's own passes are the most that there may be",
             Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
@@ -429,6 +439,12 @@ impl Rule {
             Self::EmptyPick(..) => "leave the pick out, or give no list at all for every rollout",
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
+            }
+            Self::BadWeight(_, weight) if weight.is_finite() && *weight < 0.0 => {
+                "give a weight of 0 or more; to train away from answers, give advantages of your own"
+            }
+            Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => {
+                "scale it down; the run's learning rate sets how large an update is"
             }
             Self::BadWeight(..) | Self::BadGiven(..) | Self::MetricNotFinite(_) => {
                 "look for a division by zero"
@@ -669,4 +685,51 @@ fn check_memory(plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_about_a_number_is_for_that_number() {
+        let p = PromptId(1);
+        let negative = Rule::BadWeight(p, -1.0);
+        assert_eq!(
+            negative.to_string(),
+            "gave prompt `1` the negative weight -1; a weight is from 0 to 1000000"
+        );
+        let cases = [
+            (negative, "give a weight of 0 or more"),
+            (Rule::BadWeight(p, f32::NEG_INFINITY), "look for a division by zero"),
+            (Rule::BadWeight(p, f32::NAN), "look for a division by zero"),
+            (Rule::BadWeight(p, 2e6), "scale it down"),
+            (Rule::BadGiven(p, 0, -2e6), "scale it down"),
+            (Rule::BadGiven(p, 0, f32::INFINITY), "look for a division by zero"),
+            (Rule::MetricNotFinite("x".to_owned()), "look for a division by zero"),
+        ];
+        for (rule, hint) in cases {
+            assert!(rule.hint().starts_with(hint), "{rule}: {}", rule.hint());
+        }
+    }
+
+    #[test]
+    fn a_need_is_named_in_each_language() {
+        for need in
+            [Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating, Need::Parts]
+        {
+            let (name, hint) = (need.to_string(), need.hint());
+            let upper = name.replace('-', "_").to_uppercase();
+            for word in [
+                format!("Python `needs = [\"{name}\"]`"),
+                format!("JavaScript `export const needs = [\"{name}\"]`"),
+                format!("Needs::{upper}`"),
+                format!("`allot_needs(self, ALLOT_{upper})`"),
+                format!("allot.Need{need:?}`"),
+            ] {
+                assert!(hint.contains(&word), "{hint}");
+            }
+        }
+        assert!(Rule::UnknownRequest(PromptId(1)).hint().contains("ALLOT_ANY_PROMPT"));
+    }
 }

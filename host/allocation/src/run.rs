@@ -134,6 +134,41 @@ pub enum Need {
     Parts,
 }
 
+/// A hint that ends with how each SDK names a need, by the need's name in each.
+macro_rules! naming {
+    ($what:literal, $name:literal, $upper:literal, $camel:literal) => {
+        concat!(
+            $what,
+            ": in Python `needs = [\"",
+            $name,
+            "\"]`, in JavaScript `export const needs = [\"",
+            $name,
+            "\"]`, in Rust `const NEEDS: Needs = Needs::",
+            $upper,
+            "`, in C `allot_needs(self, ALLOT_",
+            $upper,
+            ")`, in Go `Needs: allot.Need",
+            $camel,
+            "`"
+        )
+    };
+}
+pub(crate) use naming;
+
+impl Need {
+    /// What a policy's author writes to name it, in the language of each SDK.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::AnyPrompt => naming!("name the need", "any-prompt", "ANY_PROMPT", "AnyPrompt"),
+            Self::Replay => naming!("name the need", "replay", "REPLAY", "Replay"),
+            Self::Sampling => naming!("name the need", "sampling", "SAMPLING", "Sampling"),
+            Self::Stopping => naming!("name the need", "stopping", "STOPPING", "Stopping"),
+            Self::Updating => naming!("name the need", "updating", "UPDATING", "Updating"),
+            Self::Parts => naming!("name the need", "parts", "PARTS", "Parts"),
+        }
+    }
+}
+
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -107,7 +107,7 @@ impl Language {
             (Kind::Grader, C) => &C_GRADER,
             (Kind::Grader, Go) => &GO_GRADER,
         };
-        write(template, name, folder)?;
+        write(template, &[("{{name}}", name)], folder)?;
         self.sdk(&folder.join("sdk"))
     }
 
@@ -120,7 +120,7 @@ impl Language {
             C => &C_SDK,
             Go => &GO_SDK,
         };
-        write(sdk, "", folder)
+        write(sdk, &[], folder)
     }
 }
 
@@ -131,8 +131,8 @@ fn plural(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes a folder of the program's own to the disk, `{{name}}` replaced.
-fn write(dir: &Dir<'_>, name: &str, to: &Path) -> Result<()> {
+/// Writes an embedded folder to the disk, with each of these words replaced by the other.
+pub(crate) fn write(dir: &Dir<'_>, words: &[(&str, &str)], to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).map_err(|e| Error::file("make", to, &e))?;
     for entry in dir.entries() {
         let called = entry.path().file_name().unwrap_or_default();
@@ -140,11 +140,14 @@ fn write(dir: &Dir<'_>, name: &str, to: &Path) -> Result<()> {
         match entry {
             // What an interpreter left where this program was built.
             DirEntry::Dir(_) if called == "__pycache__" || called == ".pytest_cache" => {}
-            DirEntry::Dir(inner) => write(inner, name, &path)?,
+            DirEntry::Dir(inner) => write(inner, words, &path)?,
             DirEntry::File(file) => {
                 let bytes = match file.contents_utf8() {
-                    Some(text) if !name.is_empty() => text.replace("{{name}}", name).into_bytes(),
-                    _ => file.contents().to_owned(),
+                    Some(text) => {
+                        let replaced = |text: String, (word, by): &(&str, &str)| text.replace(word, by);
+                        words.iter().fold(text.to_owned(), replaced).into_bytes()
+                    }
+                    None => file.contents().to_owned(),
                 };
                 std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))?;
             }

@@ -25,6 +25,8 @@ use super::protocol::{Hello, Judgement, Opinion, Question};
 pub const BATCH: usize = 16;
 /// Settings that are longer than this stand in a record as their hash.
 const LONG: usize = 1024;
+/// Bytes of why a grader failed: a traceback, at most.
+const TROUBLE: usize = 8 << 10;
 
 /// A grader that is a component.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -313,7 +315,7 @@ impl Judge {
         let alone = |asked: &Asked<'_>| {
             let told = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
             told.unwrap_or_else(|fault| {
-                Err(format!("grader `{name}` {}", shown::line(&fault.to_string(), shown::LINE)))
+                Err(format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE)))
             })
         };
         if let [_, _, ..] = batch[..]
@@ -326,7 +328,7 @@ impl Judge {
 }
 
 /// What to do about a grader that is not loaded.
-pub fn hint(error: &LoadError) -> Option<&'static str> {
+pub fn hint(error: &LoadError) -> Option<&str> {
     match error {
         LoadError::Describe(fault) => limit(fault),
         other => other.hint(),
@@ -334,7 +336,7 @@ pub fn hint(error: &LoadError) -> Option<&'static str> {
 }
 
 /// What to do about a grader that used up a limit.
-fn limit(fault: &Fault) -> Option<&'static str> {
+fn limit(fault: &Fault) -> Option<&str> {
     match fault {
         Fault::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [reward.component]"),
         Fault::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [reward.component]"),

@@ -13,6 +13,9 @@ use crate::axis::Costs;
 use crate::history::{Fates, History, Measured, Offers, Rollout, Score, Step};
 use crate::seen::Seen;
 
+/// Bytes that are kept of why a run ended: a traceback, at most.
+const REASON: usize = 8 << 10;
+
 /// Folds a record's lines into a history.
 pub struct Fold {
     history: History,
@@ -400,7 +403,7 @@ impl Fold {
     }
 
     fn end(&mut self, mut end: End, each: &mut dyn FnMut(Rollout)) {
-        end.reason = shown::line(&end.reason, shown::LINE);
+        end.reason = shown::lines(end.reason.trim(), REASON);
         let steps = self.history.steps.len() as u32;
         let open = self.unfinished();
         self.history.open = (open.pilots, open.commits, open.truncated);

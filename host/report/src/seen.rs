@@ -95,7 +95,7 @@ impl Seen {
             let which = if trained == 0 {
                 "the policy's plans trained on nothing"
             } else {
-                "the policy's plans trained only on rollouts with an advantage of 0"
+                "the policy's plans trained only on rollouts whose advantage, times the weight of the pick, is 0"
             };
             return format!("{which}, though rewards differed in {mixed} of {groups} groups");
         }
@@ -195,8 +195,8 @@ mod tests {
         let trained = Trained { updates: 3, rollouts: 6, effective: 0 };
         assert_eq!(
             mixed.nothing_learned(trained).unwrap_or_default(),
-            "nothing was learned in 3 updates, because the policy's plans trained only on rollouts with an \
-             advantage of 0, though rewards differed in 1 of 1 groups"
+            "nothing was learned in 3 updates, because the policy's plans trained only on rollouts whose advantage, \
+             times the weight of the pick, is 0, though rewards differed in 1 of 1 groups"
         );
         assert_eq!(mixed.nothing_learned(Trained { effective: 1, ..trained }), None);
     }

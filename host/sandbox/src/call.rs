@@ -135,8 +135,8 @@ impl Caller {
             Some(Trap::Interrupt) => return Fault::OutOfTime(caps.time),
             _ => {}
         }
-        if let Some(Misuse(words)) = error.downcast_ref::<Misuse>() {
-            return Fault::Misused(words.clone());
+        if let Some(misuse) = error.downcast_ref::<Misuse>() {
+            return Fault::Misused(misuse.clone());
         }
         let stack = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
         let reason = error.downcast_ref::<Trap>().map_or(words, ToString::to_string);

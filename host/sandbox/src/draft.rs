@@ -138,7 +138,7 @@ impl Draft {
                 match process.answer::<Message>()? {
                     (Message { reply: Reply::Asked(asked), .. }, _) => {
                         let told = asked.answer(facts.as_mut(), process);
-                        told.map_err(|Misuse(words)| Fault::Misused(words))??;
+                        told.map_err(Fault::Misused)??;
                     }
                     answered => return Ok(answered),
                 }
@@ -187,7 +187,7 @@ impl Calls for Draft {
             let question = self.question("decide", lent, view);
             self.call(&question, state, Some(facts), |reply, state| match reply {
                 Reply::Decided(plan) => {
-                    uses_what_it_described(&plan, run).map_err(|Misuse(words)| Fault::Misused(words))?;
+                    uses_what_it_described(&plan, run).map_err(Fault::Misused)?;
                     Ok(Plan { state, ..plan })
                 }
                 _ => Err(unexpected()),
@@ -204,7 +204,8 @@ impl Asked {
     /// Answers it, as the contract's `facts` does.
     fn answer(self, facts: Option<&mut Facts>, process: &mut Process) -> Result<Result<(), Fault>, Misuse> {
         let Some(facts) = facts else {
-            return Err(Misuse("asked for facts, and that only `decide` may do".to_owned()));
+            let what = "asked for facts, and that only `decide` may do".to_owned();
+            return Err(Misuse::new(what, "ask for them in `decide`"));
         };
         let of = match (self.between, self.listed) {
             (Some((first, end)), _) => Prompts::Between(first, end),
@@ -234,7 +235,7 @@ fn count(name: &str) -> Result<fn(&Past) -> u32, Misuse> {
         "streak" => |past| past.streak,
         "total_rollouts" => |past| past.total_rollouts,
         "total_correct" => |past| past.total_correct,
-        _ => return Err(Misuse(format!("asked for the count `{}`", shown::name(name)))),
+        _ => return Err(unknown("count", name)),
     })
 }
 
@@ -244,8 +245,15 @@ fn measure(name: &str) -> Result<fn(&Past) -> f32, Misuse> {
         "mean" => |past| past.mean,
         "std" => |past| past.std(),
         "mean_length" => |past| past.tokens,
-        _ => return Err(Misuse(format!("asked for the measure `{}`", shown::name(name)))),
+        _ => return Err(unknown("measure", name)),
     })
+}
+
+fn unknown(kind: &str, name: &str) -> Misuse {
+    Misuse::new(
+        format!("asked for the {kind} `{}`, which there is not", shown::name(name)),
+        "see `allot_policy/facts.py`",
+    )
 }
 
 impl From<Described> for Description {

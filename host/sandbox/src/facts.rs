@@ -66,8 +66,13 @@ impl Facts {
     pub fn column(&mut self, name: &str, of: &Prompts) -> Result<Vec<f32>, Misuse> {
         let Some(column) = self.columns.named(name).cloned() else {
             let name = shown::name(name);
-            let words = format!("asked for the column `{name}`, which its description does not name");
-            return Err(Misuse(words));
+            let what = format!("asked for the column `{name}`, which its description does not name");
+            let hint = format!(
+                "name the column: in Python `columns = [\"{name}\"]`, in JavaScript `export const columns = [\"{name}\"]`, \
+                 in Rust `const COLUMNS: &[&str] = &[\"{name}\"]`, in C `allot_column(self, \"{name}\")`, in Go `Columns: \
+                 []string{{\"{name}\"}}`"
+            );
+            return Err(Misuse::new(what, hint));
         };
         Ok(match self.asked(of, column.width)? {
             Asked::Row(first, end) => column.between(first, end).to_vec(),
@@ -86,13 +91,14 @@ impl Facts {
     fn asked<'a>(&mut self, of: &'a Prompts, width: u32) -> Result<Asked<'a>, Misuse> {
         let beyond = |prompt: u32| {
             let prompts = self.prompts;
-            Misuse(format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts"))
+            let what = format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts");
+            Misuse::new(what, "ask about prompts from 0 up to `run.prompts`, without it")
         };
         let (asked, count) = match of {
             Prompts::All => (Asked::Row(PromptId(0), PromptId(self.prompts)), self.prompts as usize),
             Prompts::Between(first, end) if first > end => {
-                let words = format!("asked about the prompts from `{first}` up to `{end}`");
-                return Err(Misuse(words));
+                let what = format!("asked about the prompts from `{first}` up to `{end}`");
+                return Err(Misuse::new(what, "give the smaller prompt first"));
             }
             Prompts::Between(first, end) => {
                 if first < end && *end > self.prompts {
@@ -109,7 +115,8 @@ impl Facts {
         };
         self.answered = self.answered.saturating_add(count as u64 * u64::from(width));
         if self.answered > MOST {
-            return Err(Misuse(format!("asked for more than {MOST} numbers in one call")));
+            let what = format!("asked for more than {MOST} numbers in one call");
+            return Err(Misuse::new(what, "ask for each fact once, and about fewer prompts"));
         }
         Ok(asked)
     }
@@ -129,11 +136,11 @@ mod tests {
     }
 
     fn asked(of: &Prompts) -> Result<Vec<u32>, String> {
-        facts(3).numbers(of, |past| past.visits).map_err(|told| told.0)
+        facts(3).numbers(of, |past| past.visits).map_err(|told| told.what)
     }
 
     fn pairs(of: &Prompts) -> Result<Vec<f32>, String> {
-        facts(3).column("pair", of).map_err(|told| told.0)
+        facts(3).column("pair", of).map_err(|told| told.what)
     }
 
     #[test]
@@ -157,7 +164,7 @@ mod tests {
         assert_eq!(pairs(&Prompts::Between(1, 2)), Ok(vec![2.0, 3.0]));
         assert_eq!(pairs(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(pairs(&Prompts::Listed(vec![2, 0, 2])), Ok(vec![4.0, 5.0, 0.0, 1.0, 4.0, 5.0]));
-        let told = facts(3).column("level", &Prompts::All).map_err(|told| told.0);
+        let told = facts(3).column("level", &Prompts::All).map_err(|told| told.what);
         assert_eq!(told, Err("asked for the column `level`, which its description does not name".to_owned()));
     }
 
@@ -166,6 +173,6 @@ mod tests {
         let mut facts = facts(1 << 20);
         let mut ask = || facts.numbers(&Prompts::All, |past| past.visits).map(|numbers| numbers.len());
         assert!((0..256).all(|_| ask().is_ok_and(|n| n == 1 << 20)));
-        assert!(ask().is_err_and(|told| told.0.contains("268435456 numbers")));
+        assert!(ask().is_err_and(|told| told.what.contains("268435456 numbers")));
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a guest, in words for its author.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use allot_allocation::{Need, shown};
@@ -112,7 +113,7 @@ impl LoadError {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
@@ -207,7 +208,7 @@ pub enum Fault {
     WithoutColumn(String),
     /// It asked for or made use of what it may not.
     #[error("{0}")]
-    Misused(String),
+    Misused(Misuse),
     /// It returned its own error.
     #[error("{0}")]
     Refused(Refusal),
@@ -218,9 +219,20 @@ pub enum Fault {
 
 /// What a guest asked for or made use of, though its description or the run's size says otherwise. Stops it on the
 /// spot.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub(crate) struct Misuse(pub String);
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{what}")]
+pub struct Misuse {
+    /// What it did, and what it may do.
+    pub what: String,
+    /// What its author can do about it.
+    pub hint: Cow<'static, str>,
+}
+
+impl Misuse {
+    pub(crate) fn new(what: String, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { what, hint: hint.into() }
+    }
+}
 
 /// A policy's own error.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -268,7 +280,7 @@ impl Fault {
     }
 
     /// What the policy's author can do about it.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
             Self::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [policy.caps]"),
@@ -293,9 +305,7 @@ impl Fault {
             Self::WithoutColumn(_) => Some(
                 "whoever looks on sees the columns that the run's own policy described, and its record has those alone",
             ),
-            Self::Misused(_) => {
-                Some("the words of the contract that it speaks say what it may: wit/0.2/allocation.wit")
-            }
+            Self::Misused(misuse) => Some(&misuse.hint),
             Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),
             Self::Refused(Refusal::State(_)) => {
                 Some("a state goes back only to the policy build that wrote it")

@@ -177,7 +177,8 @@ impl Grader {
             let verdicts = reward_v0_1::grade(&grader, store, batch)?;
             if verdicts.len() != batch.len() {
                 let (given, asked) = (verdicts.len(), batch.len());
-                return Err(Misuse(format!("returned {given} verdicts for {asked} answers")).into());
+                let what = format!("returned {given} verdicts for {asked} answers");
+                return Err(Misuse::new(what, "return a verdict for each question, in their order").into());
             }
             Ok(Ok(verdicts))
         })?;

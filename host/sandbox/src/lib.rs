@@ -41,7 +41,7 @@ pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
 pub use call::Cost;
 pub use contract::Contract;
 pub use draft::{Draft, Interpreter};
-pub use fault::{Fault, LoadError};
+pub use fault::{Fault, LoadError, Misuse};
 pub use grader::{Asked, Grader, GraderDescription, Judged, NoVerdict, Score};
 pub use kind::kind_of;
 pub use policy::Policy;

@@ -138,7 +138,10 @@ impl GuestState {
     fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
         match &mut self.facts {
             Some(facts) => Ok(facts),
-            None => misuse("asked for facts, and that only `decide` may do".to_owned()),
+            None => misuse(
+                "asked for facts, and that only `decide` may do".to_owned(),
+                "ask for them in `decide`",
+            ),
         }
     }
 }
@@ -414,14 +417,15 @@ pub(crate) fn uses_what_it_described(plan: &ours::Plan, run: &ours::Run) -> Resu
     };
     match uses.iter().find(|(used, need, _)| *used && !run.gives(*need)) {
         Some((_, need, what)) => {
-            Err(Misuse(format!("used {what}, and its description has no `{need}` among its needs")))
+            let what = format!("used {what}, and its description has no `{need}` among its needs");
+            Err(Misuse::new(what, need.hint()))
         }
         None => Ok(()),
     }
 }
 
-fn misuse<T>(words: String) -> wasmtime::Result<T> {
-    Err(Misuse(words).into())
+fn misuse<T>(what: String, hint: &'static str) -> wasmtime::Result<T> {
+    Err(Misuse::new(what, hint).into())
 }
 
 fn ids(ids: Vec<u32>) -> Vec<PromptId> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use allot_authoring::copy;
 use allot_authoring::language::Language;
 use allot_component::Kind;
 use allot_error::{Error, Exit, Result};
@@ -17,9 +18,12 @@ pub struct New {
     /// What to write
     #[arg(long, value_enum, default_value_t = What::Policy)]
     kind: What,
-    /// The language to write it in
-    #[arg(long, value_enum, default_value_t = Language::Rust)]
-    lang: Language,
+    /// The language to write it in [default: rust]
+    #[arg(long, value_enum)]
+    lang: Option<Language>,
+    /// Start from the source of a shipped policy, in Rust: `allot policies` lists them
+    #[arg(long, value_name = "POLICY")]
+    like: Option<String>,
     /// Where to make its folder
     #[arg(long, default_value = ".")]
     out: PathBuf,
@@ -35,7 +39,7 @@ enum What {
 }
 
 /// Names that no crate can have, or that this one needs.
-const TAKEN: [&str; 43] = [
+const TAKEN: [&str; 44] = [
     "abstract",
     "allot-grader",
     "allot-policy",
@@ -62,6 +66,7 @@ const TAKEN: [&str; 43] = [
     "impl",
     "in",
     "let",
+    "libm",
     "loop",
     "match",
     "mod",
@@ -101,7 +106,35 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     if folder.exists() {
         return Err(Error::new(format!("there is a `{}` already", folder.display())));
     }
-    command.lang.start(kind, name, &folder)?;
-    screen.say(format_args!("{} is ready; its README has the commands", folder.display()));
+    let Some(like) = &command.like else {
+        command.lang.unwrap_or(Language::Rust).start(kind, name, &folder)?;
+        screen.say(format_args!("{} is ready; its README has the commands", folder.display()));
+        return Ok(Exit::Good);
+    };
+    command.can_copy()?;
+    let version = copy::start(like, name, &folder)?;
+    let folder = folder.display();
+    screen.say(format_args!("{folder} is ready, a copy of `{like}` {version}; its README has the commands"));
     Ok(Exit::Good)
+}
+
+impl New {
+    /// Whether what else was asked for goes with `--like`.
+    fn can_copy(&self) -> Result<()> {
+        if self.kind == What::Grader {
+            let error = Error::new("`--like` copies a policy, and `--kind grader` starts a grader");
+            return Err(error.hint("leave out one of the two"));
+        }
+        match self.lang.filter(|lang| *lang != Language::Rust).and_then(|lang| lang.to_possible_value()) {
+            None => Ok(()),
+            Some(lang) => {
+                let lang = lang.get_name();
+                let what =
+                    format!("`--like` copies source in Rust, and `--lang {lang}` asks for another language");
+                Err(Error::new(what).hint(format!(
+                    "leave out `--lang`; or leave out `--like` to start from the template for {lang}"
+                )))
+            }
+        }
+    }
 }

@@ -168,7 +168,8 @@ impl Watched {
         }
         let end = follower.history().end.as_ref();
         Ok(end.map(|end| {
-            if end.normal { State::Finished(plain(&end.reason)) } else { State::Stopped(plain(&end.reason)) }
+            let reason = end.reason.clone();
+            if end.normal { State::Finished(reason) } else { State::Stopped(reason) }
         }))
     }
 

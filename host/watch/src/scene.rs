@@ -242,6 +242,11 @@ impl Scene {
     }
 }
 
+/// Text of several lines, such as a traceback, in one.
+pub fn joined(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
 /// Text that does nothing to a terminal.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if shown::steers(c) { '?' } else { c }).collect()

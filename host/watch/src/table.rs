@@ -101,7 +101,7 @@ impl Column {
 /// The state, with its reason where it is not as it should be.
 fn state(row: &RunRow) -> String {
     match row.state.reason().filter(|_| !row.state.is_well()) {
-        Some(reason) => format!("{}: {reason}", row.state.word()),
+        Some(reason) => format!("{}: {}", row.state.word(), scene::joined(&reason)),
         None => row.state.word(),
     }
 }

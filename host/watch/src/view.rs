@@ -245,7 +245,8 @@ fn legend(scene: &Scene, area: Rect, buffer: &mut Buffer, style: Style) {
 fn foot(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
     if let Some(row) = chosen.and_then(|i| scene.runs.get(i)) {
-        let reason = row.remark().map_or(String::new(), |reason| format!(": {reason}"));
+        let reason =
+            row.remark().map_or(String::new(), |reason| format!(": {}", super::scene::joined(&reason)));
         lines.push(format!("{}{reason}", row.state.word()));
         let settings = row.facts.iter().flat_map(|facts| &facts.settings);
         let settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();

@@ -77,12 +77,49 @@ static inline bool allot_get_flag(const allot_settings *given, const char *name,
   return value;
 }
 
+// A number in the fewest digits that give it back.
+static inline const char *allot_digits(double number) {
+  char *text = allot_new(32, 1);
+  const bool whole = number > -1e15 && number < 1e15 && number == (double)(int64_t)number;
+  if (whole) snprintf(text, 32, "%.0f", number);
+  for (int digits = 1; digits <= 17 && !whole; digits++) {
+    snprintf(text, 32, "%.*g", digits, number);
+    if (strtod(text, NULL) == number) break;
+  }
+  return text;
+}
+
+// What a number is to be, with its bounds, infinite ones left out: the words of the SDKs of other languages.
+static inline const char *allot_expected(const char *kind, double least, double most) {
+  if (least > -INFINITY && most < INFINITY)
+    return allot_c(allot_words(kind, " from ", allot_digits(least), " to ", allot_digits(most), NULL));
+  if (least > -INFINITY) return allot_c(allot_words(kind, ", ", allot_digits(least), " or more", NULL));
+  if (most < INFINITY) return allot_c(allot_words(kind, ", ", allot_digits(most), " or less", NULL));
+  return kind;
+}
+
+// Whether a number is within its bounds; the error where it is not what was expected.
+static inline bool allot_within(double number, double least, double most, const char *name, const char *expected,
+                                allot_error *error) {
+  if (number >= least && number <= most) return true;
+  return allot_bad_setting(error, name, allot_c(allot_words(allot_digits(number), " is not ", expected, NULL)));
+}
+
 static inline bool allot_get_integer(const allot_settings *given, const char *name, int32_t *integer,
                                      allot_error *error) {
   const allot_value *value =
       allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), "a whole number", error);
   if (value) *integer = value->val.integer;
   return value;
+}
+
+// The same within bounds. INFINITY and -INFINITY stand for none.
+static inline bool allot_get_integer_within(const allot_settings *given, const char *name, double least, double most,
+                                            int32_t *integer, allot_error *error) {
+  const char *expected = allot_expected("a whole number", least, most);
+  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_INTEGER), expected, error);
+  if (value) *integer = value->val.integer;
+  return value && allot_within(*integer, least, most, name, expected, error);
 }
 
 // A whole number, 0 or more.
@@ -98,11 +135,29 @@ static inline bool allot_get_count(const allot_settings *given, const char *name
   return allot_bad_setting(error, name, allot_c(allot_words("-", first, " is not ", expected, NULL)));
 }
 
+// The same within bounds, of which the least is 0 or more.
+static inline bool allot_get_count_within(const allot_settings *given, const char *name, double least, double most,
+                                          uint32_t *count, allot_error *error) {
+  int32_t integer;
+  if (!allot_get_integer_within(given, name, least, most, &integer, error)) return false;
+  *count = (uint32_t)integer;
+  return true;
+}
+
 static inline bool allot_get_number(const allot_settings *given, const char *name, double *number,
                                     allot_error *error) {
   const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_NUMBER), "a number", error);
   if (value) *number = value->val.number;
   return value;
+}
+
+// The same within bounds. INFINITY and -INFINITY stand for none.
+static inline bool allot_get_number_within(const allot_settings *given, const char *name, double least, double most,
+                                           double *number, allot_error *error) {
+  const char *expected = allot_expected("a number", least, most);
+  const allot_value *value = allot_get(given, name, ALLOT_TYPE(VALUE_NUMBER), expected, error);
+  if (value) *number = value->val.number;
+  return value && allot_within(*number, least, most, name, expected, error);
 }
 
 static inline bool allot_get_text(const allot_settings *given, const char *name, allot_text *text,

@@ -6,6 +6,7 @@ void describe(allot_description *self) {
   allot_describe(self, "tested", "0.1.0", "what the tests need");
   allot_set(self, "by", allot_string("size"), "One of two.");
   allot_set(self, "share", allot_number(0.5), "A number.");
+  allot_set(self, "pilot", allot_integer(8), "A count.");
   allot_column(self, "level");
   allot_needs(self, ALLOT_REPLAY | ALLOT_STOPPING);
 }
@@ -43,6 +44,34 @@ static void settings_are_read_by_name(void) {
   made_setting(&run, "by", allot_string("luck"));
   expect(!allot_get_choice(&run, "by", names, 2, &by, &error));
   expect(allot_is(error.val.setting.reason, "`luck` is unknown; expected one of age, size"));
+}
+
+static void a_number_outside_of_its_bounds_is_refused(void) {
+  allot_run run = made_run();
+  allot_error error;
+  uint32_t pilot;
+  int32_t integer;
+  double share;
+  expect(allot_get_count_within(&run, "pilot", 2, 64, &pilot, &error) && pilot == 8);
+  made_setting(&run, "pilot", allot_integer(65));
+  expect(!allot_get_count_within(&run, "pilot", 2, 64, &pilot, &error));
+  expect(allot_is(error.val.setting.reason, "65 is not a whole number from 2 to 64"));
+  expect(!allot_get_integer_within(&run, "pilot", -INFINITY, 64, &integer, &error));
+  expect(allot_is(error.val.setting.reason, "65 is not a whole number, 64 or less"));
+  expect(allot_get_integer_within(&run, "pilot", 2, INFINITY, &integer, &error) && integer == 65);
+  made_setting(&run, "pilot", allot_integer(-1));
+  expect(!allot_get_count_within(&run, "pilot", 2, INFINITY, &pilot, &error));
+  expect(allot_is(error.val.setting.reason, "-1 is not a whole number, 2 or more"));
+  expect(!allot_get_count(&run, "pilot", &pilot, &error));
+  expect(allot_is(error.val.setting.reason, "-1 is not a whole number, 0 or more"));
+  made_setting(&run, "pilot", allot_string("many"));
+  expect(!allot_get_count_within(&run, "pilot", 2, 64, &pilot, &error));
+  expect(allot_is(error.val.setting.reason, "expected a whole number from 2 to 64"));
+  made_setting(&run, "share", allot_number(1.25));
+  expect(!allot_get_number_within(&run, "share", 0, 1, &share, &error));
+  expect(allot_is(error.val.setting.reason, "1.25 is not a number from 0 to 1"));
+  expect(!allot_get_number_within(&run, "share", 2000000, INFINITY, &share, &error));
+  expect(allot_is(error.val.setting.reason, "1.25 is not a number, 2000000 or more"));
 }
 
 static void groups_are_looked_at(void) {
@@ -140,10 +169,11 @@ int main(void) {
   chance_is_known();
   draws_are_distinct_and_even();
   settings_are_read_by_name();
+  a_number_outside_of_its_bounds_is_refused();
   groups_are_looked_at();
   plans_are_put_together();
   what_only_some_need_is_put_together();
   facts_are_those_that_were_made();
   state_comes_back();
-  puts("8 tests passed");
+  puts("9 tests passed");
 }

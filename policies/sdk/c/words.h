@@ -3,6 +3,7 @@
 #ifndef ALLOT_WORDS_H
 #define ALLOT_WORDS_H
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

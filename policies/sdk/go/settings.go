@@ -8,12 +8,13 @@ import (
 // A policy's settings are a struct whose fields a run may set by name:
 //
 //	type settings struct {
-//		Pilot         uint32  `default:"8" summary:"Rollouts to try each prompt with."`
+//		Pilot         uint32  `default:"8" minimum:"1" maximum:"64" summary:"Rollouts to try each prompt with."`
 //		SolvedAtLeast float64 `default:"0.125" summary:"Prompts solved less often are passed over."`
 //		By            string  `default:"size" choices:"size,age" summary:"What to sort by."`
 //	}
 //
-// The names are pilot, solved-at-least and by. A field is bool, int32, uint32, float64 or string.
+// The names are pilot, solved-at-least and by. A field is bool, int32, uint32, float64 or string. A number may have a
+// minimum, a maximum or both.
 
 // Flag is the value of a setting that is true or false.
 func Flag(value bool) Value { return types.MakeValueFlag(value) }

@@ -39,14 +39,14 @@ export function flag(byDefault, summary) {
 }
 
 /**
- * A whole number. `{ min: 0 }` makes it a count.
+ * A whole number. `{ min: 0 }` makes it a count; `{ min: 1, max: 64 }` gives both bounds.
  * @param {number} byDefault
  * @param {string} summary One line for people.
  * @param {{ min?: number, max?: number }} bounds
  * @returns {Setting<number>}
  */
 export function integer(byDefault, summary, bounds = {}) {
-  return new Setting("integer", byDefault, summary, "a whole number", (value) => outside(value, bounds));
+  return bounded("integer", byDefault, summary, "a whole number", bounds);
 }
 
 /**
@@ -57,7 +57,7 @@ export function integer(byDefault, summary, bounds = {}) {
  * @returns {Setting<number>}
  */
 export function number(byDefault, summary, bounds = {}) {
-  return new Setting("number", byDefault, summary, "a number", (value) => outside(value, bounds));
+  return bounded("number", byDefault, summary, "a number", bounds);
 }
 
 /**
@@ -95,13 +95,23 @@ export function orElse(count, byDefault) {
 }
 
 /**
- * @param {number} value
+ * A number, with bounds if there are any. The words are those of the SDKs of other languages.
+ * @param {"integer" | "number"} tag
+ * @param {number} byDefault
+ * @param {string} summary
+ * @param {string} kind
  * @param {{ min?: number, max?: number }} bounds
+ * @returns {Setting<number>}
  */
-function outside(value, { min = -Infinity, max = Infinity }) {
-  if (value < min) return `${value} is too small; it must be at least ${min}`;
-  if (value > max) return `${value} is too large; it may be ${max} at most`;
-  return undefined;
+function bounded(tag, byDefault, summary, kind, { min = -Infinity, max = Infinity }) {
+  let range = "";
+  if (min > -Infinity && max < Infinity) range = ` from ${min} to ${max}`;
+  else if (min > -Infinity) range = `, ${min} or more`;
+  else if (max < Infinity) range = `, ${max} or less`;
+  const expected = kind + range;
+  const wrong = (/** @type {number} */ value) =>
+    value < min || value > max ? `${value} is not ${expected}` : undefined;
+  return new Setting(tag, byDefault, summary, expected, wrong);
 }
 
 /**

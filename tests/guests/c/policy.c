@@ -8,14 +8,17 @@
 void describe(allot_description *self) {
   allot_describe(self, "faults", "0.1.0", "goes wrong in the way that is asked for");
   allot_set(self, "how", allot_string("fine"), "What to do in `decide`.");
+  allot_set(self, "few", allot_integer(4), "A number with bounds.");
 }
 
 static const char *const ways[] = {"fine",  "panic", "assert",  "libc-assert", "abort",  "print",
-                                   "flood", "null",  "recurse", "loop",        "grow", "give-up"};
+                                   "flood", "null",  "recurse", "loop",        "grow", "give-up", "needless"};
 
 bool begin(const allot_run *run, allot_bytes *state, allot_error *error) {
   (void)state; // nothing to remember
   allot_text how;
+  uint32_t few;
+  if (!allot_get_count_within(run, "few", 2, 64, &few, error)) return false;
   if (!allot_get_text(run, "how", &how, error)) return false;
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
     if (allot_is(how, ways[i])) return true;
@@ -61,5 +64,6 @@ bool decide(const allot_run *run, const allot_bytes *state, const allot_view *vi
   *plan = allot_sample();
   for (size_t i = 0; i < allot_offer(view, run->groups); i++)
     allot_ask(plan, view->pool.ptr[i].id, run->rollouts);
+  if (allot_is(how, "needless")) allot_until(allot_ask(plan, view->pool.ptr[run->groups].id, 8), 1, 1, 2);
   return true;
 }

@@ -17,6 +17,7 @@ import (
 
 type settings struct {
 	How string `default:"fine" summary:"What to do in decide."`
+	Few uint32 `default:"4" minimum:"2" maximum:"64" summary:"A number with bounds."`
 }
 
 var policy = allot.Policy[settings, allot.None]{
@@ -27,7 +28,7 @@ var policy = allot.Policy[settings, allot.None]{
 	Decide:  decide,
 }
 
-const ways = "fine panic index nil loop grow recurse exit print flood wait clock give-up"
+const ways = "fine panic index nil loop grow recurse exit print flood wait clock give-up needless"
 
 func begin(set settings, _ *allot.Run) (allot.None, error) {
 	if !slices.Contains(strings.Fields(ways), set.How) {
@@ -103,6 +104,9 @@ func decide(set settings, run *allot.Run, _ *allot.None, view *allot.View) (allo
 		var requests []allot.Request
 		for _, prompt := range view.Offer(run.Groups) {
 			requests = append(requests, allot.Request{Prompt: prompt.Id, Count: run.Rollouts})
+		}
+		if set.How == "needless" {
+			requests[0].Until = allot.Until(1, 1, 2)
 		}
 		plan = allot.Sample(requests...)
 	}

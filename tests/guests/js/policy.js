@@ -1,12 +1,13 @@
 // A policy that does wrong in the way that its setting `how` names, to see how each is told.
 
 import { all, BadSetting, canSample, GiveUp, log, offer } from "../../../policies/sdk/js/allot.js";
-import { request, sample, text, train } from "../../../policies/sdk/js/allot.js";
+import { integer, request, sample, text, train } from "../../../policies/sdk/js/allot.js";
 
 export const name = "faulty";
 export const version = "0.1.0";
 export const summary = "does wrong in the way it is told to";
-export const settings = { how: text("fine", "What to do wrong.") };
+const few = integer(4, "A number with bounds.", { min: 2, max: 64 });
+export const settings = { how: text("fine", "What to do wrong."), few };
 
 export function begin({ how }) {
   if (!(how in WAYS)) throw new BadSetting("how", `there is no \`${how}\``);
@@ -61,6 +62,7 @@ const WAYS = {
       .metric("again", Math.random()),
   timer: (view, run) => setTimeout(() => fine(view, run), 10),
   promise: async (view, run) => fine(view, run),
+  needless: (view) => sample(view.pool.map((p) => request(p.id, 8, { until: { correct: 1, wrong: 1, portion: 2 } }))),
 };
 
 function rewardBefore(view, id) {

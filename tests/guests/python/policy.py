@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from allot_policy import BadSetting, GiveUp, Pick, Request, log, sample, setting, train
+from allot_policy import BadSetting, Enough, GiveUp, Pick, Request, log, sample, setting, train
 
 name = "faulty"
 version = "0.1.0"
@@ -25,6 +25,7 @@ WAYS = [
     "wrong-field",
     "wrong-state",
     "give-up",
+    "needless",
     "clock",
     "files",
 ]
@@ -33,6 +34,7 @@ WAYS = [
 @dataclass
 class Settings:
     how: str = setting("fine", f"What to do: {', '.join(WAYS)}.")
+    few: int = setting(4, "A number with bounds.", minimum=2, maximum=64)
 
 
 def begin(settings, run):
@@ -44,6 +46,8 @@ def begin(settings, run):
 def decide(settings, run, state, view):
     plan = uniform(run, view)
     how = settings.how
+    if how == "needless":
+        return sample(Request(p.id, run.rollouts, until=Enough(1, 1, 2)) for p in view.pool)
     if how == "raise":
         parse(view)
     elif how == "loop":

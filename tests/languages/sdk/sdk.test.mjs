@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { all, deviation, facts, request, sample, train } from "../../../policies/sdk/js/allot.js";
-import { decide, describe, runWith } from "../../../policies/sdk/js/calls.js";
+import { all, deviation, facts, integer, number, request, sample, train } from "../../../policies/sdk/js/allot.js";
+import { begin, decide, describe, runWith } from "../../../policies/sdk/js/calls.js";
 import * as made from "../../../policies/sdk/js/made.js";
 /** @import { Policy } from "../../../policies/sdk/js/allot.js" */
 
@@ -45,6 +45,43 @@ test("what only some need is named", () => {
   assert.deepEqual(runWith(policy({ columns: ["level"] })).columns, [{ name: "level", width: 1, categories: [] }]);
   // @ts-expect-error
   assert.throws(() => describe(policy({ needs: ["replays"] })), /`replays`/);
+});
+
+test("a number outside of its bounds is refused", () => {
+  /** @type {[import("../../../policies/sdk/js/settings.js").Setting<number>, number, string][]} */
+  const wrong = [
+    [integer(8, "It.", { min: 2, max: 64 }), 65, "65 is not a whole number from 2 to 64"],
+    [integer(8, "It.", { min: 2, max: 64 }), -1, "-1 is not a whole number from 2 to 64"],
+    [integer(8, "It.", { max: 64 }), 65, "65 is not a whole number, 64 or less"],
+    [integer(8, "It.", { min: 2 }), 1, "1 is not a whole number, 2 or more"],
+    [number(0.5, "It.", { min: 0, max: 1 }), 1.25, "1.25 is not a number from 0 to 1"],
+    [number(0.5, "It.", { max: 1 }), 2, "2 is not a number, 1 or less"],
+  ];
+  for (const [it, value, message] of wrong) {
+    const of = policy({ settings: { it } });
+    assert.throws(() => begin(of, runWith(of, { it: value })), { message: `\`it\`: ${message}` });
+    begin(of, runWith(of));
+  }
+});
+
+test("a need that is not named is told with how to name it", () => {
+  const until = { correct: 1, wrong: 0, portion: 4 };
+  /** @type {["stopping" | "sampling" | "updating", Policy["decide"]][]} */
+  const plans = [
+    ["stopping", () => sample([request(3, 8, { until })])],
+    ["sampling", () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: 64 } })])],
+    ["updating", () => train([all(4)]).update({ miniBatch: 16, passes: 2 })],
+  ];
+  for (const [need, plan] of plans) {
+    const without = policy({ decide: plan, needs: ["replay"] });
+    const hint = `has to say \`export const needs = ["replay", "${need}"]\``;
+    assert.throws(
+      () => decide(without, runWith(without), [], made.view(0, 9)),
+      (/** @type {Error} */ { message }) => message.endsWith(hint),
+    );
+    const having = policy({ decide: plan, needs: [need] });
+    decide(having, runWith(having), [], made.view(0, 9));
+  }
 });
 
 test("plans say what only some need", () => {

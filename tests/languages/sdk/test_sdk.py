@@ -2,20 +2,25 @@
 
 import types
 import unittest
+from dataclasses import make_dataclass
 
 from allot_policy import (
     Among,
+    BadSetting,
     Enough,
     Hold,
     Pick,
     Request,
     Sampling,
     Update,
+    begin,
+    decide,
     describe,
     facts,
     made,
     run_with,
     sample,
+    setting,
     train,
 )
 from allot_policy.error import BadPolicy
@@ -66,6 +71,45 @@ class Sdk(unittest.TestCase):
         for wrong in ({"needs": ["replays"]}, {"needs": "replay"}, {"columns": [1]}):
             with self.assertRaises(BadPolicy):
                 describe(policy(**wrong))
+
+    def test_a_number_outside_of_its_bounds_is_refused(self):
+        def refused(kind, default, value, **bounds):
+            field = ("it", kind, setting(default, "It.", **bounds))
+            of = policy(Settings=make_dataclass("Settings", [field]))
+            try:
+                begin(of, run_with(of, it=value))
+            except BadSetting as bad:
+                return bad.reason
+            return None
+
+        for kind, default, value, bounds, reason in (
+            (int, 8, 65, {"minimum": 2, "maximum": 64}, "65 is not a whole number from 2 to 64"),
+            (int, 8, -1, {"minimum": 2, "maximum": 64}, "-1 is not a whole number from 2 to 64"),
+            (int, 8, 65, {"maximum": 64}, "65 is not a whole number, 64 or less"),
+            (int, 8, 1, {"minimum": 2}, "1 is not a whole number, 2 or more"),
+            (float, 0.5, 1.25, {"minimum": 0, "maximum": 1.0}, "1.25 is not a number from 0 to 1"),
+            (float, 0.5, 2.0, {"maximum": 1}, "2 is not a number, 1 or less"),
+            (int, 8, 64, {"minimum": 2, "maximum": 64}, None),
+            (float, 0.5, 0.0, {"minimum": 0, "maximum": 1}, None),
+        ):
+            self.assertEqual(refused(kind, default, value, **bounds), reason)
+        with self.assertRaises(BadPolicy):
+            refused(str, "text", "text", maximum=1)
+
+    def test_a_need_that_is_not_named_is_told_with_how_to_name_it(self):
+        plans = {
+            "stopping": lambda *_: sample([Request(3, 8, until=Enough(1, 0, 4))]),
+            "sampling": lambda *_: sample([Request(3, 8, sampling=Sampling(0.5, 64))]),
+            "updating": lambda *_: train([Pick.all(4)]).update(Update(16, 2)),
+        }
+        for need, plan in plans.items():
+            for needs in ([], ["replay"]):
+                of = policy(decide=plan, needs=needs)
+                written = ", ".join(f'"{name}"' for name in [*needs, need])
+                with self.assertRaisesRegex(BadPolicy, f"has to say `needs = \\[{written}\\]`$"):
+                    decide(of, run_with(of), b"", made.view(range(9)))
+            of = policy(decide=plan, needs=[need])
+            decide(of, run_with(of), b"", made.view(range(9)))
 
     def test_plans_say_what_only_some_need(self):
         plan = sample([Request(3, 8, until=Enough(1, 0, 4), sampling=Sampling(0.5, 64))]).defer([5])

@@ -93,6 +93,11 @@ func assign(to reflect.Value, field reflect.StructField, value any) string {
 			return ""
 		}
 	case int32:
+		if kind == reflect.Int32 || kind == reflect.Uint32 {
+			if reason := outside(field, float64(value)); reason != "" {
+				return reason
+			}
+		}
 		if kind == reflect.Int32 {
 			to.SetInt(int64(value))
 			return ""
@@ -107,7 +112,7 @@ func assign(to reflect.Value, field reflect.StructField, value any) string {
 	case float64:
 		if kind == reflect.Float64 {
 			to.SetFloat(value)
-			return ""
+			return outside(field, value)
 		}
 	case string:
 		if kind == reflect.String {
@@ -124,6 +129,41 @@ var expected = map[reflect.Kind]string{
 	reflect.Uint32:  "a whole number, 0 or more",
 	reflect.Float64: "a number",
 	reflect.String:  "text",
+}
+
+// What is wrong with a number outside of its field's bounds, if it has any. The words are those of the SDKs of other
+// languages.
+func outside(field reflect.StructField, value float64) string {
+	low, hasLow := bound(field, "minimum")
+	high, hasHigh := bound(field, "maximum")
+	if (!hasLow || value >= low) && (!hasHigh || value <= high) {
+		return ""
+	}
+	shown := func(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }
+	words := shown(value) + " is not a number"
+	if field.Type.Kind() != reflect.Float64 {
+		words = shown(value) + " is not a whole number"
+	}
+	switch {
+	case hasLow && hasHigh:
+		return words + " from " + shown(low) + " to " + shown(high)
+	case hasLow:
+		return words + ", " + shown(low) + " or more"
+	}
+	return words + ", " + shown(high) + " or less"
+}
+
+// A field's bound, if it has it. One that can't be read is a mistake in the author's file.
+func bound(field reflect.StructField, name string) (float64, bool) {
+	text, has := field.Tag.Lookup(name)
+	if !has {
+		return 0, false
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic("the field " + field.Name + " of the settings, with the " + name + " `" + text + "`: " + err.Error())
+	}
+	return number, true
 }
 
 // What is wrong with a text that is to be one of some, if they are given.

@@ -11,17 +11,23 @@ Value = bool | int | float | str
 
 
 def setting(
-    default: Value, summary: str, *, choices: list[str] | None = None, minimum: int | None = None
+    default: Value,
+    summary: str,
+    *,
+    choices: list[str] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
 ) -> Any:
     """A field of the settings:
 
-        pilot: int = setting(8, "Rollouts to try each prompt with.", minimum=0)
+        pilot: int = setting(8, "Rollouts to try each prompt with.", minimum=1, maximum=64)
 
     The default fixes the type: bool, int, float or str. `summary` is the line shown to people.
-    `choices` are the texts that a text may be; `minimum` is the least that a whole number may be.
-    The field `solved_at_least` is the setting `solved-at-least`.
+    `choices` are the texts that a text may be; `minimum` and `maximum` are the least and the most
+    that a number may be. The field `solved_at_least` is the setting `solved-at-least`.
     """
-    return field(default=default, metadata={"summary": summary, "choices": choices, "minimum": minimum})
+    limits = {"choices": choices, "minimum": minimum, "maximum": maximum}
+    return field(default=default, metadata={"summary": summary, **limits})
 
 
 def or_else(count: int, default: int) -> int:
@@ -51,16 +57,31 @@ def _name(f: Field) -> str:
 
 
 def _wrong(f: Field, value: Value) -> str | None:
-    kind, choices, minimum = type(f.default), f.metadata["choices"], f.metadata["minimum"]
+    kind, choices = type(f.default), f.metadata["choices"]
+    minimum, maximum = f.metadata["minimum"], f.metadata["maximum"]
     if choices:
         expected = f"expected one of {', '.join(choices)}"
         if type(value) is not str:
             return expected
         return None if value in choices else f"`{value}` is unknown; {expected}"
-    expected = EXPECTED[kind] + (f", {minimum} or more" if minimum is not None else "")
+    expected = EXPECTED[kind] + _range(minimum, maximum)
     if type(value) is not kind:
         return f"expected {expected}"
-    return f"{value} is not {expected}" if minimum is not None and value < minimum else None
+    low, high = minimum is not None and value < minimum, maximum is not None and value > maximum
+    return f"{_shown(value)} is not {expected}" if low or high else None
+
+
+def _range(minimum: float | None, maximum: float | None) -> str:
+    """What follows "a number" where it has bounds: the same words as in the SDKs of other languages."""
+    if minimum is not None and maximum is not None:
+        return f" from {_shown(minimum)} to {_shown(maximum)}"
+    if minimum is not None:
+        return f", {_shown(minimum)} or more"
+    return f", {_shown(maximum)} or less" if maximum is not None else ""
+
+
+def _shown(number: Value) -> str:
+    return str(number).removesuffix(".0")
 
 
 EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -79,6 +100,9 @@ def _fields(settings: type | None) -> tuple[Field, ...]:
         if kind not in EXPECTED:
             raise BadPolicy(f"setting `{f.name}` is a bool, int, float or str, not {f.default!r}")
         declared = f.type if isinstance(f.type, str) else f.type.__name__
+        bounded = any(f.metadata[bound] is not None for bound in ("minimum", "maximum"))
+        if bounded and kind not in (int, float):
+            raise BadPolicy(f"setting `{f.name}` has bounds, and its default {f.default!r} is not a number")
         if declared in ("bool", "int", "float", "str") and declared != kind.__name__:
             raise BadPolicy(f"setting `{f.name}` is declared {declared}, but its default is {f.default!r}")
     return fields(settings)

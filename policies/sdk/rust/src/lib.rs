@@ -42,6 +42,10 @@
 //! ([`describe`], [`begin`], [`decide`]); compiled for Wasm it is a component of the contract
 //! `rollout:allocation@0.2.0` (`wit/0.2/allocation.wit`). The SDK knows nothing of any host.
 
+// The derives name this crate by its name, in its own tests too.
+#[cfg(test)]
+extern crate self as allot_policy;
+
 #[allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, clippy::pedantic)]
 #[rustfmt::skip]
 #[doc(hidden)]
@@ -66,9 +70,9 @@ pub use bindings::rollout::allocation::types;
 #[doc(hidden)]
 pub use export::shout_panics;
 pub use policy::{Policy, begin, decide, describe, run_with};
-#[doc(hidden)]
-pub use settings::read as settings_read;
 pub use settings::{Choice, FromValue, Settings, bad as bad_setting, needs_two, or_else};
+#[doc(hidden)]
+pub use settings::{read as settings_read, within as settings_within};
 #[doc(hidden)]
 pub use state::mark as state_mark;
 pub use state::{Field, State};

@@ -22,7 +22,8 @@ use crate::types::{BadSetting, Error, Run, Setting, Value};
 /// assert_eq!(described[0].summary, "Rollouts to try each prompt with.");
 /// ```
 ///
-/// The doc comment is the summary shown to people. A field is `bool`, `i32`, `u32`, `f64`,
+/// The doc comment is the summary shown to people. A number may have bounds:
+/// `#[setting(default = 8, minimum = 1, maximum = 64)]`. A field is `bool`, `i32`, `u32`, `f64`,
 /// `String`, or an enum that derives [`Choice`](derive@crate::Choice).
 pub trait Settings: Sized {
     /// Every setting, in the order of the fields.
@@ -139,4 +140,83 @@ pub fn needs_two(own: Option<(&str, u32)>, run: &Run) -> Result<(), Error> {
 /// A count that a run may leave to something else by setting it to 0.
 pub fn or_else(count: u32, default: u32) -> u32 {
     if count == 0 { default } else { count }
+}
+
+/// Reads a number of a run that has bounds, infinite ones for none. For the derive.
+#[doc(hidden)]
+pub fn within<T: FromValue>(run: &Run, name: &str, least: f64, most: f64) -> Result<T, Error> {
+    let given = run.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let (number, kind) = match given {
+        Some(Value::Integer(integer)) => (f64::from(*integer), "a whole number"),
+        Some(Value::Number(number)) => (*number, "a number"),
+        _ => return read(run, name),
+    };
+    if number >= least && number <= most {
+        return read(run, name);
+    }
+    // The words are those of the SDKs of other languages.
+    let range = match (least.is_finite(), most.is_finite()) {
+        (true, true) => format!(" from {least} to {most}"),
+        (true, false) => format!(", {least} or more"),
+        (false, _) => format!(", {most} or less"),
+    };
+    Err(bad(name, format!("{number} is not {kind}{range}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Plan, View};
+    use crate::{Policy, begin, run_with};
+
+    struct Bounded;
+
+    #[derive(crate::Settings)]
+    struct BoundedSettings {
+        /// Both.
+        #[setting(default = 8, minimum = 2, maximum = 64)]
+        both: u32,
+        /// A maximum.
+        #[setting(default = 8, maximum = 64)]
+        most: i32,
+        /// A minimum.
+        #[setting(default = 8, minimum = 2)]
+        least: u32,
+        /// A share.
+        #[setting(default = 0.5, minimum = 0, maximum = 1.0)]
+        share: f64,
+    }
+
+    impl Policy for Bounded {
+        const NAME: &'static str = "bounded";
+        const VERSION: &'static str = "0.1.0";
+        const SUMMARY: &'static str = "has bounds";
+        type Settings = BoundedSettings;
+        type State = ();
+
+        fn decide(set: &BoundedSettings, _: &Run, (): &mut (), _: &View) -> Result<Plan, Error> {
+            let seen = f64::from(set.both) + f64::from(set.most) + f64::from(set.least) + set.share;
+            Ok(Plan::train([]).metric("seen", seen))
+        }
+    }
+
+    #[test]
+    fn a_number_outside_of_its_bounds_is_refused() {
+        let wrong = [
+            ("both", Value::Integer(65), "65 is not a whole number from 2 to 64"),
+            ("both", Value::Integer(-1), "-1 is not a whole number from 2 to 64"),
+            ("most", Value::Integer(65), "65 is not a whole number, 64 or less"),
+            ("least", Value::Integer(1), "1 is not a whole number, 2 or more"),
+            ("share", Value::Number(1.25), "1.25 is not a number from 0 to 1"),
+            ("share", Value::Number(f64::NAN), "NaN is not a number from 0 to 1"),
+            ("share", Value::Flag(true), "expected a number"),
+        ];
+        for (name, value, reason) in wrong {
+            assert_eq!(begin::<Bounded>(&run_with::<Bounded>(&[(name, value)])), Err(bad(name, reason)));
+        }
+        let ends = [("both", 2), ("both", 64), ("most", i32::MIN), ("least", i32::MAX)];
+        for (name, value) in ends {
+            assert!(begin::<Bounded>(&run_with::<Bounded>(&[(name, Value::Integer(value))])).is_ok());
+        }
+    }
 }

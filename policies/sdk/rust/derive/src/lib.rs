@@ -40,7 +40,7 @@ fn settings_of(input: &DeriveInput) -> syn::Result<Tokens> {
         let setting = kebab(&ident.as_ref().expect("fields() gives named fields").to_string());
         let summary = doc(&field.attrs)
             .ok_or_else(|| syn::Error::new(field.span(), "a setting needs a doc comment: its summary"))?;
-        let default = default_of(field)?;
+        let Given { default, minimum, maximum } = given(field)?;
         described.push(quote! {
             ::allot_policy::types::Setting {
                 name: #setting.to_owned(),
@@ -48,7 +48,14 @@ fn settings_of(input: &DeriveInput) -> syn::Result<Tokens> {
                 summary: #summary.to_owned(),
             }
         });
-        read.push(quote! { #ident: ::allot_policy::settings_read::<#ty>(run, #setting)? });
+        read.push(match (minimum, maximum) {
+            (None, None) => quote! { #ident: ::allot_policy::settings_read::<#ty>(run, #setting)? },
+            (minimum, maximum) => {
+                let minimum = minimum.map_or(quote!(f64::NEG_INFINITY), |least| quote!(f64::from(#least)));
+                let maximum = maximum.map_or(quote!(f64::INFINITY), |most| quote!(f64::from(#most)));
+                quote! { #ident: ::allot_policy::settings_within::<#ty>(run, #setting, #minimum, #maximum)? }
+            }
+        });
     }
     Ok(quote! {
         impl ::allot_policy::Settings for #name {
@@ -148,23 +155,34 @@ fn doc(attrs: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" "))
 }
 
-fn default_of(field: &Field) -> syn::Result<Tokens> {
+/// What `#[setting(…)]` gives of a field.
+struct Given {
+    default: Tokens,
+    minimum: Option<Expr>,
+    maximum: Option<Expr>,
+}
+
+fn given(field: &Field) -> syn::Result<Given> {
     let missing = || syn::Error::new(field.span(), "a setting needs #[setting(default = …)]");
     let attr = field.attrs.iter().find(|a| a.path().is_ident("setting")).ok_or_else(missing)?;
-    let mut default = None;
+    let (mut default, mut minimum, mut maximum) = (None, None, None);
     attr.parse_nested_meta(|meta| {
-        if !meta.path.is_ident("default") {
-            return Err(meta.error("expected `default = …`"));
-        }
-        default = Some(meta.value()?.parse::<Expr>()?);
+        let of = match meta.path.get_ident().map(ToString::to_string).as_deref() {
+            Some("default") => &mut default,
+            Some("minimum") => &mut minimum,
+            Some("maximum") => &mut maximum,
+            _ => return Err(meta.error("expected `default = …`, `minimum = …` or `maximum = …`")),
+        };
+        *of = Some(meta.value()?.parse::<Expr>()?);
         Ok(())
     })?;
     let default = default.ok_or_else(missing)?;
     // A string literal is a `&str`; the field holds a `String`.
-    Ok(match &default {
+    let default = match &default {
         Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => quote!(#default.to_owned()),
         _ => quote!(#default),
-    })
+    };
+    Ok(Given { default, minimum, maximum })
 }
 
 /// `max_variance` and `MaxVariance` both become `max-variance`.
