@@ -1,6 +1,7 @@
 //! A policy's report card: rules, purity, limits, cost.
 
 mod costs;
+mod findings;
 mod simulation;
 mod trial;
 
@@ -12,8 +13,9 @@ use allot_error::{Exit, Result, count};
 use allot_sandbox::Policy;
 
 use self::costs::Costs;
+use self::findings::Findings;
 use self::simulation::simulate;
-use self::trial::{Findings, Trial};
+use self::trial::Trial;
 use super::rows::{LATE, Outcome, Rows, many};
 use super::time::Time;
 use crate::commands::policies;
@@ -101,6 +103,9 @@ impl Card {
         rows.add("links", contract, Outcome::Pass);
         rows.add("begins", "begins with these settings", begins.clone());
         if *begins != Outcome::Pass {
+            if begins.failure().is_none() {
+                rows.missing.push(format!("0 of {views} views were tried"));
+            }
             return rows;
         }
         let Findings { calls, tried, .. } = found;
