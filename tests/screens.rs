@@ -133,6 +133,7 @@ fn every_policy_that_ships_passes_its_check() {
         let text = Scratch::new().allot(&["check", policy, "--json"]);
         let json: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(json["pass"], true, "{policy}: {text}");
+        assert_eq!((&json["result"], &json["complete"]), (&"pass".into(), &true.into()), "{policy}");
         assert_eq!(json["rules"].as_array().unwrap().len(), 37);
         assert!(json["calls"].as_u64().unwrap() > 600, "{policy}");
         assert_eq!(json["costs"].as_array().unwrap().len(), 3);

@@ -178,8 +178,8 @@ fn goes_unrewarded((name, place, text, words): (&str, Place, &str, &str)) {
 
     let checked = scratch.allot(&["check", "./hostile.wasm", "--fuel", "3000000", "--memory", "1048576"]);
     steers_nothing(name, &checked);
-    // It may say of every answer that it can't judge it; all else is a fault.
-    let expected = i32::from(words != "said: ");
+    // It may say of every answer that it can't judge it, and then no verdict was tested; all else is a fault.
+    let expected = if words == "said: " { 3 } else { 1 };
     assert!(checked.ends_with(&format!("exit code {expected}")), "{name}: {checked}");
 }
 
@@ -252,4 +252,32 @@ fn one_that_remembers_is_found_out_by_its_check() {
     let said = scratch.allot(&["check", "./grader.wasm"]);
     assert!(said.contains("FAIL  says of an answer in a batch what it says of it alone"), "{said}");
     assert!(said.ends_with("exit code 1"), "{said}");
+}
+
+#[test]
+fn a_check_of_a_grader_that_ran_out_of_time_is_incomplete() {
+    let scratch = Scratch::new();
+    let slow = "(local.set $n (i32.const 30000000)) (loop $on (br_if $on (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
+    scratch.write("grader.wasm", grader(&[(Place::Grade, slow)]));
+    let said = scratch.allot(&["check", "./grader.wasm", "--within", "0.5"]);
+    assert!(said.ends_with("exit code 3") && !said.contains("FAIL"), "{said}");
+    assert!(said.contains(" of 162 made questions)\n"), "{said}");
+    let end = said.lines().rev().nth(1).unwrap();
+    assert!(end.starts_with("incomplete: ") && end.contains(" of 162 questions were tried"), "{said}");
+    let batches =
+        "not tested  says of an answer in a batch what it says of it alone (no batch was judged whole)";
+    assert!(said.contains(batches), "{said}");
+    let first = said.lines().find(|line| line.starts_with("a short answer ")).unwrap();
+    assert!(first.ends_with(" KiB"), "{said}");
+
+    let said =
+        scratch.allot(&["check", "./grader.wasm", "--within", "0.000001", "--seconds", "60", "--json"]);
+    let card: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&card["result"], &card["pass"], &card["tried"]),
+        (&"incomplete".into(), &false.into(), &0.into())
+    );
+    for row in ["answers", "usable", "pure", "batches"] {
+        assert_eq!(card["results"][row], "not tested", "{row}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Policies that use what means nothing in a run, as `allot check` tells their authors; and checks that take too long.
+//! Policies that use what means nothing in a run, as `allot check` tells their authors.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
@@ -67,15 +67,4 @@ fn what_means_nothing_in_a_run_is_warned_of() {
         let said = Scratch::new().allot(&["check", name]);
         assert_eq!(warnings(&said), [""; 0], "{said}");
     }
-}
-
-#[test]
-fn a_check_has_a_time() {
-    let scratch = Scratch::new();
-    scratch.write("guest.wasm", scratch::guest("slow"));
-    let said = scratch.allot(&["check", "./guest.wasm", "--within", "0.5"]);
-    assert!(said.contains("note  the time is over: "), "{said}");
-    assert!(said.contains("skip  runs to a normal end: not run"), "{said}");
-    let said = scratch.allot(&["check", "./guest.wasm", "--within", "nan"]);
-    assert!(said.contains("`--within NaN` is no time for a check"), "{said}");
 }

@@ -7,8 +7,40 @@ use allot_allocation::{Budget, Column, Columns, Group, LENGTH, Past, Prompt, Pro
 pub struct Fixture {
     /// In a few words.
     pub title: String,
+    /// What it tests a policy for.
+    pub kind: Kind,
     /// The view.
     pub view: View,
+}
+
+/// Kinds of views, in the order in which [`in_turn`] begins with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A corner case.
+    Corner,
+    /// An ordinary view, made at random.
+    Random,
+    /// Thousands of buffered rollouts.
+    ManyRollouts,
+    /// A random view of a data set of [`MANY_PROMPTS`].
+    ManyPrompts,
+}
+
+/// Prompts in the data set of a view. A policy may ask for facts of all of them in each call, and an interpreter
+/// takes milliseconds for each 100,000 numbers.
+pub const PROMPTS: u32 = 2_000;
+/// Prompts in the data set of a few views, by which a policy meets one of full size.
+pub const MANY_PROMPTS: u32 = 100_000;
+/// From so many buffered rollouts on a view is one with many.
+const MANY_ROLLOUTS: usize = 2_000;
+/// One of so many random views is of a large data set.
+const LARGE_DATA_SET: u32 = 75;
+
+impl Kind {
+    /// Prompts in the data set that its views are of.
+    pub fn prompts(self) -> u32 {
+        if self == Self::ManyPrompts { MANY_PROMPTS } else { PROMPTS }
+    }
 }
 
 /// The rewards of a made group.
@@ -33,7 +65,11 @@ const OPEN: Budget = Budget {
 /// Views of every corner, and `random` random ones. `signals` lists go with each group.
 pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     let mut made = Vec::new();
-    let mut add = |title: &str, view: View| made.push(Fixture { title: title.to_owned(), view });
+    let mut add = |title: &str, view: View| {
+        let rollouts: usize = view.groups.iter().map(Group::len).sum();
+        let kind = if rollouts < MANY_ROLLOUTS { Kind::Corner } else { Kind::ManyRollouts };
+        made.push(Fixture { title: title.to_owned(), kind, view });
+    };
     let m = Maker { signals };
 
     add("a fresh step", m.view(64, &[], OPEN, 0));
@@ -106,9 +142,23 @@ pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
         let mut view = m.view(random.below(200) as u32, &groups, budget, round);
         view.seed = random.bits() as u32;
         view.step = random.below(100) as u32;
-        add(&format!("random view {i}"), view);
+        let kind = if i % LARGE_DATA_SET == LARGE_DATA_SET - 1 { Kind::ManyPrompts } else { Kind::Random };
+        made.push(Fixture { title: format!("random view {i}"), kind, view });
     }
     made
+}
+
+/// The same views in another order: one of each kind in turn, so that a check that is cut short has tried all kinds.
+pub fn in_turn(views: Vec<Fixture>) -> Vec<Fixture> {
+    let mut tried = [0_usize; 4];
+    let place = |fixture: Fixture| {
+        let of_its_kind = &mut tried[fixture.kind as usize];
+        *of_its_kind += 1;
+        (*of_its_kind, fixture)
+    };
+    let mut placed: Vec<(usize, Fixture)> = views.into_iter().map(place).collect();
+    placed.sort_by_key(|(turn, fixture)| (*turn, fixture.kind));
+    placed.into_iter().map(|(_, fixture)| fixture).collect()
 }
 
 /// A view at `times` the scale of Pilot-Commit's published 4B run: a pool of 384, 128 groups, 18,432
@@ -207,4 +257,30 @@ fn prompt(id: u32, random: &mut Stream) -> Prompt {
         }
     });
     Prompt { id: PromptId(id), epoch: 1, tokens: length(id), past }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_names_prompts_of_its_data_set_only() {
+        for Fixture { title, kind, view } in views(1, 300) {
+            let pool = view.pool.iter().map(|prompt| prompt.id);
+            let groups = view.groups.iter().map(|group| group.prompt);
+            let unscored = view.unscored.iter().map(|tally| tally.prompt);
+            let last = pool.chain(groups).chain(unscored).max();
+            assert!(last.is_none_or(|id| id.0 < kind.prompts()), "{title}: {last:?}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_turn() {
+        let order: Vec<Kind> = in_turn(views(0, 300)).iter().map(|fixture| fixture.kind).collect();
+        let kinds = [Kind::Corner, Kind::Random, Kind::ManyRollouts, Kind::ManyPrompts];
+        assert_eq!(order.len(), 321);
+        assert_eq!((&order[..4], &order[4..8]), (&kinds[..], &kinds[..]));
+        let count = |kind| order.iter().filter(|other| **other == kind).count();
+        assert_eq!(kinds.map(count), [18, 296, 3, 4]);
+    }
 }

@@ -60,6 +60,10 @@ pub struct CoinConfig {
     /// same name: see [`Coin::column`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
+    /// Signals to make up for each rollout, for tests of policies: from 0 to 1, and without a meaning. No config sets
+    /// them.
+    #[serde(skip)]
+    pub signals: Vec<String>,
 }
 
 impl Default for CoinConfig {
@@ -76,6 +80,7 @@ impl Default for CoinConfig {
             tokens: 200.0,
             longest: 1024,
             columns: BTreeMap::new(),
+            signals: Vec::new(),
         }
     }
 }
@@ -220,7 +225,7 @@ impl Coin {
             tokens: wanted.min(longest) as u32,
             truncated: wanted > longest,
             log_prob: log_prob(p, right),
-            signals: Vec::new(),
+            signals: self.config.signals.iter().map(|_| stream.unit() as f32).collect(),
             sampling,
         }
     }
@@ -230,7 +235,7 @@ impl Engine for Coin {
     type Answer = bool;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: "coin".to_owned(), signals: Vec::new() }
+        Capabilities { name: "coin".to_owned(), signals: self.config.signals.clone() }
     }
 
     fn version(&self) -> u32 {

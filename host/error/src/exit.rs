@@ -12,6 +12,8 @@ pub enum Exit {
     Bad = 1,
     /// An error, which it told: [`Error`](crate::Error).
     Error = 2,
+    /// A check found nothing wrong, and did not test everything.
+    Incomplete = 3,
 }
 
 impl Exit {
@@ -25,6 +27,7 @@ impl Exit {
         match code {
             0 => Self::Good,
             1 => Self::Bad,
+            3 => Self::Incomplete,
             _ => Self::Error,
         }
     }

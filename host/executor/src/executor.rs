@@ -47,7 +47,8 @@ impl Exit {
         match allot_error::Exit::of(code) {
             allot_error::Exit::Good => Self::Over,
             allot_error::Exit::Bad => Self::Paused,
-            allot_error::Exit::Error => Self::Failed(words),
+            // A run has no incomplete end.
+            allot_error::Exit::Error | allot_error::Exit::Incomplete => Self::Failed(words),
         }
     }
 }

@@ -1,10 +1,13 @@
-//! `allot check`: a policy or a grader put to the test before it meets a run.
+//! `allot check`: tests a policy or a grader before a run.
 
+mod cost;
 mod grader;
 mod policy;
+mod rows;
+mod time;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_component::Kind;
 use allot_config::CapsConfig;
@@ -13,12 +16,18 @@ use allot_judges::component::ComponentConfig;
 use allot_sandbox::{Caps, Grader};
 use clap::Args;
 
+use self::time::Time;
 use crate::loaded::Loaded;
 use crate::policy_loader;
 use crate::screen::Screen;
 
 /// Test a policy or a grader: rules, purity, limits, cost
 #[derive(Debug, Args)]
+#[command(after_help = "Exit codes:
+  0  Everything was tested, and passes
+  1  Something fails
+  2  An error: the component can't be loaded, or an option is wrong
+  3  Incomplete: nothing fails, and something was not tested")]
 pub struct Check {
     /// A policy's name, or the path of a policy's or grader's component
     policy: String,
@@ -34,7 +43,7 @@ pub struct Check {
     /// Bytes of memory that a call may use
     #[arg(long)]
     memory: Option<usize>,
-    /// Seconds for the whole check: what is not tested by then is skipped, and reported
+    /// Seconds for the whole check: what is not tested by then is reported as not tested
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     within: f64,
     /// The report card as JSON
@@ -60,36 +69,37 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         Some(Kind::Grader) => command.of_grader(),
         Some(Kind::Policy) | None => caps.caps(),
     };
-    if command.seconds.is_none() {
-        // One call can't take longer than all of them.
-        caps.time = caps.time.min(within);
+    // One call can't take longer than all of them.
+    let limits_calls = command.seconds.is_none() && caps.time > within;
+    if limits_calls {
+        caps.time = within;
     }
     let sandbox = policy_loader::sandbox(caps)?;
     let loaded = Loaded::open(&sandbox, &bytes, &command.policy, screen)?;
-    // Compiling an interpreter is no part of it.
-    let until = Instant::now() + within;
     let typed = allot_config::typed(&command.set, "--set ")?;
-    let passed = match &loaded {
+    // It begins here: without compiling an interpreter.
+    let time = Time::new(within, limits_calls);
+    Ok(match &loaded {
         Loaded::Policy(policy) => {
-            let card = policy::Card::of(policy, &typed, until, screen)?;
+            let card = policy::Card::of(policy, &typed, time, screen)?;
             if command.json {
                 screen.say(card.json(policy));
             } else {
                 card.show(policy, screen);
             }
-            card.passed()
+            card.exit()
         }
         Loaded::Grader(grader) => {
-            let card = grader::Card::of(grader, settings(grader, &typed)?, until, screen);
+            let made = allot_authoring::questions::all();
+            let card = grader::Card::of(grader, &settings(grader, &typed)?, &made, time, screen);
             if command.json {
                 screen.say(card.json(grader));
             } else {
                 card.show(grader, screen);
             }
-            card.passed()
+            card.exit()
         }
-    };
-    Ok(if passed { Exit::Good } else { Exit::Bad })
+    })
 }
 
 impl Check {

@@ -1,0 +1,79 @@
+//! What a call costs.
+
+use std::time::Instant;
+
+use allot_sandbox::Fault;
+use serde_json::{Value, json};
+
+use super::time::Time;
+
+/// The cost of a call, of the fastest of several: the machine may be busy with something else. Or the fault of a call
+/// that failed; nothing if it was not measured.
+#[derive(Default)]
+pub struct Cost {
+    measured: Option<Result<Numbers, Fault>>,
+}
+
+struct Numbers {
+    /// Wasm instructions, if they were counted.
+    fuel: Option<u64>,
+    millis: f64,
+    memory: usize,
+}
+
+impl Cost {
+    /// Measures a call, and keeps its cost if it is the fastest so far.
+    pub fn measure(&mut self, time: Time, call: impl FnOnce() -> Result<allot_sandbox::Cost, Fault>) {
+        let start = Instant::now();
+        let called = call();
+        let millis = start.elapsed().as_secs_f64() * 1e3;
+        match (called, &self.measured) {
+            (Err(fault), _) if time.ended(&fault) => {}
+            (Ok(_), Some(Ok(fastest))) if millis >= fastest.millis => {}
+            (called, _) => {
+                let numbers =
+                    called.map(|cost| Numbers { fuel: Some(cost.fuel), millis, memory: cost.memory });
+                self.measured = Some(numbers);
+            }
+        }
+    }
+
+    /// Whether it was not measured.
+    pub fn is_missing(&self) -> bool {
+        self.measured.is_none()
+    }
+
+    /// The fault of the call, if it failed.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.measured.as_ref()?.as_ref().err()
+    }
+
+    /// The heads of its columns in a table.
+    pub fn head() -> String {
+        let [fuel, millis, memory] = ["fuel", "ms", "memory"];
+        format!("{fuel:>12}  {millis:>9}  {memory:>10}")
+    }
+
+    /// Its columns in a table.
+    pub fn columns(&self) -> String {
+        match &self.measured {
+            Some(Ok(Numbers { fuel, millis, memory })) => {
+                let fuel = fuel.map_or("not counted".to_owned(), |fuel| fuel.to_string());
+                format!("{fuel:>12}  {millis:>9.2}  {:>6} KiB", memory >> 10)
+            }
+            Some(Err(fault)) => format!("not measured: {fault}"),
+            None => "not measured".to_owned(),
+        }
+    }
+
+    /// The same for programs, beside what it is the cost of.
+    pub fn json(&self, of: Value) -> Value {
+        let mut row = of;
+        let numbers = self.measured.as_ref().and_then(|measured| measured.as_ref().ok());
+        row["fuel"] = json!(numbers.and_then(|numbers| numbers.fuel));
+        row["ms"] = json!(numbers.map(|numbers| numbers.millis));
+        row["memory"] = json!(numbers.map(|numbers| numbers.memory));
+        row["fault"] = json!(self.fault().map(ToString::to_string));
+        row
+    }
+}

@@ -1,0 +1,192 @@
+//! A grader on trial: its calls on made questions, and what was found.
+
+use std::collections::BTreeMap;
+
+use allot_allocation::Value;
+use allot_authoring::questions::Made;
+use allot_judges::component::BATCH;
+use allot_sandbox::{Asked, Fault, Grader, Judged, NoVerdict, Other};
+
+use crate::commands::check::rows::{Counted, add};
+use crate::commands::check::time::{Time, is_limit};
+use crate::screen::Screen;
+
+/// One of so many batches is judged under changed conditions.
+const SAMPLED: usize = 3;
+/// Conditions that a verdict should not depend on.
+const OTHERS: [(Other, &str); 3] = [
+    (Other::Random, "uses random bytes, which are the same in each call: a verdict depends on no randomness"),
+    (Other::Time, "uses a clock, and all clocks stand still: a verdict depends on no time"),
+    (Other::Memory, "keeps something in memory from one batch to the next, and each batch has a fresh one"),
+];
+
+/// A grader on trial.
+pub struct Trial<'t> {
+    grader: &'t Grader,
+    settings: &'t [(String, Value)],
+    /// What was found.
+    pub found: Findings,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Findings {
+    /// Calls.
+    pub calls: u64,
+    /// Questions that were tried alone.
+    pub tried: usize,
+    /// Calls without an answer.
+    pub faults: Counted,
+    /// Whether a call used up its fuel, time or memory.
+    pub exhausted: bool,
+    /// Verdicts that can't be used.
+    pub unusable: Counted,
+    /// Answers that it says it can't judge.
+    pub unscorable: Counted,
+    /// Answers that it calls correct, that it calls wrong, and whose correctness it leaves to the run.
+    pub correct: [u64; 3],
+    /// Questions that were asked twice.
+    pub compared: u64,
+    /// Questions on which two equal calls differed.
+    pub impure: Counted,
+    /// Batches that were compared with their answers alone.
+    pub batches: u64,
+    /// Answers whose verdict is another one in a batch.
+    pub apart: Counted,
+    /// What it uses that means nothing in a run, and the first question on which it does.
+    pub warnings: BTreeMap<&'static str, String>,
+}
+
+impl Findings {
+    fn fault(&mut self, title: &str, fault: &Fault) {
+        add(&mut self.faults, || format!("on {title}: {fault}"));
+        self.exhausted |= is_limit(fault);
+    }
+
+    /// Verdicts that were looked at.
+    pub fn verdicts(&self) -> u64 {
+        self.correct.iter().sum::<u64>() + self.unusable.as_ref().map_or(0, |(n, _)| *n)
+    }
+}
+
+impl<'t> Trial<'t> {
+    /// Of a grader with these settings.
+    pub fn new(grader: &'t Grader, settings: &'t [(String, Value)]) -> Result<Self, Fault> {
+        grader.begin(settings)?;
+        Ok(Self { grader, settings, found: Findings::default() })
+    }
+
+    /// Tries batches of questions until the time is over or a call uses up its limits.
+    pub fn questions(&mut self, made: &[Made], time: Time, screen: &mut Screen<'_>) {
+        for (i, batch) in made.chunks(BATCH).enumerate() {
+            screen.draw(format_args!("question {}/{}", i * BATCH + 1, made.len()));
+            let mut alone = Vec::with_capacity(batch.len());
+            for one in batch {
+                if self.found.exhausted || time.is_over() {
+                    screen.draw("");
+                    return;
+                }
+                match self.alone(one, time) {
+                    Ok(judged) => alone.push(judged),
+                    Err(fault) if time.ended(&fault) => {
+                        screen.draw("");
+                        return;
+                    }
+                    Err(fault) => self.found.fault(&one.title, &fault),
+                }
+                self.found.tried += 1;
+            }
+            if alone.len() == batch.len() {
+                self.together(batch, &alone);
+                if i.is_multiple_of(SAMPLED) {
+                    self.look_for_others(batch, &alone);
+                }
+            }
+        }
+        screen.draw("");
+    }
+
+    /// Two equal calls on a question. Returns the verdict.
+    fn alone(&mut self, made: &Made, time: Time) -> Result<Judged, Fault> {
+        self.found.calls += 1;
+        let judged = self.grade(&[made])?.remove(0);
+        match &judged {
+            Ok(score) => match score.correct {
+                Some(true) => self.found.correct[0] += 1,
+                Some(false) => self.found.correct[1] += 1,
+                None => self.found.correct[2] += 1,
+            },
+            Err(NoVerdict::Unscorable(why)) => {
+                add(&mut self.found.unscorable, || format!("{}: {why}", made.title));
+            }
+            Err(NoVerdict::Unusable(why)) => {
+                add(&mut self.found.unusable, || format!("on {} it {why}", made.title));
+            }
+        }
+        self.found.calls += 1;
+        let again = self.grade(&[made]);
+        if let Err(fault) = &again
+            && time.ended(fault)
+        {
+            return Ok(judged);
+        }
+        self.found.compared += 1;
+        if again.as_deref() != Ok(std::slice::from_ref(&judged)) {
+            add(&mut self.found.impure, || made.title.clone());
+        }
+        Ok(judged)
+    }
+
+    /// The same questions in a batch, forwards and backwards.
+    fn together(&mut self, batch: &[Made], alone: &[Judged]) {
+        for backwards in [false, true] {
+            self.found.calls += 1;
+            let order: Vec<usize> =
+                if backwards { (0..batch.len()).rev().collect() } else { (0..batch.len()).collect() };
+            let asked: Vec<&Made> = order.iter().map(|i| &batch[*i]).collect();
+            // A run asks about the answers of a batch that fails one by one: that only costs time.
+            let Ok(verdicts) = self.grade(&asked) else { continue };
+            self.found.batches += 1;
+            for (i, verdict) in order.iter().zip(verdicts) {
+                if verdict != alone[*i] {
+                    add(&mut self.found.apart, || batch[*i].title.clone());
+                }
+            }
+        }
+    }
+
+    /// Asks again under changed conditions.
+    fn look_for_others(&mut self, batch: &[Made], alone: &[Judged]) {
+        for (other, warning) in OTHERS {
+            // Random bytes go on in one instance, too: a difference that comes of them is reported as that.
+            let known = match other {
+                Other::Memory => !self.found.warnings.is_empty(),
+                Other::Time | Other::Random => {
+                    !self.grader.has_wasi() || self.found.warnings.contains_key(warning)
+                }
+            };
+            if known {
+                continue;
+            }
+            let asked: Vec<Asked<'_>> = batch.iter().map(asked).collect();
+            let Ok(otherwise) = self.grader.grade_otherwise(other, self.settings, &asked) else {
+                continue;
+            };
+            let first = otherwise.iter().zip(alone).position(|(new, old)| new != old);
+            if let Some(first) = first {
+                self.found.warnings.insert(warning, batch[first].title.clone());
+            }
+        }
+    }
+
+    fn grade(&self, batch: &[&Made]) -> Result<Vec<Judged>, Fault> {
+        let batch: Vec<Asked<'_>> = batch.iter().map(|made| asked(made)).collect();
+        self.grader.grade(self.settings, &batch).map(|(verdicts, _)| verdicts)
+    }
+}
+
+/// A question as a grader gets it.
+pub fn asked(made: &Made) -> Asked<'_> {
+    let Made { prompt, gold, answer, .. } = made;
+    Asked { prompt, source: "made", gold, answer }
+}
