@@ -96,6 +96,22 @@ fn every_output_says_that_it_is_a_draft() {
 }
 
 #[test]
+fn a_draft_is_checked_but_for_what_only_the_sandbox_shows() {
+    let Some(scratch) = fresh() else { return };
+    let card = scratch.allot(&["check", "fresh", "--within", "600"]);
+    for words in [
+        "    a draft, run by Python\n",
+        "pass  is pure: equal calls, equal plans\n",
+        "not tested  runs in the sandbox: with fuel, and without files, clocks and chance (it is a draft: check its component)\n",
+        "not counted",
+        "incomplete: not tested: 1 requirement\nexit code 3",
+    ] {
+        assert!(card.contains(words), "{words}\n{card}");
+    }
+    assert!(!card.contains("FAIL"), "{card}");
+}
+
+#[test]
 fn a_policy_in_the_configs_place_runs_under_the_shipped_one() {
     let Some(scratch) = fresh() else { return };
     let said = scratch.allot(&["simulate", "fresh/policy.py", "-o", "run.steps=3", "--no-record"]);

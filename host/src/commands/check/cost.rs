@@ -18,7 +18,8 @@ struct Numbers {
     /// Wasm instructions, if they were counted.
     fuel: Option<u64>,
     millis: f64,
-    memory: usize,
+    /// Bytes, if they were counted.
+    memory: Option<usize>,
 }
 
 impl Cost {
@@ -31,8 +32,12 @@ impl Cost {
             (Err(fault), _) if time.ended(&fault) => {}
             (Ok(_), Some(Ok(fastest))) if millis >= fastest.millis => {}
             (called, _) => {
-                let numbers =
-                    called.map(|cost| Numbers { fuel: Some(cost.fuel), millis, memory: cost.memory });
+                // A draft counts neither.
+                let counted = |cost: allot_sandbox::Cost| match cost.fuel {
+                    0 => Numbers { fuel: None, millis, memory: None },
+                    fuel => Numbers { fuel: Some(fuel), millis, memory: Some(cost.memory) },
+                };
+                let numbers = called.map(counted);
                 self.measured = Some(numbers);
             }
         }
@@ -59,7 +64,8 @@ impl Cost {
         match &self.measured {
             Some(Ok(Numbers { fuel, millis, memory })) => {
                 let fuel = fuel.map_or("not counted".to_owned(), |fuel| fuel.to_string());
-                format!("{fuel:>12}  {millis:>9.2}  {:>6} KiB", memory >> 10)
+                let memory = memory.map_or("–".to_owned(), |memory| format!("{} KiB", memory >> 10));
+                format!("{fuel:>12}  {millis:>9.2}  {memory:>10}")
             }
             Some(Err(fault)) => format!("not measured: {fault}"),
             None => "not measured".to_owned(),
@@ -72,7 +78,7 @@ impl Cost {
         let numbers = self.measured.as_ref().and_then(|measured| measured.as_ref().ok());
         row["fuel"] = json!(numbers.and_then(|numbers| numbers.fuel));
         row["ms"] = json!(numbers.map(|numbers| numbers.millis));
-        row["memory"] = json!(numbers.map(|numbers| numbers.memory));
+        row["memory"] = json!(numbers.and_then(|numbers| numbers.memory));
         row["fault"] = json!(self.fault().map(ToString::to_string));
         row
     }

@@ -26,6 +26,9 @@ const RANDOM_VIEWS: u32 = 300;
 /// Why the short run was not made.
 const EXHAUSTED: &str = "a call used up its limits";
 
+/// Why a draft is not checked whole.
+const DRAFT: &str = "it is a draft: check its component";
+
 /// The report card.
 pub struct Card {
     rows: Rows,
@@ -128,6 +131,10 @@ impl Card {
             ends = format!("{ends}: {end}");
         }
         rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), self.unfinished()));
+        if policy.is_draft() {
+            let what = "runs in the sandbox: with fuel, and without files, clocks and chance";
+            rows.add("sandboxed", what, Outcome::NotTested(DRAFT));
+        }
         if tried < views {
             rows.missing.push(format!("{tried} of {views} views were tried"));
         }
@@ -153,6 +160,9 @@ impl Card {
     /// The card for people.
     pub fn show(&self, policy: &Policy, screen: &mut Screen<'_>) {
         policies::show(policy, screen);
+        if policy.is_draft() {
+            screen.say("    a draft, run by Python");
+        }
         screen.say("");
         self.rows.show(screen);
         for (warning, first) in &self.found.warnings {
@@ -183,7 +193,7 @@ impl Card {
             .collect();
         serde_json::json!({
             "policy": policy.description().name, "version": policy.description().version,
-            "contract": policy.contract(), "sha256": policy.sha256(), "bytes": policy.size(),
+            "draft": policy.is_draft(), "contract": policy.contract(), "sha256": policy.sha256(), "bytes": policy.size(),
             "result": rows.result(), "pass": rows.exit() == Exit::Good, "complete": rows.complete(),
             "missing": rows.missing, "results": results, "calls": found.calls, "views": [found.tried, self.views],
             "begin": self.begins.failure(), "faults": found.faults, "impure": found.impure, "rules": rules,
