@@ -12,7 +12,7 @@ pub fn config(path: &Path, overrides: &[String], screen: &mut Screen<'_>) -> Res
     let tree = allot_config::open(path, overrides)?;
     let bases: Vec<&str> = tree.bases().collect();
     if !bases.is_empty() {
-        screen.tell(format_args!("config {}, based on {}", tree.name(), bases.join(", ")));
+        screen.tell(format_args!("note: `{}` is based on {}", tree.name(), bases.join(", ")));
     }
     Ok(tree)
 }

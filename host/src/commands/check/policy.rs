@@ -133,7 +133,7 @@ impl Card {
         rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), self.unfinished()));
         if policy.is_draft() {
             let what = "runs in the sandbox: with fuel, and without files, clocks and chance";
-            rows.add("sandboxed", what, Outcome::NotTested(DRAFT));
+            rows.add("sandboxed", what, Outcome::NotTested(DRAFT.to_owned()));
         }
         if tried < views {
             rows.missing.push(format!("{tried} of {views} views were tried"));
