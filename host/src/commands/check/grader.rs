@@ -68,6 +68,9 @@ impl<'m> Card<'m> {
         rows.add("links", contract, Outcome::Pass);
         rows.add("begins", "begins with these settings", begins.clone());
         if *begins != Outcome::Pass {
+            if begins.failure().is_none() {
+                rows.missing.push(format!("0 of {questions} questions were tried"));
+            }
             return rows;
         }
         let Findings { calls, tried, .. } = found;

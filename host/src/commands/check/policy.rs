@@ -101,6 +101,9 @@ impl Card {
         rows.add("links", contract, Outcome::Pass);
         rows.add("begins", "begins with these settings", begins.clone());
         if *begins != Outcome::Pass {
+            if begins.failure().is_none() {
+                rows.missing.push(format!("0 of {views} views were tried"));
+            }
             return rows;
         }
         let Findings { calls, tried, .. } = found;

@@ -7,23 +7,24 @@ use allot_sandbox::Fault;
 /// The time that a check has, or a part of it.
 #[derive(Clone, Copy)]
 pub struct Time {
+    started: Instant,
     /// All of it.
     pub within: Duration,
-    /// Its end.
-    pub until: Instant,
+    until: Instant,
     /// Whether the limit of a call was lowered to it. A call that meets this limit shows nothing about the component.
-    pub limits_calls: bool,
+    limits_calls: bool,
 }
 
 impl Time {
     /// So much, from now on.
     pub fn new(within: Duration, limits_calls: bool) -> Self {
-        Self { within, until: Instant::now() + within, limits_calls }
+        let started = Instant::now();
+        Self { started, within, until: started + within, limits_calls }
     }
 
     /// The same without its last quarter.
     pub fn but_a_quarter(self) -> Self {
-        Self { until: self.until - self.within / 4, ..self }
+        Self { until: self.started + self.within * 3 / 4, ..self }
     }
 
     /// Whether it is over.
