@@ -210,7 +210,9 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
 /// Lays a config over its base: tables key by key, and all else in the place of what was there.
 pub(crate) fn lay(under: &mut Node, over: Node) {
     match (&mut under.value, over) {
-        (Value::Table(known), Node { value: Value::Table(entries), .. }) => {
+        (Value::Table(known), Node { value: Value::Table(entries), place }) => {
+            // What is missing in it is told of the file that has the last word.
+            under.place = place;
             for (key, node) in entries {
                 match known.iter_mut().find(|(k, _)| k.name == key.name) {
                     Some((_, old)) => lay(old, node),

@@ -241,8 +241,8 @@ fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig
     let given = command.config.to_string_lossy();
     let policy =
         policy_loader::is_draft(&given) || command.config.extension().is_some_and(|end| end == "wasm");
-    let file = if policy { Path::new("simulate") } else { &command.config };
-    let mut config = SimulateConfig::of(&opened::config(file, &command.overrides, screen)?)?;
+    let path = if policy { Path::new("simulate") } else { &command.config };
+    let mut config = SimulateConfig::of(&opened::config(path, &command.overrides, screen)?)?;
     if policy && let Some(other) = &command.policy {
         let what = format!("`{given}` and `--policy {other}` are two policies");
         return Err(Error::new(what).hint("give a config, or leave out --policy"));
@@ -255,7 +255,7 @@ fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig
     }
     if let Some(file) = &command.bank {
         config.bank = Some(BankConfig::of(file));
-        config.check_bank(&file.display().to_string())?;
+        config.check_bank(&path.display().to_string())?;
     }
     config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
     Ok(config)
