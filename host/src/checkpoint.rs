@@ -11,9 +11,8 @@ use allot_files::{lasting, lasting_whole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::recorder::Waiting;
 use crate::summary::Totals;
-use crate::tally::Tally;
+use crate::tally::{Tally, Waiting};
 use crate::world::Paid;
 use allot_error::{Error, Result};
 use allot_outputs::rollouts::RolloutRow;

@@ -11,7 +11,7 @@ use allot_report::history::{History, Rollout};
 use allot_report::tuning::Tuning;
 use allot_report::{Report, follow, page, scores};
 
-use crate::{comparison, run_dir, sources};
+use crate::{comparison, planned, run_dir, sources};
 
 /// Runs that were found, and what is asked of them.
 pub struct Gathered {
@@ -40,7 +40,7 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
         // A file is a record, whatever it is called.
         let mut runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
         // Trials on tuning seeds are no runs of the comparison.
-        let trials = comparison::tuning::folder(place);
+        let trials = planned::tuning(place);
         runs.retain(|run| !run.starts_with(&trials));
         if runs.is_empty() {
             let error = Error::new(format!("there is no run in `{}`", place.display()));

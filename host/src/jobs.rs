@@ -12,7 +12,7 @@ use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::{self, Follower};
 
-use crate::comparison::{Planned, RunKind};
+use crate::planned::{Planned, RunKind};
 use crate::resume;
 use crate::run_dir::{self, free};
 use crate::until::{Means, Until};

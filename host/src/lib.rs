@@ -34,6 +34,7 @@ pub mod jobs;
 pub mod loaded;
 pub mod memory;
 pub mod opened;
+pub mod planned;
 pub mod policy_loader;
 pub mod problems;
 pub mod progress;

@@ -23,7 +23,7 @@ use crate::screen::Screen;
 use crate::shadow::Decider;
 use crate::stop::Stop;
 use crate::summary::Totals;
-use crate::tally::Tally;
+use crate::tally::{Tally, Waiting};
 use crate::training::{Prepared, Trained};
 use crate::until::{Means, Until};
 use crate::world::World;
@@ -32,7 +32,6 @@ use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
 use allot_report::Costs;
 use allot_sandbox::LogLine;
-use serde::{Deserialize, Serialize};
 
 /// The recorder of a run's folder.
 pub struct RunRecorder<'a, 's> {
@@ -82,14 +81,6 @@ pub struct RunIdentity<'p> {
     pub model: String,
     /// The policy's component.
     pub component: &'p [u8],
-}
-
-/// What a step that waits for its update adds up to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Waiting {
-    tally: Tally,
-    /// Tokens of prompts that the run had read by its plan.
-    prompt_tokens: u64,
 }
 
 /// How long things take, in seconds. No record holds them.

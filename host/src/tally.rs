@@ -23,6 +23,15 @@ pub struct Tally {
     own: BTreeMap<String, (f64, f64)>,
 }
 
+/// What a step that waits for its update adds up to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Of its plans and rollouts.
+    pub tally: Tally,
+    /// Tokens of prompts that the run had read by its plan.
+    pub prompt_tokens: u64,
+}
+
 impl Tally {
     /// Adds rollouts that were asked for and not granted.
     pub fn add_clipped(&mut self, rollouts: u64) {

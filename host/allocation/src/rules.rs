@@ -397,12 +397,7 @@ impl Rule {
                 "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`"
             }
             Self::NothingAsked => "answer `train` when there is nothing to sample; its picks may be empty",
-            Self::UnknownRequest(_) => naming!(
-                "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
-                "any-prompt",
-                "ANY_PROMPT",
-                "AnyPrompt"
-            ),
+            Self::UnknownRequest(_) => UNKNOWN_REQUEST,
             Self::UnknownEviction(_) => {
                 "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
             }
@@ -420,9 +415,7 @@ impl Rule {
             Self::DeferNotInPool(_) => {
                 "defer only ids of `view.pool`; what is not on offer need not be put back"
             }
-            Self::DeferredAndUsed(_) => {
-                "do one of the three; what is neither sampled nor skipped stays on offer"
-            }
+            Self::DeferredAndUsed(_) => "do one of the three; what is not sampled or skipped stays on offer",
             Self::SkipNotInPool(_) => {
                 "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
             }
@@ -440,12 +433,8 @@ impl Rule {
             Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
                 "positions index the group's lists, from 0, each once"
             }
-            Self::BadWeight(_, weight) if weight.is_finite() && *weight < 0.0 => {
-                "give a weight of 0 or more; to train away from answers, give advantages of your own"
-            }
-            Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => {
-                "scale it down; the run's learning rate sets how large an update is"
-            }
+            Self::BadWeight(_, weight) if weight.is_finite() && *weight < 0.0 => NEGATIVE_WEIGHT,
+            Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => TOO_LARGE,
             Self::BadWeight(..) | Self::BadGiven(..) | Self::MetricNotFinite(_) => {
                 "look for a division by zero"
             }
@@ -462,6 +451,19 @@ impl Rule {
         }
     }
 }
+
+/// What to do about a request for a prompt that is not there.
+const UNKNOWN_REQUEST: &str = naming!(
+    "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
+    "any-prompt",
+    "ANY_PROMPT",
+    "AnyPrompt"
+);
+/// What to do about a negative weight.
+const NEGATIVE_WEIGHT: &str =
+    "give a weight of 0 or more; to train away from answers, give advantages of your own";
+/// What to do about a weight or an advantage that is too large.
+const TOO_LARGE: &str = "scale it down; the run's learning rate sets how large an update is";
 
 /// Checks a policy's plan against the view it was made for.
 pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {

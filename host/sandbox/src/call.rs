@@ -1,12 +1,12 @@
 //! A call of a component: a fresh instance under limits, and whatever happens told in words.
 
-use allot_allocation::log::{Level, LogLine};
 use allot_allocation::shown;
 use allot_component::sealed;
 use wasmtime::component::Linker;
 use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::calls::Answer;
+use crate::cost::Cost;
 use crate::fault::{Fault, Misuse};
 use crate::guest::GuestState;
 use crate::restricted_wasi::{Other, RestrictedWasi, never_wait};
@@ -14,29 +14,6 @@ use crate::{LoadError, Sandbox, sandbox};
 
 /// Bytes that a description may hand over, far more than a usable one has.
 pub(crate) const DESCRIPTION: usize = 4 << 20;
-
-/// What one call cost.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Wasm instructions. Good for a stop that repeats, never for a result: the count changes
-    /// between versions of the Wasm engine.
-    pub fuel: u64,
-    /// The most memory that the guest had, in bytes.
-    pub memory: usize,
-    /// What it logged.
-    pub log: Vec<LogLine>,
-    /// What it printed, where it could.
-    pub printed: String,
-}
-
-impl Cost {
-    /// What it logged, and then what it printed.
-    pub fn words(self) -> impl Iterator<Item = LogLine> {
-        let printed: Vec<LogLine> =
-            self.printed.lines().map(|text| LogLine { level: Level::Info, text: text.to_owned() }).collect();
-        self.log.into_iter().chain(printed)
-    }
-}
 
 /// Makes fresh instances of a component, each for one call.
 pub(crate) struct Caller {

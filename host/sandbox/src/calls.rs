@@ -4,7 +4,7 @@ use allot_allocation::{Plan, Run, View};
 use allot_component::Description;
 use wasmtime::Store;
 
-use crate::call::Cost;
+use crate::cost::Cost;
 use crate::fault::{Fault, Refusal};
 use crate::guest::GuestState;
 use crate::restricted_wasi::Other;

@@ -14,8 +14,8 @@ use allot_allocation::{Need, Past, Plan, Run, Value, View, shown};
 use allot_component::{Caps, Description, Setting};
 use serde::{Deserialize, Serialize};
 
-use crate::call::Cost;
 use crate::calls::{Called, Calls};
+use crate::cost::Cost;
 use crate::facts::{Facts, Prompts};
 use crate::fault::{Fault, Misuse, Refusal};
 use crate::restricted_wasi::Other;

@@ -9,7 +9,6 @@ use thiserror::Error;
 use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
 use crate::Kind;
-use crate::kind::known;
 
 /// Why a file is no policy that this program can run. Found before anything of it runs.
 #[derive(Debug, Error)]
@@ -52,13 +51,15 @@ pub enum LoadError {
         is: Option<Kind>,
     },
     /// An export of a contract version unknown here.
-    #[error("this {} is built for {built_for}; this program knows {}", kind.noun(), known(*kind))]
+    #[error("this {} is built for {built_for}; this program knows {known}", kind.noun())]
     OtherVersion {
         /// What it is.
         kind: Kind,
         /// The version, with the contract's name.
         built_for: String,
-        /// Whether it came after those known here.
+        /// The versions known here, in words.
+        known: String,
+        /// Whether it came after those.
         newer: bool,
     },
     /// An import that no component of its kind is given.

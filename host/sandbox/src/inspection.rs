@@ -34,7 +34,7 @@ pub(crate) fn of(bytes: &[u8], kind: Kind) -> Result<Inspection, LoadError> {
     for import in &imports {
         let quiet =
             ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-        let ours = kind.imports().iter().any(|name| interface(kind.package(), import, name).is_some());
+        let ours = kind.imports().iter().any(|name| kind::interface(kind.package(), import, name).is_some());
         if !ours && !quiet.iter().any(|prefix| import.starts_with(prefix)) {
             return Err(LoadError::ForeignImport { kind, name: shown::name(import) });
         }
@@ -42,9 +42,10 @@ pub(crate) fn of(bytes: &[u8], kind: Kind) -> Result<Inspection, LoadError> {
     Ok(Inspection { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
 }
 
-/// The names of a component's exports.
-pub(crate) fn exports(bytes: &[u8]) -> Result<Vec<String>, LoadError> {
-    names(bytes).map(|(exports, _)| exports)
+/// What a component is for, if it is for something that is known.
+pub fn kind_of(component: &[u8]) -> Option<Kind> {
+    let (exports, _) = names(component).ok()?;
+    kind::among(&exports)
 }
 
 /// The version of the contract that a component with these exports speaks, to the letter. Of several the newest that is
@@ -61,9 +62,15 @@ fn spoken(exports: &[String], kind: Kind) -> Result<String, LoadError> {
         (Some(version), _) => LoadError::OtherVersion {
             kind,
             built_for: shown::name(&format!("{package}@{version}")),
+            known: kind::known(kind),
             newer: kind::is_newer(kind, version),
         },
-        (None, Some(name)) => LoadError::OtherVersion { kind, built_for: shown::name(name), newer: false },
+        (None, Some(name)) => LoadError::OtherVersion {
+            kind,
+            built_for: shown::name(name),
+            known: kind::known(kind),
+            newer: false,
+        },
         (None, None) => LoadError::NoExport { kind, exports: list(exports), is: kind::among(exports) },
     })
 }
@@ -98,15 +105,6 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
         }
     }
     Ok((exports, imports))
-}
-
-/// The version in `PACKAGE/NAME@VERSION`, empty where there is none.
-pub(crate) fn interface(package: &str, full: &str, name: &str) -> Option<String> {
-    let rest = full.strip_prefix(package)?.strip_prefix('/')?.strip_prefix(name)?;
-    match rest.strip_prefix('@') {
-        Some(version) => Some(version.to_owned()),
-        None => rest.is_empty().then(String::new),
-    }
 }
 
 fn list(names: &[String]) -> String {

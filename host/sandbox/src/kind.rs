@@ -3,15 +3,9 @@
 use allot_component::Kind;
 
 use crate::contract::Contract;
-use crate::inspection;
 
 /// The version of a grader's contract that is known.
 pub(crate) const REWARD: &str = "0.1";
-
-/// What a component is for, if it is for something that is known.
-pub fn kind_of(component: &[u8]) -> Option<Kind> {
-    among(&inspection::exports(component).ok()?)
-}
 
 /// What a component with these exports is for.
 pub(crate) fn among(exports: &[String]) -> Option<Kind> {
@@ -20,7 +14,7 @@ pub(crate) fn among(exports: &[String]) -> Option<Kind> {
 
 /// The version in the name of an export.
 pub(crate) fn version(kind: Kind, export: &str) -> Option<String> {
-    inspection::interface(kind.package(), export, kind.interface())
+    interface(kind.package(), export, kind.interface())
 }
 
 /// Where a version stands among those known here, if it does.
@@ -47,5 +41,14 @@ pub(crate) fn known(kind: Kind) -> String {
     match kind {
         Kind::Policy => Contract::known(),
         Kind::Grader => REWARD.to_owned(),
+    }
+}
+
+/// The version in `PACKAGE/NAME@VERSION`, empty where there is none.
+pub(crate) fn interface(package: &str, full: &str, name: &str) -> Option<String> {
+    let rest = full.strip_prefix(package)?.strip_prefix('/')?.strip_prefix(name)?;
+    match rest.strip_prefix('@') {
+        Some(version) => Some(version.to_owned()),
+        None => rest.is_empty().then(String::new),
     }
 }

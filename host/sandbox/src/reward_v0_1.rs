@@ -12,8 +12,8 @@ use self::bindings::rollout::reward::{log, types};
 use crate::Setting;
 use crate::calls::Answer;
 use crate::fault::Refusal;
-use crate::grader::{Asked, GraderDescription, Judged, NoVerdict, Score};
 use crate::guest::GuestState;
+use crate::judged::{Asked, GraderDescription, Judged, NoVerdict, Score};
 
 /// The most letters of a reason that go on.
 const REASON: usize = 200;

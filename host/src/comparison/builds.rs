@@ -9,8 +9,9 @@ use allot_files::{looks_like_a_path, settle};
 use allot_sandbox::sha256;
 use toml::{Table, Value};
 
-use super::{Before, tuning};
+use super::Before;
 use crate::components::Copy;
+use crate::planned;
 
 /// The copy that a comparison keeps, or will keep, of an arm's component, if a config of this arm demands it by its hash.
 pub fn copy(comparison: &Path, config: &Table) -> Option<Copy> {
@@ -101,7 +102,7 @@ struct Kept {
 impl Kept {
     /// By any of the arm's configs; none of an arm whose configs demand no component by its hash.
     fn of(folder: &Path, arm: &str) -> Option<Self> {
-        let tuning = tuning::folder(folder);
+        let tuning = planned::tuning(folder);
         let config =
             [&*tuning, folder].into_iter().find_map(|of| any_config(&of.join("configs").join(arm)))?;
         let config: Table = toml::from_str(&std::fs::read_to_string(config).ok()?).ok()?;

@@ -16,8 +16,9 @@ use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, 
 use allot_report::{Axis, Costs, follow};
 use toml::Table;
 
-use super::{Decided, Planned, RunKind, anew, builds, settled};
+use super::{Decided, anew, builds, settled};
 use crate::jobs::Field;
+use crate::planned::{self, Planned, RunKind};
 use crate::until::{Means, Until};
 
 /// A tuning that is to be done.
@@ -67,17 +68,12 @@ pub struct Shared<'c> {
     pub means: Means,
 }
 
-/// The folder of a comparison's tuning.
-pub fn folder(comparison: &Path) -> PathBuf {
-    comparison.join("tuning")
-}
-
 /// What a tuning came to: in its folder once it is over, and made anew from its trials' records where it is lost.
 const RESULT: &str = "tuning.json";
 
 /// What a comparison's tuning came to, if it is over.
 pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
-    let path = folder(comparison).join(RESULT);
+    let path = planned::tuning(comparison).join(RESULT);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -116,7 +112,7 @@ impl Tuner {
         let target = section.targets.first().copied();
         let target = target.filter(|_| tune.objective(&section.targets) == Objective::Cost);
         Ok(Self {
-            folder: folder(of.folder),
+            folder: planned::tuning(of.folder),
             goal: Goal { target, axis },
             seeds,
             rungs: tune.rungs(most),

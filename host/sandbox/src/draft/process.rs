@@ -17,7 +17,7 @@ const MAIN: &str =
     "import sys; sys.path[:1] = sys.argv[1:3]; from allot_policy import draft; draft.main(sys.argv[1])";
 
 pub(super) struct Process {
-    process: Child,
+    child: Child,
     // Dropped first: the process ends when it reads that there is no more.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -30,9 +30,9 @@ impl Process {
         command.args(["-c", MAIN]).arg(&interpreter.folder).arg(&interpreter.sdk);
         command.env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let failed = |e| Fault::Engine(format!("`{}` did not start: {e}", interpreter.python.display()));
-        let mut process = command.spawn().map_err(failed)?;
-        let (to, from) = (process.stdin.take(), process.stdout.take().expect("its output is a pipe"));
-        Ok(Self { process, to, from: BufReader::new(from) })
+        let mut child = command.spawn().map_err(failed)?;
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("its output is a pipe"));
+        Ok(Self { child, to, from: BufReader::new(from) })
     }
 
     /// Puts a question.
@@ -68,7 +68,7 @@ impl Process {
             Ok(())
         });
         let [body, state] = read.and_then(|()| self.bytes(lengths)).map_err(|e: std::io::Error| {
-            let ended = self.process.try_wait().ok().flatten();
+            let ended = self.child.try_wait().ok().flatten();
             Fault::Engine(match ended {
                 Some(status) => format!("the draft's process ended ({status})"),
                 None => format!("the draft's process did not answer: {e}"),
@@ -95,7 +95,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.to.take());
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
