@@ -160,7 +160,7 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     };
     let raised = one("how=raise", &[]);
     for words in [
-        "policy `faulty` trapped: an exception in Python; it said:\n    Traceback (most recent call last):\n      File \"policy.py\", line 48, in decide\n",
+        "policy `faulty` trapped: an exception in Python; it said:\n    Traceback (most recent call last):\n      File \"policy.py\", line 52, in decide\n",
         "    ValueError: invalid literal for int() with base 10: 'step 0'\n",
         "to repeat the call: allot replay how=raise fresh --at 0.0\n",
     ] {

@@ -1,7 +1,6 @@
 //! A policy's report card: rules, purity, limits, cost.
 
 mod costs;
-mod findings;
 mod simulation;
 mod trial;
 
@@ -13,9 +12,8 @@ use allot_error::{Exit, Result, count};
 use allot_sandbox::Policy;
 
 use self::costs::Costs;
-use self::findings::Findings;
 use self::simulation::simulate;
-use self::trial::Trial;
+use self::trial::{Findings, Trial};
 use super::rows::{LATE, Outcome, Rows, many};
 use super::time::Time;
 use crate::commands::policies;

@@ -1,21 +1,16 @@
-//! A policy on trial: its calls on synthetic views.
+//! A policy on trial: its calls on synthetic views, and what was found.
 
-use std::num::NonZero;
-use std::panic::resume_unwind;
-use std::thread;
+use std::collections::BTreeMap;
 
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{Run, Terms, Value};
+use allot_allocation::{Action, Plan, Run, Terms, Value, View};
 use allot_authoring::fixtures::{self, Fixture, Kind};
 use allot_sandbox::{Fault, Other, Policy};
 
-use super::findings::Findings;
-use crate::commands::check::rows::add;
-use crate::commands::check::time::Time;
+use crate::commands::check::rows::{Counted, LATE, add};
+use crate::commands::check::time::{Time, is_limit};
 use crate::screen::Screen;
 
-/// Cores that try views. Each instance may take up to the limit of memory.
-const CORES: usize = 8;
 /// One of so many views is tried under changed conditions.
 const SAMPLED: usize = 8;
 /// Conditions that a plan should not depend on, and what the author should do instead.
@@ -73,6 +68,88 @@ pub struct Trial<'t> {
     pub found: Findings,
 }
 
+/// What was found.
+#[derive(Default)]
+pub struct Findings {
+    /// Views that were tried.
+    pub tried: usize,
+    /// Calls of which the plan was checked.
+    pub calls: u64,
+    /// For each broken rule: how often, and the first sentence about it.
+    pub broken: BTreeMap<&'static str, (u64, String)>,
+    /// Calls without an answer.
+    pub faults: Counted,
+    /// Whether a call used up its fuel, time or memory.
+    pub exhausted: bool,
+    /// Pairs of equal calls that were compared.
+    pub compared: u64,
+    /// Views on which two equal calls differed.
+    pub impure: Counted,
+    /// What the policy uses that means nothing in a run, and the first view on which it does.
+    pub warnings: BTreeMap<&'static str, String>,
+    kept: Kept,
+}
+
+/// Plans that kept all rules, by what rules judge.
+#[derive(Default)]
+struct Kept {
+    plans: u64,
+    without_rounds: u64,
+    without_rollouts: u64,
+    /// With a request.
+    sampling: u64,
+    /// With a pick or a hold.
+    training: u64,
+}
+
+impl Kept {
+    fn add(&mut self, view: &View, plan: &Plan) {
+        self.plans += 1;
+        self.without_rounds += u64::from(view.budget.rounds == 0);
+        self.without_rollouts += u64::from(view.budget.step_rollouts == 0);
+        match &plan.action {
+            Action::Sample(requests) => self.sampling += u64::from(!requests.is_empty()),
+            Action::Train(batch) => {
+                self.training += u64::from(!batch.picks.is_empty() || !batch.hold.is_empty());
+            }
+        }
+    }
+}
+
+impl Findings {
+    /// Why this rule was not tested, unless it was: broken, or kept by a plan of the kind that it judges. The check of
+    /// a plan ends at the first rule that it breaks, so only plans that keep all rules count.
+    pub fn untested(&self, rule: &str) -> Option<&'static str> {
+        let Kept { plans, without_rounds, without_rollouts, sampling, training } = self.kept;
+        let (plans, why) = match rule {
+            "no-round-left" => (without_rounds, "no plan was made without a round left"),
+            "no-step-rollout-left" => (without_rollouts, "no plan was made without a rollout left"),
+            "unknown-request"
+            | "no-such-prompt"
+            | "requested-twice"
+            | "no-count"
+            | "small-portion"
+            | "temperature"
+            | "max-tokens"
+            | "requested-and-skipped" => (sampling, "no plan sampled"),
+            "unknown-pick" | "picked-twice" | "empty-pick" | "no-such-position" | "position-twice"
+            | "bad-weight" | "given-count" | "bad-given" | "unknown-hold" | "held-twice"
+            | "held-and-picked" | "empty-mini-batch" | "bad-passes" => {
+                (training, "no plan trained on a group")
+            }
+            _ => (plans, "no plan kept all rules"),
+        };
+        let why = if self.tried == 0 { LATE } else { why };
+        (plans == 0 && !self.broken.contains_key(rule)).then_some(why)
+    }
+
+    /// Counts a call without an answer.
+    pub fn fault(&mut self, title: &str, fault: &Fault) {
+        add(&mut self.faults, || format!("on {title}: {fault}"));
+        self.exhausted |= is_limit(fault);
+    }
+}
+
 impl<'t> Trial<'t> {
     /// Begins the runs of all views.
     pub fn new(policy: &'t Policy, settings: &[(String, Value)], time: Time) -> Result<Self, Fault> {
@@ -82,101 +159,106 @@ impl<'t> Trial<'t> {
     }
 
     /// Tries views from the first that was not tried yet until the time is over or a call uses up its limits, and at
-    /// most so many. Each core tries another view.
+    /// most so many.
     pub fn views(&mut self, views: &[Fixture], most: usize, time: Time, screen: &mut Screen<'_>) {
-        let cores = thread::available_parallelism().map_or(1, NonZero::get).min(CORES);
-        let end = views.len().min(self.found.tried.saturating_add(most));
-        while self.found.tried < end && !self.found.exhausted && !time.is_over() {
-            let first = self.found.tried;
-            screen.draw(format_args!("view {}/{}", first + 1, views.len()));
-            let round = &views[first..end.min(first + cores)];
-            let trial = &*self;
-            let found: Vec<Option<Findings>> = thread::scope(|scope| {
-                let place = |i: usize| first + i;
-                let view = |(i, fixture)| scope.spawn(move || trial.view(place(i), fixture, time));
-                let started: Vec<_> = round.iter().enumerate().map(view).collect();
-                started
-                    .into_iter()
-                    .map(|view| view.join().unwrap_or_else(|panic| resume_unwind(panic)))
-                    .collect()
-            });
-            for found in found {
-                let Some(found) = found else { return screen.draw("") };
-                self.found.join(found);
+        for fixture in views.iter().skip(self.found.tried).take(most) {
+            if self.found.exhausted || time.is_over() {
+                break;
             }
+            screen.draw(format_args!("view {}/{}", self.found.tried + 1, views.len()));
+            let begun = if fixture.kind == Kind::ManyPrompts { &self.large } else { &self.ordinary };
+            if let Err(fault) = ask(self.policy, begun, fixture, time, &mut self.found) {
+                if time.ended(&fault) {
+                    break;
+                }
+                self.found.fault(&fixture.title, &fault);
+            }
+            if self.found.tried.is_multiple_of(SAMPLED) && !self.found.exhausted {
+                look_for_others(self.policy, begun, fixture, &mut self.found);
+            }
+            self.found.tried += 1;
         }
         screen.draw("");
     }
+}
 
-    /// Tries a view: two equal calls, one more with the state that they returned, and on some views calls under changed
-    /// conditions. Returns nothing if the check's time ended a call.
-    fn view(&self, place: usize, fixture: &Fixture, time: Time) -> Option<Findings> {
-        let mut found = Findings::of_a_view();
-        match self.ask(fixture, time, &mut found) {
-            Err(fault) if time.ended(&fault) => return None,
-            Err(fault) => found.fault(&fixture.title, &fault),
-            Ok(()) => {}
-        }
-        if place.is_multiple_of(SAMPLED) && !found.exhausted {
-            self.look_for_others(fixture, &mut found);
-        }
-        Some(found)
-    }
-
-    fn begun(&self, fixture: &Fixture) -> &Begun {
-        if fixture.kind == Kind::ManyPrompts { &self.large } else { &self.ordinary }
-    }
-
-    fn ask(&self, fixture: &Fixture, time: Time, found: &mut Findings) -> Result<(), Fault> {
-        let Begun { run, state } = self.begun(fixture);
-        let (policy, view) = (self.policy, &fixture.view);
-        let bounds = Bounds::default().within(run);
-        let mut state = state.clone();
-        for turn in 0..2 {
-            let (plan, _) = policy.decide(run, &state, view)?;
-            let checked = rules::check(&policy.description().name, view, &plan, bounds);
-            found.plan(fixture, &plan, &checked);
-            // Only plans that keep the rules are compared: NaN does not equal itself.
-            if turn == 0 && checked.is_ok() {
-                let again = policy.decide(run, &state, view).map(|(again, _)| again);
+/// Two equal calls on a view, and one more with the state that they returned.
+fn ask(
+    policy: &Policy,
+    begun: &Begun,
+    fixture: &Fixture,
+    time: Time,
+    found: &mut Findings,
+) -> Result<(), Fault> {
+    let Begun { run, state } = begun;
+    let mut state = state.clone();
+    let bounds = Bounds::default().within(run);
+    for turn in 0..2 {
+        found.calls += 1;
+        let (plan, _) = policy.decide(run, &state, &fixture.view)?;
+        if let Err(broken) = rules::check(&policy.description().name, &fixture.view, &plan, bounds) {
+            let first = || format!("on {}: {broken}", fixture.title);
+            found.broken.entry(broken.rule.name()).or_insert_with(|| (0, first())).0 += 1;
+        } else {
+            found.kept.add(&fixture.view, &plan);
+            if turn == 0 {
+                // Only plans that keep the rules are compared: NaN does not equal itself.
+                let again = policy.decide(run, &state, &fixture.view).map(|(again, _)| again);
                 if let Err(fault) = &again
                     && time.ended(fault)
                 {
-                    return Err(fault.clone());
+                    break;
                 }
                 found.compared += 1;
-                if again.as_ref() != Ok(&plan) {
+                if again != Ok(plan.clone()) {
                     add(&mut found.impure, || fixture.title.clone());
                 }
             }
-            state = plan.state;
         }
-        Ok(())
+        state = plan.state;
     }
+    Ok(())
+}
 
-    /// Asks again under changed conditions. A plan that depends on them is no fault, because they are the same in each
-    /// call of a run; it is most likely not what the author thinks.
-    fn look_for_others(&self, fixture: &Fixture, found: &mut Findings) {
-        let Begun { run, state } = self.begun(fixture);
-        let (policy, view) = (self.policy, &fixture.view);
-        let Ok((plan, _)) = policy.decide(run, state, view) else { return };
-        for (other, warning) in OTHERS {
-            let warned = |warning: &str| {
-                self.found.warnings.contains_key(warning) || found.warnings.contains_key(warning)
-            };
-            // Random bytes go on in one instance, too: a difference that comes of them is reported as that.
-            let known = match other {
-                Other::Memory => OTHERS.iter().any(|(_, warning)| warned(warning)),
-                Other::Time | Other::Random => !policy.has_wasi() || warned(warning),
-            };
-            if known {
-                continue;
-            }
-            // A second call in one instance may fail for want of memory: no run makes one.
-            let again = policy.decide_otherwise(other, run, state, view);
-            if again.is_ok_and(|again| again != plan) {
-                found.warnings.insert(warning, fixture.title.clone());
-            }
+/// Asks again under changed conditions. A plan that depends on them is no fault, because they are the same in each call
+/// of a run; it is most likely not what the author thinks.
+fn look_for_others(policy: &Policy, begun: &Begun, fixture: &Fixture, found: &mut Findings) {
+    let Begun { run, state } = begun;
+    let Ok((plan, _)) = policy.decide(run, state, &fixture.view) else { return };
+    for (other, warning) in OTHERS {
+        // Random bytes go on in one instance, too: a difference that comes of them is reported as that.
+        let known = match other {
+            Other::Memory => !found.warnings.is_empty(),
+            Other::Time | Other::Random => !policy.has_wasi() || found.warnings.contains_key(warning),
+        };
+        if known {
+            continue;
         }
+        // A second call in one instance may fail for want of memory: no run makes one.
+        let again = policy.decide_otherwise(other, run, state, &fixture.view);
+        if again.is_ok_and(|again| again != plan) {
+            found.warnings.insert(warning, fixture.title.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allot_allocation::rules::Rule;
+
+    use super::*;
+
+    #[test]
+    fn no_rule_passes_without_a_plan() {
+        let nothing = Findings::default();
+        assert!(Rule::ALL.iter().all(|(rule, _)| nothing.untested(rule).is_some()));
+        let mut found = Findings { tried: 1, ..Findings::default() };
+        found.broken.insert("no-count", (1, String::new()));
+        found.kept.plans = 3;
+        let tested: Vec<&str> =
+            Rule::ALL.iter().map(|(rule, _)| *rule).filter(|rule| found.untested(rule).is_none()).collect();
+        assert!(tested.contains(&"no-count") && tested.contains(&"metric-twice"), "{tested:?}");
+        assert!(!tested.contains(&"no-round-left") && !tested.contains(&"requested-twice"), "{tested:?}");
+        assert!(!tested.contains(&"unknown-pick"), "{tested:?}");
     }
 }
