@@ -41,21 +41,6 @@ fn components() -> Vec<(native::Native, Policy)> {
     native::all().into_iter().map(load).collect()
 }
 
-fn a_run(name: &str) -> Run {
-    let settings = native::defaults(name);
-    Run {
-        settings,
-        prompts: 1000,
-        steps: 50,
-        groups: 16,
-        rollouts: 8,
-        pool: 64,
-        max_age: 5,
-        lag: 0,
-        terms: None,
-    }
-}
-
 /// All that a policy which ships may need, in a run over so many prompts.
 fn everything(native: &native::Native, prompts: u32) -> Terms {
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
@@ -74,7 +59,7 @@ fn every_policy_that_ships_is_tested_here() {
 #[test]
 fn a_component_plans_as_its_native_twin_on_made_views() {
     for (native, policy) in components() {
-        let run = a_run(native.name);
+        let run = native::run(native.name);
         let run = policy.shown(run.clone(), everything(&native, run.prompts));
         let first = (native.begin)(&run).unwrap();
         assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);

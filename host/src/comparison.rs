@@ -109,9 +109,8 @@ impl Comparison {
             section = section_of(&whole, &name)?;
             arms = section.arms(&whole, &name)?;
         }
-        let bases: Vec<&str> = tree.bases().collect();
         let mut notes = builds::give(&mut arms, folder, resumed, before.as_ref())?;
-        notes.extend((!bases.is_empty()).then(|| format!("`{name}` is based on {}", bases.join(", "))));
+        notes.extend(tree.based_on());
         let means = Means { budget, steps };
         let shared = Shared { name: &name, folder, section: &section, seeds: (first, &seeds), kind, means };
         let tuner = section.tune.as_ref().map(|tune| Tuner::new(tune, &shared, &arms)).transpose()?;

@@ -10,9 +10,8 @@ use crate::screen::Screen;
 /// Reads a config with what was typed on top of it, and names its bases.
 pub fn config(path: &Path, overrides: &[String], screen: &mut Screen<'_>) -> Result<Tree> {
     let tree = allot_config::open(path, overrides)?;
-    let bases: Vec<&str> = tree.bases().collect();
-    if !bases.is_empty() {
-        screen.tell(format_args!("note: `{}` is based on {}", tree.name(), bases.join(", ")));
+    if let Some(words) = tree.based_on() {
+        screen.tell(format_args!("note: {words}"));
     }
     Ok(tree)
 }

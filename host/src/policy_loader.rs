@@ -37,7 +37,12 @@ pub fn is_draft(source: &str) -> bool {
 
 /// Loads a draft. Of these limits it has the time and the memory.
 pub fn draft(source: &str, caps: Caps) -> Result<Policy> {
-    let Draft { python, sdk, folder, sources, scratch } = Draft::of(Path::new(source))?;
+    of_draft(Draft::of(Path::new(source))?, source, caps)
+}
+
+/// The policy of a draft that was found; `source` is what it was called.
+pub fn of_draft(draft: Draft, source: &str, caps: Caps) -> Result<Policy> {
+    let Draft { python, sdk, folder, sources, scratch } = draft;
     let mut all = Vec::new();
     for (name, bytes) in &sources {
         all.extend_from_slice(format!("{name} {}\n", bytes.len()).as_bytes());

@@ -3,9 +3,8 @@
 
 use std::process::Command;
 
-use allot_authoring::draft::Draft;
 use allot_authoring::language::Language;
-use allot_sandbox::{Caps, Interpreter, Policy};
+use allot_sandbox::{Caps, Policy};
 
 use crate::scratch::{self, Scratch};
 use crate::skip::skip;
@@ -24,10 +23,8 @@ pub fn loaded(folder: &str) -> Option<Policy> {
     if missing() {
         return None;
     }
-    let Draft { python, sdk, folder, scratch, .. } = Draft::of(&scratch::root().join(folder)).unwrap();
-    let held = scratch.map(|scratch| Box::new(scratch) as Box<_>);
-    let draft = allot_sandbox::Draft::new(Interpreter { python, sdk, folder, caps: Caps::default(), held });
-    Some(Policy::draft(draft, String::new(), 0).unwrap())
+    let folder = scratch::root().join(folder);
+    Some(allot::policy_loader::draft(folder.to_str().unwrap(), Caps::default()).unwrap())
 }
 
 /// A scratch folder with a fresh project and a config of a short run.

@@ -415,13 +415,11 @@ fn a_number_outside_of_its_bounds_is_refused(language: Language) {
 fn a_need_that_is_not_named_is_told_in_its_language(language: Language) {
     let Some(scratch) = guest(language) else { return };
     let said = scratch.allot(&["simulate", "run.toml", "--set", "how=needless", "--no-record"]);
+    // The host finds it, and does not know the language: its hint has a form for each.
     let named = match language {
-        Language::Python => {
-            "a request with `until`, for which `policy.py` has to say `needs = [\"stopping\"]`\n"
-        }
-        Language::Js => "`until`, for which policy.js has to say `export const needs = [\"stopping\"]`\n",
-        Language::Go => "`Until`, for which the policy has to say `Needs: allot.NeedStopping`\n",
-        // What C makes is checked by the host, which does not know the language.
+        Language::Python => "in Python `needs = [\"stopping\"]`",
+        Language::Js => "in JavaScript `export const needs = [\"stopping\"]`",
+        Language::Go => "in Go `Needs: allot.NeedStopping`",
         Language::C => "in C `allot_needs(self, ALLOT_STOPPING)`, in Go",
         Language::Rust => unreachable!(),
     };

@@ -15,17 +15,7 @@ use crate::tools::{self, cargo_target, runs};
 
 /// Columns and needs of any policy that ships, in a run of so many prompts.
 fn run(native: &native::Native) -> (Run, Terms) {
-    let run = Run {
-        settings: native::defaults(native.name),
-        prompts: 1000,
-        steps: 50,
-        groups: 16,
-        rollouts: 8,
-        pool: 64,
-        max_age: 5,
-        lag: 0,
-        terms: None,
-    };
+    let run = native::run(native.name);
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
     let columns = fixtures::columns(&columns, run.prompts);
     let needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];

@@ -24,18 +24,7 @@ fn plan_as_in_rust(loaded: impl Fn(&str) -> Option<Policy>) {
     for name in ["ar3po", "info-steps"] {
         let Some(policy) = loaded(&format!("policies/{name}/python")) else { return };
         let native = native::all().into_iter().find(|native| native.name == name).unwrap();
-        let settings = native::defaults(name);
-        let run = Run {
-            settings,
-            prompts: 1000,
-            steps: 50,
-            groups: 6,
-            rollouts: 8,
-            pool: 64,
-            max_age: 5,
-            lag: 0,
-            terms: None,
-        };
+        let run = Run { groups: 6, ..native::run(name) };
         let needs = vec![Need::Replay, Need::Stopping, Need::Updating];
         let run = policy.shown(run, Terms { needs, ..Terms::default() });
         // Each remembers the same in its own bytes.

@@ -127,6 +127,21 @@ fn past_of(p: ours::Past) -> theirs::Past {
     }
 }
 
+/// A run of a native policy with its defaults, over 1,000 prompts.
+pub fn run(native: &str) -> ours::Run {
+    ours::Run {
+        settings: defaults(native),
+        prompts: 1000,
+        steps: 50,
+        groups: 16,
+        rollouts: 8,
+        pool: 64,
+        max_age: 5,
+        lag: 0,
+        terms: None,
+    }
+}
+
 /// The settings of a native policy, with their defaults, on the host's types.
 pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
     fn settings<P: Policy>() -> Vec<(String, ours::Value)> {

@@ -1,7 +1,9 @@
 //! Fixture views: the corners that a policy should have seen before a run meets them.
 
 use allot_allocation::seed::{self, Stream};
-use allot_allocation::{Budget, Column, Columns, Group, LENGTH, Past, Prompt, PromptId, Tally, View};
+use allot_allocation::{
+    Budget, Column, Columns, Group, LENGTH, Past, Prompt, PromptId, Run, Tally, Terms, Value, View,
+};
 
 /// A view and what is special about it.
 pub struct Fixture {
@@ -165,6 +167,13 @@ pub fn in_turn(views: Vec<Fixture>) -> Vec<Fixture> {
 /// buffered rollouts.
 pub fn scale(times: usize, signals: usize) -> View {
     Maker { signals }.view(384 * times as u32, &vec![(144, Rewards::Binary(0.4)); 128 * times], OPEN, 1)
+}
+
+/// The run that these views are of, over a data set of so many prompts, with these columns.
+pub fn run(settings: Vec<(String, Value)>, columns: &[String], prompts: u32) -> Run {
+    let columns = self::columns(columns, prompts);
+    let terms = (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() });
+    Run { settings, prompts, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, lag: 0, terms }
 }
 
 /// Columns of these names for a data set of so many prompts: levels from 1 to 5, and the prompts' lengths.

@@ -1,9 +1,10 @@
 //! What a policy says of itself before it is asked anything.
 
 use allot_allocation::{Need, Value};
+use serde::Deserialize;
 
 /// What a policy says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Description {
     /// Short and lower-case.
     pub name: String,
@@ -22,7 +23,7 @@ pub struct Description {
 }
 
 /// A setting of a policy. Its default also fixes its type.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Setting {
     /// Its name.
     pub name: String,

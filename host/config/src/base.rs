@@ -42,7 +42,7 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
     let mut own = tree.read(origin.source()?)?;
     let bases = bases_of(&mut own).map_err(|fault| tree.told(&fault))?;
     within.push(origin.whole());
-    let mut under: Option<Node> = None;
+    let mut layers = Vec::with_capacity(bases.len() + 1);
     for (base, place) in bases {
         let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
         let next = origin.base(&base).map_err(|e| {
@@ -52,20 +52,15 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
         if within.contains(&next.whole()) {
             return Err(told(tree, format!("`{base}` is a base of itself")));
         }
-        let node = over_its_bases(tree, &next, within)?;
-        match &mut under {
-            Some(under) => lay(under, node),
-            none => *none = Some(node),
-        }
+        layers.push(over_its_bases(tree, &next, within)?);
     }
     within.pop();
-    Ok(match under {
-        Some(mut under) => {
-            lay(&mut under, own);
-            under
-        }
-        None => own,
-    })
+    layers.push(own);
+    let laid = layers.into_iter().reduce(|mut under, over| {
+        lay(&mut under, over);
+        under
+    });
+    Ok(laid.expect("the config itself is a layer"))
 }
 
 /// Takes the names of its bases out of a config.

@@ -100,9 +100,11 @@ impl Tree {
         self.files.first().map_or("", |own| &own.name)
     }
 
-    /// The names of its bases, and of theirs.
-    pub fn bases(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().skip(1).map(|file| file.name.as_str())
+    /// A sentence that names its bases, and theirs, if it has any.
+    pub fn based_on(&self) -> Option<String> {
+        let (own, bases) = self.files.split_first()?;
+        let bases: Vec<&str> = bases.iter().map(|file| file.name.as_str()).collect();
+        (!bases.is_empty()).then(|| format!("`{}` is based on {}", own.name, bases.join(", ")))
     }
 
     /// Whether it has this section.

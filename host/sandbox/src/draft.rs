@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use allot_allocation::log::{Level, LogLine};
-use allot_allocation::{Need, Past, Plan, Run, Value, View, shown};
-use allot_component::{Caps, Description, Setting};
+use allot_allocation::{Past, Plan, Run, View, shown};
+use allot_component::{Caps, Description};
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{Called, Calls};
 use crate::cost::Cost;
-use crate::facts::{Facts, Prompts};
+use crate::facts::{COUNTS, Facts, MEASURES, Named, Prompts};
 use crate::fault::{Fault, Misuse, Refusal};
 use crate::restricted_wasi::Other;
 use crate::v0_2::{uses_what_it_described, with_run, with_run_and_view};
@@ -67,7 +67,7 @@ struct Message {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Reply {
-    Described(Described),
+    Described(Description),
     /// The state comes beside it.
     Begun,
     /// The state comes beside it.
@@ -81,27 +81,6 @@ enum Reply {
     /// The process of the call ended with this code, or by this signal if it is negative.
     Died(i32),
     Asked(Asked),
-}
-
-#[derive(Deserialize)]
-struct Described {
-    name: String,
-    version: String,
-    summary: String,
-    settings: Vec<(String, Default_, String)>,
-    signals: Vec<String>,
-    columns: Vec<String>,
-    needs: Vec<Need>,
-}
-
-/// A setting's default.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Default_ {
-    Flag(bool),
-    Integer(i32),
-    Number(f64),
-    Text(String),
 }
 
 /// A question about the data set: all prompts, those of a range, or those listed.
@@ -133,7 +112,7 @@ impl Draft {
             Some(process) => process,
             none => none.insert(Process::start(&self.interpreter)?),
         };
-        let asked = process.ask(question, state).and_then(|()| {
+        let asked = process.write(question, state).and_then(|()| {
             loop {
                 match process.answer::<Message>()? {
                     (Message { reply: Reply::Asked(asked), .. }, _) => {
@@ -166,7 +145,7 @@ impl Draft {
 impl Calls for Draft {
     fn describe(&self) -> Called<Description> {
         self.call(&self.question("describe", (), ()), &[], None, |reply, _| match reply {
-            Reply::Described(described) => Ok(described.into()),
+            Reply::Described(described) => Ok(described),
             _ => Err(unexpected()),
         })
     }
@@ -180,7 +159,7 @@ impl Calls for Draft {
         })
     }
 
-    /// `other` is for components: a draft is always within reach of clocks and chance.
+    /// Ignores `other`: a draft can always read clocks and random bytes.
     fn decide(&self, _other: Option<Other>, run: &Run, state: &[u8], view: &View) -> Called<Plan> {
         let facts = Facts::of(run, view);
         with_run_and_view(run, view, |lent, view| {
@@ -214,39 +193,21 @@ impl Asked {
         };
         let name = self.name.as_str();
         Ok(match self.kind.as_str() {
-            "counts" => process.tell(&facts.numbers(&of, count(name)?)?),
-            "measures" => process.tell(&facts.numbers(&of, measure(name)?)?),
-            "column" => process.tell(&facts.column(name, &of)?),
+            "counts" => process.write(&facts.numbers(&of, named(&COUNTS, "count", name)?)?, &[]),
+            "measures" => process.write(&facts.numbers(&of, named(&MEASURES, "measure", name)?)?, &[]),
+            "column" => process.write(&facts.column(name, &of)?, &[]),
             _ => {
                 let costs = facts.costs();
-                process.tell(&(costs.reading, costs.generating, costs.learning))
+                process.write(&(costs.reading, costs.generating, costs.learning), &[])
             }
         })
     }
 }
 
-/// A count of past visits, by the SDK's name.
-fn count(name: &str) -> Result<fn(&Past) -> u32, Misuse> {
-    Ok(match name {
-        "visits" => |past| past.visits,
-        "step" => |past| past.step,
-        "rollouts" => |past| past.rollouts,
-        "correct" => |past| past.correct,
-        "streak" => |past| past.streak,
-        "total_rollouts" => |past| past.total_rollouts,
-        "total_correct" => |past| past.total_correct,
-        _ => return Err(unknown("count", name)),
-    })
-}
-
-/// A mean of the last visit, by the SDK's name.
-fn measure(name: &str) -> Result<fn(&Past) -> f32, Misuse> {
-    Ok(match name {
-        "mean" => |past| past.mean,
-        "std" => |past| past.std(),
-        "mean_length" => |past| past.tokens,
-        _ => return Err(unknown("measure", name)),
-    })
+/// Returns the function with this name in a table of facts.
+fn named<T>(table: &[Named<T>], kind: &str, name: &str) -> Result<fn(&Past) -> T, Misuse> {
+    let found = table.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number).ok_or_else(|| unknown(kind, name))
 }
 
 fn unknown(kind: &str, name: &str) -> Misuse {
@@ -254,29 +215,6 @@ fn unknown(kind: &str, name: &str) -> Misuse {
         format!("asked for the {kind} `{}`, which there is not", shown::name(name)),
         "see `allot_policy/facts.py`",
     )
-}
-
-impl From<Described> for Description {
-    fn from(d: Described) -> Self {
-        let setting = |(name, default, summary)| {
-            let default = match default {
-                Default_::Flag(v) => Value::Flag(v),
-                Default_::Integer(v) => Value::Integer(v),
-                Default_::Number(v) => Value::Number(v),
-                Default_::Text(v) => Value::Text(v),
-            };
-            Setting { name, default, summary }
-        };
-        Self {
-            name: d.name,
-            version: d.version,
-            summary: d.summary,
-            settings: d.settings.into_iter().map(setting).collect(),
-            signals: d.signals,
-            columns: d.columns,
-            needs: d.needs,
-        }
-    }
 }
 
 fn refusal(kind: &str, name: &str, reason: &str) -> Refusal {

@@ -8,6 +8,23 @@ use crate::fault::Misuse;
 /// for it.
 const MOST: u64 = 1 << 28;
 
+/// A fact by its name.
+pub(crate) type Named<T> = (&'static str, fn(&Past) -> T);
+
+/// Counts of past visits, by name, in the contract's order.
+pub(crate) const COUNTS: [Named<u32>; 7] = [
+    ("visits", |past| past.visits),
+    ("step", |past| past.step),
+    ("rollouts", |past| past.rollouts),
+    ("correct", |past| past.correct),
+    ("streak", |past| past.streak),
+    ("total_rollouts", |past| past.total_rollouts),
+    ("total_correct", |past| past.total_correct),
+];
+/// Means of the last visit, by name, in the contract's order.
+pub(crate) const MEASURES: [Named<f32>; 3] =
+    [("mean", |past| past.mean), ("std", |past| past.std()), ("mean_length", |past| past.tokens)];
+
 /// What there is to be asked.
 pub(crate) struct Facts {
     prompts: u32,

@@ -11,7 +11,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 
 use self::rollout::allocation::{facts, log, types};
 use crate::calls::{Answer, Guest, Linked};
-use crate::facts::{Facts, Prompts};
+use crate::facts::{COUNTS, Facts, MEASURES, Prompts};
 use crate::fault::{Misuse, Refusal};
 use crate::guest::GuestState;
 use crate::{Description, Setting};
@@ -97,23 +97,11 @@ impl log::Host for GuestState {
 
 impl facts::Host for GuestState {
     fn counts(&mut self, what: facts::Count, of: facts::Prompts) -> wasmtime::Result<Vec<u32>> {
-        self.numbers(of, |past| match what {
-            facts::Count::Visits => past.visits,
-            facts::Count::Step => past.step,
-            facts::Count::Rollouts => past.rollouts,
-            facts::Count::Correct => past.correct,
-            facts::Count::Streak => past.streak,
-            facts::Count::TotalRollouts => past.total_rollouts,
-            facts::Count::TotalCorrect => past.total_correct,
-        })
+        self.numbers(of, COUNTS[what as usize].1)
     }
 
     fn measures(&mut self, what: facts::Measure, of: facts::Prompts) -> wasmtime::Result<Vec<f32>> {
-        self.numbers(of, |past| match what {
-            facts::Measure::Mean => past.mean,
-            facts::Measure::Std => past.std(),
-            facts::Measure::MeanLength => past.tokens,
-        })
+        self.numbers(of, MEASURES[what as usize].1)
     }
 
     fn column(&mut self, name: String, of: facts::Prompts) -> wasmtime::Result<Vec<f32>> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot_allocation::{Run, Terms};
 use allot_authoring::draft::{self, Draft};
 use allot_authoring::{build, component, fixtures};
 use allot_error::{Error, Exit, Result};
@@ -61,28 +60,19 @@ fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
     Ok((component::of_module(&bytes, &what.display().to_string())?, String::new()))
 }
 
-/// Imports a policy in Python, and asks it for a description and a decision, natively: in a tenth of a second, where
-/// the build takes half a minute to say the same.
+/// Runs a policy in Python once as a draft: it is imported, described and decides on one view. That takes a tenth of a
+/// second, and the build takes half a minute to report the same mistakes.
 fn try_out(folder: &Path) -> Result<()> {
     let source = folder.display().to_string();
-    // Without a Python of its own, or with an older SDK, the build itself has to tell.
-    if !draft::is_one(folder) || Draft::of(folder).is_err() {
+    if !draft::is_one(folder) {
         return Ok(());
     }
-    let policy = policy_loader::draft(&source, Caps::default())?;
+    // If there is no Python that runs drafts, or the project's SDK is too old for them, the build has to find mistakes.
+    let Ok(draft) = Draft::of(folder) else { return Ok(()) };
+    let policy = policy_loader::of_draft(draft, &source, Caps::default())?;
     let description = policy.description();
-    let columns = fixtures::columns(&description.columns, PROMPTS);
-    let run = policy.shown_too(Run {
-        settings: allot_config::settings(description, &BTreeMap::new())?,
-        prompts: PROMPTS,
-        steps: 200,
-        groups: 16,
-        rollouts: 8,
-        pool: 64,
-        max_age: 5,
-        lag: 0,
-        terms: Some(Terms { columns, ..Terms::default() }),
-    });
+    let settings = allot_config::settings(description, &BTreeMap::new())?;
+    let run = policy.shown_too(fixtures::run(settings, &description.columns, PROMPTS));
     let views = fixtures::views(description.signals.len(), 0);
     let fresh = views.first().expect("the first view is that of a fresh step");
     let decided = policy.begin(&run).and_then(|(state, _)| policy.decide(&run, &state, &fresh.view));

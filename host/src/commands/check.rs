@@ -64,9 +64,9 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         return Err(Error::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
     }
     let within = Duration::from_secs_f64(command.within);
-    let draft = policy_loader::is_draft(&command.policy);
-    let bytes = if draft { Vec::new() } else { policy_loader::bytes(&command.policy, screen)? };
-    let mut caps = match allot_sandbox::kind_of(&bytes) {
+    let component = !policy_loader::is_draft(&command.policy);
+    let bytes = component.then(|| policy_loader::bytes(&command.policy, screen)).transpose()?;
+    let mut caps = match bytes.as_deref().and_then(allot_sandbox::kind_of) {
         Some(Kind::Grader) => command.of_grader(),
         Some(Kind::Policy) | None => caps.caps(),
     };
@@ -76,10 +76,9 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         caps.time = within;
     }
     let sandbox = policy_loader::sandbox(caps)?;
-    let loaded = if draft {
-        Loaded::Policy(policy_loader::draft(&command.policy, caps)?)
-    } else {
-        Loaded::open(&sandbox, &bytes, &command.policy, screen)?
+    let loaded = match bytes {
+        Some(bytes) => Loaded::open(&sandbox, &bytes, &command.policy, screen)?,
+        None => Loaded::Policy(policy_loader::draft(&command.policy, caps)?),
     };
     let typed = allot_config::typed(&command.set, "--set ")?;
     // It begins here: without compiling an interpreter.

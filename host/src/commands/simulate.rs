@@ -77,7 +77,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     let config = resolve(command, screen)?;
     let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
-    // A hash is of a component: no draft has it.
+    // A hash that the config demands is that of a component, never of a draft.
     let (component, policy) = if demanded.is_none() && policy_loader::is_draft(source) {
         (None, policy_loader::draft(source, sandbox.caps())?)
     } else {
@@ -237,7 +237,7 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
 
 /// The config with what was typed on top of it.
 fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig> {
-    // A policy in the config's place runs under the config that ships.
+    // A policy that is given instead of a config runs under the shipped config `simulate`.
     let given = command.config.to_string_lossy();
     let policy =
         policy_loader::is_draft(&given) || command.config.extension().is_some_and(|end| end == "wasm");

@@ -1,8 +1,6 @@
 package allot
 
 import (
-	"errors"
-
 	types "allot/wit/rollout_allocation_types"
 	wit "allot/wit/types"
 )
@@ -48,29 +46,6 @@ func Until(correct, wrong, portion uint32) wit.Option[Enough] {
 //	allot.Request{Prompt: 3, Count: 8, Sampling: allot.Sampled(0.6, run.Sampling.Default.MaxTokens)}
 func Sampled(temperature float32, maxTokens uint32) wit.Option[Sampling] {
 	return wit.Some(Sampling{Temperature: temperature, MaxTokens: maxTokens})
-}
-
-// What a plan makes use of that the policy did not name, as an error that says how to name it.
-func lacking(plan *Plan, needs Needs) error {
-	lacks := func(used bool, what string, need Needs, name string) error {
-		if !used || needs&need != 0 {
-			return nil
-		}
-		return errors.New("the plan has " + what + ", for which the policy has to say `Needs: allot." + name + "`")
-	}
-	if plan.Action.Tag() == types.ActionTrain {
-		return lacks(plan.Action.Train().Update.IsSome(), "an `Update`", NeedUpdating, "NeedUpdating")
-	}
-	for _, request := range plan.Action.Sample() {
-		err := lacks(request.Until.IsSome(), "a request with `Until`", NeedStopping, "NeedStopping")
-		if err == nil {
-			err = lacks(request.Sampling.IsSome(), "a request with `Sampling`", NeedSampling, "NeedSampling")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // OrElse is a count that a run may leave to something else by setting it to 0.

@@ -11,7 +11,7 @@ import { kebab } from "./refusal.js";
 import { renamed } from "./renamed.js";
 import { described, read } from "./settings.js";
 import { load, save } from "./state.js";
-/** @import { Description, Need, PlanRecord, Policy, Run, View } from "./types.js" */
+/** @import { Description, PlanRecord, Policy, Run, View } from "./types.js" */
 
 /** What not every run can give. */
 const NEEDS = ["any-prompt", "replay", "sampling", "stopping", "updating", "parts"];
@@ -66,31 +66,7 @@ export function decide(policy, run, bytes, view) {
   if (!(plan instanceof Plan)) {
     throw new TypeError(`decide returned ${shown(plan)}, not a plan; \`sample\` and \`train\` make one`);
   }
-  const record = plan.record(save(policy, state));
-  const needs = policy.needs ?? [];
-  for (const [need, used] of uses(record.action)) {
-    if (needs.includes(need)) continue;
-    const written = [...needs, need].map((name) => `"${name}"`).join(", ");
-    throw new TypeError(`the plan has ${used}, for which policy.js has to say \`export const needs = [${written}]\``);
-  }
-  return record;
-}
-
-/**
- * What a plan makes use of that not every run can give: each need, and what it is for.
- * @param {PlanRecord["action"]} action
- * @returns {[Need, string][]}
- */
-function uses(action) {
-  /** @type {[Need, string, boolean][]} */
-  const all =
-    action.tag === "train"
-      ? [["updating", "an `update`", action.val.update !== undefined]]
-      : [
-          ["stopping", "a request with `until`", action.val.some(({ until }) => until !== undefined)],
-          ["sampling", "a request with `sampling`", action.val.some(({ sampling }) => sampling !== undefined)],
-        ];
-  return all.filter(([, , used]) => used).map(([need, what]) => [need, what]);
+  return plan.record(save(policy, state));
 }
 
 /**

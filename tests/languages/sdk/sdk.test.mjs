@@ -64,26 +64,6 @@ test("a number outside of its bounds is refused", () => {
   }
 });
 
-test("a need that is not named is told with how to name it", () => {
-  const until = { correct: 1, wrong: 0, portion: 4 };
-  /** @type {["stopping" | "sampling" | "updating", Policy["decide"]][]} */
-  const plans = [
-    ["stopping", () => sample([request(3, 8, { until })])],
-    ["sampling", () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: 64 } })])],
-    ["updating", () => train([all(4)]).update({ miniBatch: 16, passes: 2 })],
-  ];
-  for (const [need, plan] of plans) {
-    const without = policy({ decide: plan, needs: ["replay"] });
-    const hint = `has to say \`export const needs = ["replay", "${need}"]\``;
-    assert.throws(
-      () => decide(without, runWith(without), [], made.view(0, 9)),
-      (/** @type {Error} */ { message }) => message.endsWith(hint),
-    );
-    const having = policy({ decide: plan, needs: [need] });
-    decide(having, runWith(having), [], made.view(0, 9));
-  }
-});
-
 test("plans say what only some need", () => {
   const until = { correct: 1, wrong: 0, portion: 4 };
   const sampled = sample([request(3, 8, { until, sampling: { temperature: 0.5, maxTokens: 64 } })]).defer([5]);

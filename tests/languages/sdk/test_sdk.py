@@ -14,7 +14,6 @@ from allot_policy import (
     Sampling,
     Update,
     begin,
-    decide,
     describe,
     facts,
     made,
@@ -95,21 +94,6 @@ class Sdk(unittest.TestCase):
             self.assertEqual(refused(kind, default, value, **bounds), reason)
         with self.assertRaises(BadPolicy):
             refused(str, "text", "text", maximum=1)
-
-    def test_a_need_that_is_not_named_is_told_with_how_to_name_it(self):
-        plans = {
-            "stopping": lambda *_: sample([Request(3, 8, until=Enough(1, 0, 4))]),
-            "sampling": lambda *_: sample([Request(3, 8, sampling=Sampling(0.5, 64))]),
-            "updating": lambda *_: train([Pick.all(4)]).update(Update(16, 2)),
-        }
-        for need, plan in plans.items():
-            for needs in ([], ["replay"]):
-                of = policy(decide=plan, needs=needs)
-                written = ", ".join(f'"{name}"' for name in [*needs, need])
-                with self.assertRaisesRegex(BadPolicy, f"has to say `needs = \\[{written}\\]`$"):
-                    decide(of, run_with(of), b"", made.view(range(9)))
-            of = policy(decide=plan, needs=[need])
-            decide(of, run_with(of), b"", made.view(range(9)))
 
     def test_plans_say_what_only_some_need(self):
         plan = sample([Request(3, 8, until=Enough(1, 0, 4), sampling=Sampling(0.5, 64))]).defer([5])

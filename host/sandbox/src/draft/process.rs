@@ -35,24 +35,15 @@ impl Process {
         Ok(Self { child, to, from: BufReader::new(from) })
     }
 
-    /// Puts a question.
-    pub fn ask(&mut self, question: &impl Serialize, state: &[u8]) -> Result<(), Fault> {
-        self.write(question, state)
-    }
-
-    /// Answers a question of its own.
-    pub fn tell(&mut self, answer: &impl Serialize) -> Result<(), Fault> {
-        self.write(answer, &[])
-    }
-
-    fn write(&mut self, message: &impl Serialize, state: &[u8]) -> Result<(), Fault> {
+    /// Writes a message with a state: a question, or the answer to one.
+    pub fn write(&mut self, message: &impl Serialize, state: &[u8]) -> Result<(), Fault> {
         let body =
             serde_pickle::to_vec(message, SerOptions::new()).map_err(|e| Fault::Engine(e.to_string()))?;
         let to = self.to.as_mut().expect("it is there until this is dropped");
         let lengths = [body.len() as u64, state.len() as u64];
         let all = [&lengths[0].to_le_bytes(), &lengths[1].to_le_bytes(), body.as_slice(), state];
         match all.into_iter().try_for_each(|part| to.write_all(part)).and_then(|()| to.flush()) {
-            // It has said why it ended, or nothing says more than its exit status: its answer tells.
+            // The process has ended. Reading its answer shows why.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             written => written.map_err(|e| Fault::Engine(format!("could not ask the draft's process: {e}"))),
         }

@@ -32,7 +32,7 @@ impl Cost {
             (Err(fault), _) if time.ended(&fault) => {}
             (Ok(_), Some(Ok(fastest))) if millis >= fastest.millis => {}
             (called, _) => {
-                // A draft counts neither.
+                // A draft counts neither fuel nor memory.
                 let counted = |cost: allot_sandbox::Cost| match cost.fuel {
                     0 => Numbers { fuel: None, millis, memory: None },
                     fuel => Numbers { fuel: Some(fuel), millis, memory: Some(cost.memory) },

@@ -20,7 +20,7 @@ use crate::screen::Screen;
 /// The report card.
 pub struct Card<'m> {
     rows: Rows,
-    /// What became of the first call.
+    /// The outcome of `begin`.
     begins: Outcome,
     found: Findings,
     /// Questions that there are.

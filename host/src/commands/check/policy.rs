@@ -30,7 +30,7 @@ const DRAFT: &str = "it is a draft: check its component";
 /// The report card.
 pub struct Card {
     rows: Rows,
-    /// What became of the first call.
+    /// The outcome of `begin`.
     begins: Outcome,
     found: Findings,
     /// Views that there are.

@@ -119,7 +119,7 @@ impl Rows {
         let untested =
             (untested > 0).then(|| format!("not tested: {}", count(untested as u64, "requirement")));
         let missing: Vec<String> = self.missing.iter().cloned().chain(untested).collect();
-        // Without views or costs that are missing, time was not what it lacked.
+        // If no views and no costs are missing, more time would not help.
         let more = if self.missing.is_empty() { "" } else { "; --within gives more time" };
         screen.say(format_args!("incomplete: {}{more}", missing.join(", ")));
     }

@@ -16,13 +16,13 @@ pub struct Time {
 }
 
 impl Time {
-    /// So much, from now on.
+    /// The time of a check that starts now.
     pub fn new(within: Duration, limits_calls: bool) -> Self {
         let started = Instant::now();
         Self { started, within, until: started + within, limits_calls }
     }
 
-    /// The same without its last quarter.
+    /// This time without its last quarter.
     pub fn but_a_quarter(self) -> Self {
         Self { until: self.started + self.within * 3 / 4, ..self }
     }

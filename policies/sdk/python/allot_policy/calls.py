@@ -55,11 +55,6 @@ def decide(policy: ModuleType, run: Run, state: bytes, view: View) -> Plan:
         plan.check()
     except (TypeError, ValueError) as wrong:
         raise BadPolicy(f"in the plan {wrong}") from None
-    needs = _needs(policy)
-    for need, used in plan.uses().items():
-        if need not in needs:
-            written = ", ".join(f'"{name}"' for name in [*needs, need])
-            raise BadPolicy(f"the plan has {used}, for which `policy.py` has to say `needs = [{written}]`")
     plan.state = _state.save(memory, kind)
     return plan
 

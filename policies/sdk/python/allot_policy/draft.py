@@ -185,7 +185,10 @@ def _trace(error: BaseException, folder: str) -> str:
 
 
 def _describe(policy: Any, question: dict, state: bytes) -> tuple[Any, bytes]:
-    return {"described": calls.describe(policy)}, b""
+    described = calls.describe(policy)
+    names = ("name", "default", "summary")
+    described["settings"] = [dict(zip(names, setting)) for setting in described["settings"]]
+    return {"described": described}, b""
 
 
 def _begin(policy: Any, question: dict, state: bytes) -> tuple[Any, bytes]:

@@ -192,16 +192,6 @@ class Plan:
         if self.updated is not None:
             _whole([self.updated.mini_batch, self.updated.passes], "the geometry of an update")
 
-    def uses(self) -> dict[str, str]:
-        """What the plan makes use of that not every run can give: each need, and what it is for."""
-        requests = self.requests or []
-        uses = {
-            "stopping": ("a request with `until`", any(one.until is not None for one in requests)),
-            "sampling": ("a request with `sampling`", any(one.sampling is not None for one in requests)),
-            "updating": ("an `update`", self.updated is not None),
-        }
-        return {need: what for need, (what, used) in uses.items() if used}
-
 
 def sample(requests: Iterable[Request]) -> Plan:
     """Sample these, then ask again."""

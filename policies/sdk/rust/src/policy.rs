@@ -1,7 +1,5 @@
 //! The trait that a policy implements, and the three calls of the contract made from it.
 
-#[cfg(not(target_arch = "wasm32"))]
-use crate::types::Action;
 use crate::types::{
     Column, Description, Error, Needs, Plan, Run, Sampling, SamplingRange, Update, Value, View,
 };
@@ -69,39 +67,8 @@ pub fn decide<P: Policy>(run: &Run, state: &[u8], view: &View) -> Result<Plan, E
     let settings = P::Settings::read(run)?;
     let mut state = P::State::load(state).map_err(Error::State)?;
     let mut plan = P::decide(&settings, run, &mut state, view)?;
-    // Of a component the host checks it.
-    #[cfg(not(target_arch = "wasm32"))]
-    lacking(&plan, P::NEEDS)?;
     plan.state = state.save();
     Ok(plan)
-}
-
-/// Refuses a plan that makes use of what its policy did not name, so that a test finds it.
-#[cfg(not(target_arch = "wasm32"))]
-fn lacking(plan: &Plan, needs: Needs) -> Result<(), Error> {
-    let uses = match &plan.action {
-        Action::Train(batch) => vec![("an `update`", batch.update.is_some(), Needs::UPDATING, "UPDATING")],
-        Action::Sample(requests) => vec![
-            (
-                "a request with `until`",
-                requests.iter().any(|r| r.until.is_some()),
-                Needs::STOPPING,
-                "STOPPING",
-            ),
-            (
-                "a request with `sampling`",
-                requests.iter().any(|r| r.sampling.is_some()),
-                Needs::SAMPLING,
-                "SAMPLING",
-            ),
-        ],
-    };
-    match uses.into_iter().find(|(_, used, need, _)| *used && !needs.contains(*need)) {
-        Some((what, _, _, need)) => Err(Error::Other(format!(
-            "the plan has {what}, for which the policy has to say `const NEEDS: Needs = Needs::{need}`"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// A run for tests: the policy's default settings with some of them replaced by name, and its columns with one number
@@ -135,44 +102,5 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
             most: sampling(2.0, 1024),
         },
         update: Update { mini_batch: u32::MAX, passes: 4 },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::Request;
-
-    struct Needless<const NEED: u8>;
-
-    impl<const NEED: u8> Policy for Needless<NEED> {
-        const NAME: &'static str = "needless";
-        const VERSION: &'static str = "0.1.0";
-        const SUMMARY: &'static str = "uses what it may not need";
-        const NEEDS: Needs = Needs::from_bits_truncate(NEED);
-        type Settings = ();
-        type State = ();
-
-        fn decide((): &(), run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
-            let request = || Request::new(1, 8);
-            Ok(match view.step {
-                0 => Plan::sample([request().until(1, 0, 4)]),
-                1 => Plan::sample([request().sampling(run.sampling.default)]),
-                _ => Plan::train([]).update(run.update),
-            })
-        }
-    }
-
-    #[test]
-    fn a_need_that_is_not_named_is_told_with_how_to_name_it() {
-        for (step, need) in ["STOPPING", "SAMPLING", "UPDATING"].into_iter().enumerate() {
-            let view = View { step: step as u32, ..crate::made::view(0..9) };
-            let run = run_with::<Needless<0>>(&[]);
-            let Err(Error::Other(words)) = decide::<Needless<0>>(&run, &[], &view) else {
-                panic!("step {step}")
-            };
-            assert!(words.ends_with(&format!("has to say `const NEEDS: Needs = Needs::{need}`")), "{words}");
-            assert!(decide::<Needless<{ u8::MAX }>>(&run, &[], &view).is_ok());
-        }
     }
 }

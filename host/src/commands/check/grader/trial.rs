@@ -70,7 +70,7 @@ impl Findings {
 }
 
 impl<'t> Trial<'t> {
-    /// Of a grader with these settings.
+    /// Begins the trial of a grader with these settings.
     pub fn new(grader: &'t Grader, settings: &'t [(String, Value)]) -> Result<Self, Fault> {
         grader.begin(settings)?;
         Ok(Self { grader, settings, found: Findings::default() })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::rules::{self, Bounds};
-use allot_allocation::{Action, Plan, Run, Terms, Value, View};
+use allot_allocation::{Action, Plan, Run, Value, View};
 use allot_authoring::fixtures::{self, Fixture, Kind};
 use allot_sandbox::{Fault, Other, Policy};
 
@@ -37,19 +37,7 @@ pub struct Begun {
 impl Begun {
     /// Begins a run over a data set of so many prompts.
     fn new(policy: &Policy, settings: &[(String, Value)], prompts: u32) -> Result<Self, Fault> {
-        let columns = fixtures::columns(&policy.description().columns, prompts);
-        let terms = (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() });
-        let run = Run {
-            settings: settings.to_vec(),
-            prompts,
-            steps: 200,
-            groups: 16,
-            rollouts: 8,
-            pool: 64,
-            max_age: 5,
-            lag: 0,
-            terms,
-        };
+        let run = fixtures::run(settings.to_vec(), &policy.description().columns, prompts);
         let run = policy.shown_too(run);
         let (state, _) = policy.begin(&run)?;
         Ok(Self { run, state })
