@@ -25,11 +25,11 @@ use std::time::Instant;
 
 use allot_interpreter::math::Math;
 use allot_interpreter::{Interpreter, Limits};
-use allot_judges::component::ComponentConfig;
-use allot_judges::config::{FunctionsConfig, JudgeConfig};
 use allot_judges::pool::Judge;
 use allot_judges::protocol::Question;
 use allot_models::tokens::Tokens;
+use allot_settings::ComponentConfig;
+use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 use allot_tasks::grader::Grader;
 use serde_json::json;
 

@@ -16,7 +16,7 @@ use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
 use allot_engine::core::{Answered, Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
 use allot_engine::cpu::{Cpu, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, SpecialIds};
-use allot_engine::tensors::{DeviceName, Tensors};
+use allot_engine::tensors::{Tensors, open};
 use allot_engine::{
     Answer, End, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
     OptimizerConfig, Purpose, Sample, Sampling, SamplingMask, StopTexts, Stops, UpdateConfig,
@@ -74,7 +74,7 @@ struct Kind {
 
 fn tensors(checkpoint: &Checkpoint, setup: Setup, precision: Precision) -> Box<dyn Core> {
     let place = std::env::var("ALLOT_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let device = place.parse::<DeviceName>().unwrap().open().unwrap();
+    let device = open(place.parse().unwrap()).unwrap();
     Box::new(Tensors::new(checkpoint, Setup { precision, ..setup }, &device).unwrap())
 }
 

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use allot_config::train::TrainConfig;
 use allot_error::Error;
-use allot_judges::config::JudgeConfig;
 use allot_judges::environment::make;
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Judgement, Opinion, Question};
+use allot_settings::reward::JudgeConfig;
 use allot_tasks::dataset::EnvironmentConfig;
 use scratch::Scratch;
 use serde_json::{Value, json};

@@ -10,9 +10,9 @@ mod skip;
 use std::path::Path;
 use std::process::Command;
 
-use allot_judges::config::{FunctionsConfig, JudgeConfig};
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Judgement, Opinion, Question};
+use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 use scratch::Scratch;
 use skip::skip;
 

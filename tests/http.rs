@@ -15,8 +15,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use allot_error::Error;
-use allot_judges::http::{Api, Http, HttpConfig};
+use allot_judges::http::Http;
 use allot_judges::protocol::{Judgement, Opinion, Question};
+use allot_settings::http::{Api, HttpConfig};
 use serde_json::{Value, json};
 
 use loopback::runs::{error, record, trained};

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use allot_config::train::TrainConfig;
 use allot_error::Error;
-use allot_judges::config::JudgeConfig;
-use allot_judges::grader::AnyGrader;
 use allot_judges::pool::{Judge, Pool};
 use allot_judges::protocol::{Opinion, Question};
-use allot_judges::sandboxed::{PythonConfig, Sandboxed};
+use allot_judges::sandboxed::Sandboxed;
+use allot_settings::AnyGrader;
+use allot_settings::PythonConfig;
+use allot_settings::reward::JudgeConfig;
 use scratch::Scratch;
 use serde_json::Value;
 use skip::skip;

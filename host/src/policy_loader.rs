@@ -9,9 +9,10 @@ use allot_authoring::draft::{self, Draft};
 use allot_component::Kind;
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::{cache, is_registry_address, turn};
-use allot_judges::config::RewardConfig;
+use allot_judges::component;
 use allot_registry::Reference;
 use allot_sandbox::{Caps, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
+use allot_settings::reward::RewardConfig;
 
 use crate::screen::Screen;
 use crate::shipped;
@@ -135,7 +136,7 @@ pub fn grader(
 /// by whoever loads it then.
 pub fn compile_graders(reward: &RewardConfig, screen: &mut Screen<'_>) {
     for component in reward.each().iter().filter_map(|one| one.component.as_ref()) {
-        let bytes = component.bytes().unwrap_or_default();
+        let bytes = component::bytes(component).unwrap_or_default();
         if let (true, Ok(sandbox)) = (bytes.len() >= LARGE, sandbox(component.caps())) {
             let _ = grader(&sandbox, &bytes, &component.source, screen);
         }

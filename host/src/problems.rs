@@ -15,6 +15,7 @@ use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;
 use allot_record::hex;
+use allot_settings::hub::is_address;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::{TaskError, generate, with_columns};
 use allot_tasks::{Ask, Problem};
@@ -272,7 +273,7 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
                 "files of the Hugging Face hub are `hub:{name}/PATTERN`, as in `hub:openai/gsm8k/main/train-*.parquet`"
             )));
         }
-        if hub::is_address(file) {
+        if is_address(file) {
             all.extend(hub::at(file)?);
         } else {
             all.push(file.clone());

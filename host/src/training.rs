@@ -13,14 +13,14 @@ use allot_engine::model::{By, Checkpoint, Shape};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Engine as _, Interrupt, Native, NativeConfig, Sampling, Signal, Stops};
-use allot_judges::component::ComponentConfig;
-use allot_judges::config::RewardConfig;
-use allot_judges::http::HttpConfig;
-use allot_judges::sandboxed::PythonConfig;
 use allot_loop::{Constants, Loop, Scores};
 use allot_remote::rollouts::{self, Preflight, RolloutsConfig, Split};
 use allot_remote::{Remote, RemoteConfig, preflight};
 use allot_sandbox::{LogLine, Policy};
+use allot_settings::ComponentConfig;
+use allot_settings::HttpConfig;
+use allot_settings::PythonConfig;
+use allot_settings::reward::RewardConfig;
 use candle_core::Device;
 
 use crate::checkpoint::State;
@@ -98,7 +98,7 @@ impl<'a> Prepared<'a> {
             return Err(Error::new(what).hint(format!("it measures {}", listed(signals.iter().copied()))));
         }
         // First of all: whatever else is wrong, without its device or its server there is no run.
-        let device = config.model.device.open()?;
+        let device = tensors::open(config.model.device)?;
         if let Some(server) = config.engine.server() {
             engines::has_room("engine.connections", u64::from(server.connections))?;
             preflight(server)?;

@@ -24,7 +24,7 @@ use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{Limits, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
-use allot_engine::tensors::DeviceName;
+use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{OptimizerConfig, Sampling, Stops};
 use allot_error::Result;
 use allot_report::statistics::percentile;
@@ -128,7 +128,7 @@ impl Bench {
             Weights::Random(shape) => random(shape)?,
         };
         let shape = checkpoint.shape.clone();
-        let device = place.device.open()?;
+        let device = tensors::open(place.device)?;
         let model = |precision: &Precision| {
             let (precision, threads) = (*precision, place.threads);
             let setup = Setup { precision, threads, longest, lora: None, reference: false, seed: 1 };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use allot_allocation::shown;
 use allot_error::{Error, Result};
 use allot_files::{is_registry_address, looks_like_a_path};
-use allot_report::Axis;
+use allot_settings::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -63,7 +63,7 @@ pub struct ArmConfig {
 const LONGEST_NAME: usize = 100;
 
 fn point() -> f64 {
-    allot_report::compare::MARGIN
+    allot_settings::axis::MARGIN
 }
 
 impl CompareConfig {

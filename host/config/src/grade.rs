@@ -2,7 +2,7 @@
 //! and are not read.
 
 use allot_error::{Error, Result};
-use allot_judges::config::RewardConfig;
+use allot_settings::RewardConfig;
 use serde::Deserialize;
 
 use crate::Tree;

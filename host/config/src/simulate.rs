@@ -4,9 +4,9 @@ use std::path::Path;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Every, Need, SamplerSettings, Terms};
-use allot_engine::CoinConfig;
 use allot_error::{Error, Result};
 use allot_files::settle;
+use allot_settings::CoinConfig;
 use serde::{Deserialize, Serialize};
 
 use super::compare::CompareConfig;

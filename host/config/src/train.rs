@@ -4,17 +4,12 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
-use allot_engine::cpu::LoraConfig;
-use allot_engine::model::Precision;
-use allot_engine::tensors::DeviceName;
-use allot_engine::{OptimizerConfig, Sampling, UpdateConfig};
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
-use allot_judges::config::RewardConfig;
-use allot_models::chat::Date;
-use allot_models::hub;
-use allot_remote::RemoteConfig;
-use allot_remote::rollouts::RolloutsConfig;
+use allot_settings::{
+    Date, DeviceName, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
+    Sampling, UpdateConfig, hub,
+};
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
@@ -325,7 +320,7 @@ fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
 
 /// Whether a data set's file is a name such as the hub has, and nothing that lies here.
 pub fn is_of_the_hub(path: &Path) -> bool {
-    path.to_str().is_some_and(allot_models::is_hub_name) && path.extension().is_none() && !path.exists()
+    path.to_str().is_some_and(hub::is_name) && path.extension().is_none() && !path.exists()
 }
 
 impl TrainConfig {
@@ -540,11 +535,16 @@ impl TrainConfig {
         }
     }
 
-    /// Names the commits of all that is on the hub, so that a run goes on with what it began with.
-    pub fn pin(&mut self) -> Result<()> {
-        self.model.source = hub::pinned_model(&self.model.source)?;
+    /// Names the commits of all that is on the hub, so that a run goes on with what it began with. `model` and `files`
+    /// ask the hub for the commit of a model's name and of a data set's address.
+    pub fn pin(
+        &mut self,
+        model: impl FnOnce(&str) -> Result<String>,
+        files: impl Fn(&Path) -> Result<PathBuf>,
+    ) -> Result<()> {
+        self.model.source = model(&self.model.source)?;
         for file in self.files() {
-            *file = hub::pinned_files(file)?;
+            *file = files(file)?;
         }
         Ok(())
     }
@@ -589,8 +589,7 @@ impl TrainConfig {
             });
         }
         // A name of the hub that is no path here is told as it was written.
-        let missing =
-            allot_models::is_hub_name(&self.model.source) && !Path::new(&self.model.source).exists();
+        let missing = hub::is_name(&self.model.source) && !Path::new(&self.model.source).exists();
         if looks_like_a_path(&self.model.source) && !missing {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }

@@ -22,68 +22,13 @@
 //!   every machine.
 //! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
 
-use std::collections::BTreeMap;
+pub use allot_settings::CoinConfig;
 
 use allot_allocation::{
     Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SOURCE, SamplerSettings, seed,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole};
-
-/// The world's numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CoinConfig {
-    /// Prompts to train on.
-    pub prompts: u32,
-    /// Problems held out for the score.
-    pub held_out: u32,
-    /// Mean difficulty, in logits: at 0 half of all answers are right at the start.
-    pub difficulty: f64,
-    /// Standard deviation of the difficulty, in logits.
-    pub spread: f64,
-    /// How far a unit gradient without noise moves what all prompts share, at first.
-    pub transfer: f64,
-    /// What all prompts share comes to at most, in logits: the nearer, the less is learned of it.
-    pub ceiling: f64,
-    /// How far a unit gradient without noise moves the prompt's own skill.
-    pub memory: f64,
-    /// The gradient noise scale, in rollouts with an advantage: an update on a third of it goes half as far as one
-    /// without noise. At 0 all updates go as far, however few rollouts they average over.
-    pub noise: f64,
-    /// Median length of an answer, in tokens.
-    pub tokens: f64,
-    /// Longest answer, in tokens.
-    pub longest: u32,
-    /// Columns that policies ask for, by their names, each with what to take of the world; by default what has the
-    /// same name: see [`Coin::column`].
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub columns: BTreeMap<String, String>,
-    /// Signals to make up for each rollout, for tests of policies: from 0 to 1, and without a meaning. No config sets
-    /// them.
-    #[serde(skip)]
-    pub signals: Vec<String>,
-}
-
-impl Default for CoinConfig {
-    fn default() -> Self {
-        Self {
-            prompts: 2000,
-            held_out: 500,
-            difficulty: 1.0,
-            spread: 3.0,
-            transfer: 0.3,
-            ceiling: 5.0,
-            memory: 1.0,
-            noise: 500.0,
-            tokens: 200.0,
-            longest: 1024,
-            columns: BTreeMap::new(),
-            signals: Vec::new(),
-        }
-    }
-}
 
 /// The largest world: half a gigabyte of odds.
 const MOST: u32 = 20_000_000;

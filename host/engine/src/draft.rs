@@ -5,7 +5,7 @@ use allot_allocation::seed::Stream;
 
 use crate::core::{Answered, Request, TokenStatistics};
 use crate::mask::leave;
-use crate::sampler::{Sampling, of_some};
+use crate::sampler::{Sampling, draw, left, of_some};
 use crate::stops::{Stops, Watch};
 
 /// An answer so far.
@@ -56,10 +56,10 @@ impl Draft {
     pub fn take(&mut self, logits: &[f32], stops: &Stops) {
         let unit = self.stream.unit();
         if !self.sampling.keep_mask || !self.sampling.cuts() {
-            let token = self.sampling.draw(logits, unit);
+            let token = draw(&self.sampling, logits, unit);
             return self.push(token, TokenStatistics::of(logits, token as usize), stops);
         }
-        let left = self.sampling.left(logits);
+        let left = left(&self.sampling, logits);
         let token = of_some(logits, &left, unit);
         let mut masked = logits.to_vec();
         leave(&mut masked, &left);

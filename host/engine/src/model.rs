@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use allot_error::Error;
 use thiserror::Error;
 
+pub(crate) use checkpoint::dtype;
 pub use checkpoint::{Checkpoint, Precision};
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use decoder::Projection;

@@ -1,95 +1,44 @@
 //! From logits to a token: temperature, top-k, top-p, and one random number for each token.
 
-use allot_allocation::SamplerSettings;
-use serde::{Deserialize, Serialize};
+pub use allot_settings::Sampling;
 
 use crate::cpu::kernels::{exp, largest, sum, wide};
 
-/// How tokens are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sampling {
-    /// What logits are divided by. At 0 the likeliest token is taken.
-    pub temperature: f32,
-    /// Only this many of the likeliest tokens; 0 for all.
-    pub top_k: usize,
-    /// Only the likeliest tokens that together have this probability; 1 for all.
-    pub top_p: f32,
-    /// Longest answer, in tokens.
-    pub max_tokens: u32,
-    /// Whether the tokens that top-k and top-p leave are kept with an answer, and its log-probabilities are those among
-    /// them. It is no key of its own: an update wants it, or not.
-    #[serde(skip)]
-    pub keep_mask: bool,
+/// The token that `unit`, uniform in [0, 1), stands for. `logits` are divided by the temperature
+/// already.
+///
+/// Tokens share the unit interval in the order of the vocabulary; those that top-k and top-p leave
+/// out have no share. Ties at the edge go to the token that comes first.
+pub fn draw(sampling: &Sampling, logits: &[f32], unit: f64) -> u32 {
+    if sampling.temperature == 0.0 {
+        return first_largest(logits);
+    }
+    if !sampling.cuts() {
+        return of_all(logits, unit);
+    }
+    of_some(logits, &left(sampling, logits), unit)
 }
 
-impl Default for Sampling {
-    fn default() -> Self {
-        Self { temperature: 1.0, top_k: 0, top_p: 1.0, max_tokens: 256, keep_mask: false }
+/// The tokens that top-k and top-p leave, in the order of the vocabulary.
+pub fn left(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
+    let top = largest(logits);
+    let weight = |l: f32| f64::from(l - top).exp();
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+    if sampling.top_k > 0 {
+        order.truncate(sampling.top_k);
     }
-}
-
-impl Sampling {
-    /// The same with what a request chooses of it.
-    pub fn with(self, own: Option<SamplerSettings>) -> Self {
-        own.map_or(self, |own| Self {
-            temperature: own.temperature,
-            max_tokens: own.max_tokens.min(self.max_tokens),
-            ..self
-        })
+    if sampling.top_p < 1.0 {
+        let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
+        let mut sum = 0.0;
+        let needed = order.iter().position(|i| {
+            sum += weight(logits[*i]);
+            sum >= f64::from(sampling.top_p) * total
+        });
+        order.truncate(needed.map_or(order.len(), |n| n + 1));
     }
-
-    /// What a request may choose of it.
-    pub fn settings(&self) -> SamplerSettings {
-        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
-    }
-
-    /// What logits are divided by: 1 where the likeliest token is taken.
-    pub fn divisor(&self) -> f32 {
-        if self.temperature == 0.0 { 1.0 } else { self.temperature }
-    }
-
-    /// The token that `unit`, uniform in [0, 1), stands for. `logits` are divided by the temperature
-    /// already.
-    ///
-    /// Tokens share the unit interval in the order of the vocabulary; those that top-k and top-p leave
-    /// out have no share. Ties at the edge go to the token that comes first.
-    pub fn draw(&self, logits: &[f32], unit: f64) -> u32 {
-        if self.temperature == 0.0 {
-            return first_largest(logits);
-        }
-        if !self.cuts() {
-            return of_all(logits, unit);
-        }
-        of_some(logits, &self.left(logits), unit)
-    }
-
-    /// Whether top-k or top-p leave tokens out.
-    pub fn cuts(&self) -> bool {
-        self.top_k > 0 || self.top_p < 1.0
-    }
-
-    /// The tokens that top-k and top-p leave, in the order of the vocabulary.
-    pub fn left(&self, logits: &[f32]) -> Vec<u32> {
-        let top = largest(logits);
-        let weight = |l: f32| f64::from(l - top).exp();
-        let mut order: Vec<usize> = (0..logits.len()).collect();
-        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
-        if self.top_k > 0 {
-            order.truncate(self.top_k);
-        }
-        if self.top_p < 1.0 {
-            let total: f64 = order.iter().map(|i| weight(logits[*i])).sum();
-            let mut sum = 0.0;
-            let needed = order.iter().position(|i| {
-                sum += weight(logits[*i]);
-                sum >= f64::from(self.top_p) * total
-            });
-            order.truncate(needed.map_or(order.len(), |n| n + 1));
-        }
-        order.sort_unstable();
-        order.into_iter().map(|i| i as u32).collect()
-    }
+    order.sort_unstable();
+    order.into_iter().map(|i| i as u32).collect()
 }
 
 /// A draw from these tokens.
@@ -170,7 +119,7 @@ mod tests {
     }
 
     fn draws(sampling: Sampling) -> Vec<u32> {
-        (0..16).map(|i| sampling.draw(&logits(), (f64::from(i) + 0.5) / 16.0)).collect()
+        (0..16).map(|i| draw(&sampling, &logits(), (f64::from(i) + 0.5) / 16.0)).collect()
     }
 
     #[test]
@@ -187,8 +136,8 @@ mod tests {
         places.iter().zip(logits()).for_each(|(place, l)| many[*place] = l);
         for i in 0..160 {
             let unit = (f64::from(i) + 0.5) / 160.0;
-            let small = Sampling::default().draw(&logits(), unit) as usize;
-            assert_eq!(Sampling::default().draw(&many, unit) as usize, places[small], "{unit}");
+            let small = draw(&Sampling::default(), &logits(), unit) as usize;
+            assert_eq!(draw(&Sampling::default(), &many, unit) as usize, places[small], "{unit}");
         }
     }
 
@@ -207,9 +156,9 @@ mod tests {
     #[test]
     fn what_is_left_is_what_is_drawn_from() {
         let top_p = Sampling { top_p: 0.6, ..Sampling::default() };
-        assert_eq!(top_p.left(&logits()), [0, 2]);
+        assert_eq!(left(&top_p, &logits()), [0, 2]);
         let both = Sampling { top_k: 3, top_p: 0.6, ..Sampling::default() };
-        assert_eq!(both.left(&logits()), [0, 2], "of three a share of 0.571 is too little");
+        assert_eq!(left(&both, &logits()), [0, 2], "of three a share of 0.571 is too little");
         assert!(!Sampling::default().cuts() && top_p.cuts());
     }
 

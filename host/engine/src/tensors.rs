@@ -36,9 +36,9 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor, Var};
 
-pub use device::DeviceName;
 #[cfg(not(feature = "cuda"))]
 pub(crate) use device::no_cuda;
+pub use device::{DeviceName, open};
 pub use memory::memory;
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics};
@@ -91,14 +91,14 @@ impl Tensors {
     pub fn new(checkpoint: &Checkpoint, setup: Setup, device: &Device) -> Result<Self, ModelError> {
         let precision = setup.precision;
         #[cfg(feature = "cuda")]
-        let cuda = cuda(&checkpoint.shape, device, precision.dtype())?;
+        let cuda = cuda(&checkpoint.shape, device, crate::model::dtype(precision))?;
         #[cfg(feature = "cuda")]
         let by = if cuda.is_some() { By::Kernels } else { By::Cpu };
         #[cfg(not(feature = "cuda"))]
         let by = By::Cpu;
         checkpoint.shape.fits(setup.longest, by)?;
         let masters = mapped(checkpoint, |weight| weight.to_device(device))?;
-        let kind = precision.dtype();
+        let kind = crate::model::dtype(precision);
         let fresh = || mapped(&masters, |weight| computing(weight, kind));
         let arena = Arena::new(&checkpoint.shape);
         let adapters = setup.lora.map(|config| {

@@ -6,15 +6,14 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use allot_allocation::{Value, shown};
 use allot_error::panics::caught;
 use allot_error::{Error, Result};
-use allot_files::{cache, is_registry_address, settle, turn};
+use allot_files::{cache, is_registry_address, turn};
 use allot_registry::Reference;
-use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, LoadError, Sandbox, Score};
-use serde::{Deserialize, Serialize};
+use allot_sandbox::{Asked, Fault, Grader, Kind, LoadError, Sandbox, Score};
+use allot_settings::ComponentConfig;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::identity::{Identity, Preflight};
@@ -28,121 +27,43 @@ const LONG: usize = 1024;
 /// Bytes of why a grader failed: a traceback, at most.
 const TROUBLE: usize = 8 << 10;
 
-/// A grader that is a component.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ComponentConfig {
-    /// The component's path, or its address in a registry.
-    #[serde(rename = "use", skip_serializing_if = "String::is_empty")]
-    pub source: String,
-    /// Its sha256, if no other will do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-    /// Its settings.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub settings: BTreeMap<String, toml::Value>,
-    /// Wasm instructions for one call. An answer that needs more has no reward.
-    #[serde(default = "fuel")]
-    pub fuel: u64,
-    /// Seconds on the clock for one call, behind the fuel.
-    #[serde(default = "seconds")]
-    pub seconds: f64,
-    /// Bytes of memory for one call.
-    #[serde(default = "memory")]
-    pub memory: usize,
+/// The component, compiled, and its settings in force.
+///
+/// # Errors
+///
+/// A component that is not there, is no grader, or has no such settings.
+pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> {
+    let bytes = bytes(config)?;
+    let sandbox =
+        Sandbox::new(config.caps(), cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))?;
+    let loaded = {
+        let _turn = turn(&allot_component::sha256(&bytes));
+        sandbox.load_grader(&bytes, config.sha256.as_deref())
+    };
+    let source = &config.source;
+    let grader =
+        loaded.map_err(|e| Error::told(format!("could not load grader `{source}`: {e}"), hint(&e)))?;
+    let description = grader.description();
+    let owner = format!("grader `{}`", description.name);
+    let settings = allot_component::settings(&owner, &description.settings, &config.settings)?;
+    Ok((grader, settings))
 }
 
-fn fuel() -> u64 {
-    10_000_000_000
-}
-
-fn seconds() -> f64 {
-    60.0
-}
-
-fn memory() -> usize {
-    256 << 20
-}
-
-impl ComponentConfig {
-    /// A component, with the limits that stand where nothing else is said.
-    pub fn of(source: &str) -> Self {
-        let (source, settings) = (source.to_owned(), BTreeMap::new());
-        Self { source, sha256: None, settings, fuel: fuel(), seconds: seconds(), memory: memory() }
+/// The component's bytes.
+///
+/// # Errors
+///
+/// A component that is not there, or is too large.
+pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
+    let source = &config.source;
+    if is_registry_address(source) {
+        return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
     }
-
-    /// Its limits alone, which decide verdicts: a record has them beside who judges, where the component's content and
-    /// the settings in force are.
-    pub fn identity(&self) -> Self {
-        Self { source: String::new(), sha256: None, settings: BTreeMap::new(), ..self.clone() }
-    }
-
-    /// A key with a value that it can't have, and the rule.
-    pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
-        if self.fuel == 0 || self.fuel > 1 << 50 {
-            return Some(("component.fuel", self.fuel as f64, "it is from 1 to 2^50"));
-        }
-        if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
-            return Some(("component.seconds", self.seconds, "it is more than 0 and at most a day, 86400"));
-        }
-        if !(65_536..=1 << 32).contains(&self.memory) {
-            return Some(("component.memory", self.memory as f64, "it is from 64 KiB, 65536, to 4 GiB"));
-        }
-        None
-    }
-
-    /// Makes a component's path whole.
-    ///
-    /// # Errors
-    ///
-    /// A folder at hand that cannot be found.
-    pub fn settle(&mut self) -> Result<()> {
-        settle(&mut self.source)
-    }
-
-    /// What one call may use.
-    pub fn caps(&self) -> Caps {
-        Caps { fuel: self.fuel, time: Duration::from_secs_f64(self.seconds), memory: self.memory }
-    }
-
-    /// The component, compiled, and its settings in force.
-    ///
-    /// # Errors
-    ///
-    /// A component that is not there, is no grader, or has no such settings.
-    pub fn open(&self) -> Result<(Grader, Vec<(String, Value)>)> {
-        let bytes = self.bytes()?;
-        let sandbox =
-            Sandbox::new(self.caps(), cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))?;
-        let loaded = {
-            let _turn = turn(&allot_component::sha256(&bytes));
-            sandbox.load_grader(&bytes, self.sha256.as_deref())
-        };
-        let source = &self.source;
-        let grader =
-            loaded.map_err(|e| Error::told(format!("could not load grader `{source}`: {e}"), hint(&e)))?;
-        let description = grader.description();
-        let owner = format!("grader `{}`", description.name);
-        let settings = allot_component::settings(&owner, &description.settings, &self.settings)?;
-        Ok((grader, settings))
-    }
-
-    /// The component's bytes.
-    ///
-    /// # Errors
-    ///
-    /// A component that is not there, or is too large.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        let source = &self.source;
-        if is_registry_address(source) {
-            return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
-        }
-        let path = Path::new(source);
-        allot_component::read(path, Kind::Grader).map_err(|error| {
-            let hint = "`use` in [reward.component] is the path of a component, or its address in a registry";
-            if path.exists() { error } else { error.hint(hint) }
-        })
-    }
+    let path = Path::new(source);
+    allot_component::read(path, Kind::Grader).map_err(|error| {
+        let hint = "`use` in [reward.component] is the path of a component, or its address in a registry";
+        if path.exists() { error } else { error.hint(hint) }
+    })
 }
 
 /// A grader and its settings.
@@ -274,7 +195,7 @@ fn work(asked: &Mutex<Receiver<Batch>>, tell: &UnboundedSender<Vec<(usize, Opini
 
 impl Judge {
     fn open(config: &ComponentConfig) -> Result<Self> {
-        let (grader, settings) = config.open()?;
+        let (grader, settings) = open(config)?;
         Ok(Self { grader, settings })
     }
 

@@ -12,7 +12,7 @@ use allot_tasks::Problem;
 use super::graders::Graders;
 use super::protocol::Question;
 use super::{Reward, UNSCORABLE, Verdict};
-use crate::config::PATIENCE;
+use allot_settings::reward::PATIENCE;
 
 /// Answers of a language model, judged as text.
 pub struct Graded {

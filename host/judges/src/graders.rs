@@ -10,7 +10,7 @@ use super::Verdict;
 use super::identity::{Identity, Preflight};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::single::Single;
-use crate::config::{Overlong, RewardConfig};
+use allot_settings::RewardConfig;
 
 /// All graders of a config.
 pub struct Graders {
@@ -41,7 +41,7 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<P
         let preflight = Single::check(one, problems)?;
         // It may be unsure of the greeting, or fail at it: it works.
         let said = preflight.as_ref().and_then(|preflight| preflight.opinion.clone().ok());
-        let lacks = said.and_then(|judgement| match one.reward(judgement) {
+        let lacks = said.and_then(|judgement| match reward(one, judgement) {
             Ok((_, None, _)) if decides(config, one) => Some(UNDECIDED.to_owned()),
             Ok(_) => None,
             Err(why) => Some(why),
@@ -181,7 +181,7 @@ impl Graders {
         tokens: u32,
         judgement: Judgement,
     ) -> std::result::Result<Judged, String> {
-        let (reward, correct, parts) = one.reward(judgement).map_err(|why| format!("the judge {why}"))?;
+        let (reward, correct, parts) = reward(one, judgement).map_err(|why| format!("the judge {why}"))?;
         Ok((reward - self.penalty(one, tokens), correct, parts))
     }
 
@@ -190,58 +190,36 @@ impl Graders {
     }
 }
 
-impl RewardConfig {
-    /// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
-    /// reward's parts. Or what the judgement lacks.
-    pub fn reward(&self, judgement: Judgement) -> std::result::Result<Judged, String> {
-        let Judgement { correct, reward, parts, share } = judgement;
-        let partial = share.filter(|_| self.python.as_ref().is_some_and(|python| python.partial));
-        let reward = reward.or_else(|| partial.map(|share| self.wrong + share * (self.right - self.wrong)));
-        let told = if parts.is_empty() { reward } else { Some(self.weighed(&parts)?) };
-        let correct = correct.or_else(|| Some(told? >= self.correct_from()?));
-        let reward = match (told, correct) {
-            (Some(told), _) => told,
-            (None, Some(true)) => self.right,
-            (None, _) => self.wrong,
-        };
-        if !reward.is_finite() {
-            return Err("gives parts of a reward that add up to more than a number holds".to_owned());
-        }
-        Ok((reward, correct, parts))
+/// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
+/// reward's parts. Or what the judgement lacks.
+pub fn reward(config: &RewardConfig, judgement: Judgement) -> std::result::Result<Judged, String> {
+    let Judgement { correct, reward, parts, share } = judgement;
+    let partial = share.filter(|_| config.python.as_ref().is_some_and(|python| python.partial));
+    let reward = reward.or_else(|| partial.map(|share| config.wrong + share * (config.right - config.wrong)));
+    let told = if parts.is_empty() { reward } else { Some(weighed(config, &parts)?) };
+    let correct = correct.or_else(|| Some(told? >= config.correct_from()?));
+    let reward = match (told, correct) {
+        (Some(told), _) => told,
+        (None, Some(true)) => config.right,
+        (None, _) => config.wrong,
+    };
+    if !reward.is_finite() {
+        return Err("gives parts of a reward that add up to more than a number holds".to_owned());
     }
-
-    /// The sum of a reward's parts, each by its weight.
-    fn weighed(&self, parts: &[Part]) -> std::result::Result<f32, String> {
-        if self.weights.is_empty() {
-            return Ok(parts.iter().map(|(_, x)| x).sum());
-        }
-        if let Some(missing) = self.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
-            return Err(format!("gives no part `{missing}`, which `weights` has"));
-        }
-        let one = |(name, x): &Part| match self.weights.get(name) {
-            Some(weight) => Ok(weight * x),
-            None => Err(format!("gives a part `{name}`, which `weights` has not")),
-        };
-        parts.iter().map(one).sum()
-    }
+    Ok((reward, correct, parts))
 }
 
-impl Overlong {
-    /// The penalty on an answer of this length.
-    pub fn of(self, tokens: u32, longest: u32) -> f32 {
-        let over = tokens.saturating_sub(longest.saturating_sub(self.buffer));
-        self.penalty * (over as f32 / self.buffer as f32).min(1.0)
+/// The sum of a reward's parts, each by its weight.
+fn weighed(config: &RewardConfig, parts: &[Part]) -> std::result::Result<f32, String> {
+    if config.weights.is_empty() {
+        return Ok(parts.iter().map(|(_, x)| x).sum());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_penalty_on_long_answers_grows_from_the_buffer_to_the_limit() {
-        let overlong = Overlong { buffer: 4, penalty: 1.0 };
-        let all: Vec<f32> = (4..=11).map(|n| overlong.of(n, 10)).collect();
-        assert_eq!(all, [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]);
+    if let Some(missing) = config.weights.keys().find(|name| parts.iter().all(|(part, _)| part != *name)) {
+        return Err(format!("gives no part `{missing}`, which `weights` has"));
     }
+    let one = |(name, x): &Part| match config.weights.get(name) {
+        Some(weight) => Ok(weight * x),
+        None => Err(format!("gives a part `{name}`, which `weights` has not")),
+    };
+    parts.iter().map(one).sum()
 }

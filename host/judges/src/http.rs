@@ -4,7 +4,6 @@
 //! made once in a run (`replies`). What a reply means is in `request`; how a server is asked again, and when it is
 //! given up, in [`Service`].
 
-mod config;
 mod replies;
 mod request;
 
@@ -15,6 +14,7 @@ use std::thread::JoinHandle;
 
 use allot_error::{Error, Result};
 use allot_remote::Service;
+use allot_settings::{HttpConfig, http};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
@@ -25,8 +25,6 @@ use super::protocol::{Hello, Opinion, Question, words};
 use super::worker::runtime;
 use replies::Replies;
 use request::{Form, Reply, Request};
-
-pub use config::{Api, HttpConfig};
 
 /// A server that judges.
 pub struct Http {
@@ -74,14 +72,15 @@ impl Http {
         let (service, path) = config.service();
         let request = form.request(greeting).map_err(Error::new)?;
         let (version, replied) = Service::first(&service, async |service| {
-            let listed = if config.api == Api::Custom { None } else { service.get(config.models()).await? };
+            let listed =
+                if config.api == http::Api::Custom { None } else { service.get(config.models()).await? };
             let version = listed.map(|listed| root(&listed, config)).transpose()?.flatten();
             Ok::<_, Error>((version, service.ask(&path, &request.body, None).await?))
         })?;
         let reply = replied.and_then(|body| form.reply(&request, &body));
         let url = &config.url;
         let reply = reply.map_err(|why| {
-            let hint = format!("`{}` has `api = \"{}\"`", config::SECTION, config.api.name());
+            let hint = format!("`{}` has `api = \"{}\"`", http::SECTION, config.api.name());
             Error::new(format!("the judge at {url} does not judge: {why}")).hint(hint)
         })?;
         let opinion = reply.opinion.map_err(|why| {
@@ -151,7 +150,7 @@ impl Drop for Http {
 }
 
 fn form(config: &HttpConfig) -> Result<Form> {
-    Form::new(config).map_err(|(key, why)| Error::new(format!("`{}.{key}`: {why}", config::SECTION)))
+    Form::new(config).map_err(|(key, why)| Error::new(format!("`{}.{key}`: {why}", http::SECTION)))
 }
 
 fn shown(text: String) -> String {
@@ -168,7 +167,7 @@ fn root(listed: &Value, config: &HttpConfig) -> Result<Option<String>> {
     }
     let has: Vec<String> = ids.iter().take(12).map(|id| format!("`{}`", shown((*id).to_owned()))).collect();
     let what = format!("the judge at {} has no model `{wanted}`", config.url);
-    Err(Error::new(what).hint(format!("it has {}; set `{}.model`", has.join(", "), config::SECTION)))
+    Err(Error::new(what).hint(format!("it has {}; set `{}.model`", has.join(", "), http::SECTION)))
 }
 
 /// Asks until nobody wants to know any more.

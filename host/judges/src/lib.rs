@@ -14,16 +14,13 @@
 //! assert_eq!(UNSCORABLE.reward, None);
 //! ```
 
-mod check;
 pub mod component;
-pub mod config;
 pub mod environment;
 pub mod graded;
 pub mod grader;
 pub mod graders;
 pub mod http;
 pub mod identity;
-mod pattern;
 pub mod pool;
 pub mod process;
 pub mod protocol;

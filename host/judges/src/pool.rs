@@ -17,7 +17,7 @@ pub use super::identity::Preflight;
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
 use super::worker::runtime;
-use crate::config::{FunctionsConfig, JudgeConfig};
+use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
 /// The judge of grader `math-verify`.
 const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;

@@ -7,13 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use allot_allocation::shown;
+use allot_settings::reward::{PARTS, is_name};
+pub use allot_settings::words;
 use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// The most parts of a reward, and the most characters of a part's name.
-const PARTS: usize = 64;
 
 /// What a judge is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,17 +160,6 @@ impl Said {
         };
         Some(judgement())
     }
-}
-
-/// Whether a part of a reward may be called so. Names go into metrics and onto screens.
-pub fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    (1..=PARTS).contains(&name.len()) && name.chars().all(plain)
-}
-
-/// A process's words as they fit into a sentence.
-pub fn words(bytes: &[u8]) -> String {
-    shown::word(String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim(), 200)
 }
 
 #[cfg(test)]

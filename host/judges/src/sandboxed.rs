@@ -13,88 +13,43 @@ use allot_files::cache;
 use allot_interpreter::build::BUILDS;
 use allot_interpreter::math::{Math, WHEELS};
 use allot_interpreter::trial::Trial;
-use allot_interpreter::{Interpreter, LEAST_MEMORY, Limits};
+use allot_interpreter::{Interpreter, Limits};
 use allot_record::sha256;
-use serde::{Deserialize, Serialize};
+use allot_settings::{AnyGrader, PythonConfig};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::identity::{Identity, Preflight};
 use super::protocol::{Hello, Judgement, Opinion, Question};
-use crate::grader::AnyGrader;
 
-/// How generated Python is judged, or math-verify runs, in the sandbox.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PythonConfig {
-    /// The file with CPython's module; by default the one that `allot fetch python` has fetched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interpreter: Option<PathBuf>,
-    /// For grader `math-verify` the folder with its wheels; by default what `allot fetch math-verify` has fetched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wheels: Option<PathBuf>,
-    /// Wasm instructions for one answer. An answer that needs more is wrong.
-    pub fuel: u64,
-    /// Bytes of memory for one answer. Python raises a `MemoryError` beyond.
-    pub memory: usize,
-    /// Whether the reward grows with the share of tests passed, from `wrong` to `right`; an answer is correct if it
-    /// passes all of them.
-    #[serde(skip_serializing_if = "is_false")]
-    pub partial: bool,
+/// Where CPython's module is.
+pub fn module(config: &PythonConfig) -> Option<PathBuf> {
+    config.interpreter.clone().or_else(|| cache("python").map(|folder| folder.join(BUILDS[0].file)))
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-impl Default for PythonConfig {
-    fn default() -> Self {
-        Self { interpreter: None, wheels: None, fuel: 10_000_000_000, memory: 256 << 20, partial: false }
-    }
-}
-
-impl PythonConfig {
-    /// Where the module is.
-    pub fn path(&self) -> Option<PathBuf> {
-        self.interpreter.clone().or_else(|| cache("python").map(|folder| folder.join(BUILDS[0].file)))
-    }
-
-    /// A key with a value that it can't have, and the rule.
-    pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
-        if self.fuel == 0 || self.fuel > 1 << 50 {
-            return Some(("python.fuel", self.fuel as f64, "it is from 1 to 2^50"));
+fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Judge> {
+    let what = grader.name();
+    let there = |path: Option<PathBuf>, needed: &str, key: &str| {
+        let path = path.ok_or_else(|| {
+            Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+                .hint(format!("name {needed} by `{key}` in [reward.python]"))
+        })?;
+        if path.exists() {
+            return Ok(path);
         }
-        if !(LEAST_MEMORY..=1 << 32).contains(&self.memory) {
-            return Some(("python.memory", self.memory as f64, "it is from 64 MiB, 67108864, to 4 GiB"));
-        }
-        None
+        let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
+        let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
+        Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
+    };
+    let cache = cache("python");
+    let python = there(module(config), "Python", "interpreter")?;
+    if grader != AnyGrader::MathVerify {
+        return Interpreter::open(&python, cache.as_deref()).map(Judge::Trials);
     }
-
-    fn open(&self, grader: AnyGrader) -> Result<Judge> {
-        let what = grader.name();
-        let there = |path: Option<PathBuf>, needed: &str, key: &str| {
-            let path = path.ok_or_else(|| {
-                Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
-                    .hint(format!("name {needed} by `{key}` in [reward.python]"))
-            })?;
-            if path.exists() {
-                return Ok(path);
-            }
-            let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
-            let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
-            Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
-        };
-        let cache = cache("python");
-        let python = there(self.path(), "Python", "interpreter")?;
-        if grader != AnyGrader::MathVerify {
-            return Interpreter::open(&python, cache.as_deref()).map(Judge::Trials);
-        }
-        let fetched = || cache.as_ref().map(|folder| folder.join("wheels"));
-        let wheels = self.wheels.clone().or_else(fetched);
-        let first = there(wheels.map(|folder| folder.join(WHEELS[0].file)), "wheel", "wheels")?;
-        let folder = first.parent().unwrap_or(&first);
-        Math::open(folder, &python, cache.as_deref()).map(Judge::Math)
-    }
+    let fetched = || cache.as_ref().map(|folder| folder.join("wheels"));
+    let wheels = config.wheels.clone().or_else(fetched);
+    let first = there(wheels.map(|folder| folder.join(WHEELS[0].file)), "wheel", "wheels")?;
+    let folder = first.parent().unwrap_or(&first);
+    Math::open(folder, &python, cache.as_deref()).map(Judge::Math)
 }
 
 /// What an answer is judged by.
@@ -149,7 +104,7 @@ impl Sandboxed {
     ///
     /// An interpreter that is not there, or is none that is known, and so for packages.
     pub fn new(config: &PythonConfig, grader: AnyGrader) -> Result<Self> {
-        let judge = Arc::new(config.open(grader)?);
+        let judge = Arc::new(open(config, grader)?);
         let limits = Limits { fuel: config.fuel, memory: config.memory };
         let (ask, asked) = channel();
         let (tell, told) = unbounded_channel();
@@ -167,7 +122,7 @@ impl Sandboxed {
     ///
     /// As for [`Self::new`].
     pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<Preflight> {
-        let told = config.open(grader)?.told();
+        let told = open(config, grader)?.told();
         let words = vec![grader.name().to_owned()];
         Ok(Preflight { identity: Identity::of(&words, told)?, words, opinion: Ok(true.into()) })
     }

@@ -15,8 +15,8 @@ use super::identity::{Identity, Preflight};
 use super::pool::{Judge, Pool};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
-use crate::config::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
-use crate::grader::AnyGrader;
+use allot_settings::AnyGrader;
+use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 
 /// One grader at work.
 pub struct Single {

@@ -4,7 +4,6 @@
 //! as Python's `json.dumps`, and the methods of Python's strings and lists that published templates call. It comes in `chat_template.jinja`, in older folders inside `tokenizer_config.json`, or in a GGUF
 //! file's metadata.
 
-mod date;
 mod python;
 
 use std::path::Path;
@@ -14,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 use allot_allocation::shown;
 use allot_engine::model::Gguf;
 use allot_error::{Error, Result};
+pub use allot_settings::Date;
 use allot_tasks::template::{Dialect, Template, newlines, string};
-pub use date::Date;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Error as TemplateError, ErrorKind};

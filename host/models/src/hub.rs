@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Result, listed};
+use allot_settings::hub::{is_address, is_commit, parts};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, Repo, RepoType};
 
@@ -41,27 +42,11 @@ pub fn dataset(id: &str, pattern: &str) -> Result<Vec<PathBuf>> {
     Hub::from_env()?.dataset(id, pattern)
 }
 
-/// Whether a path is the address of a data set's files on the hub, as in
-/// `hub:openai/gsm8k@main/main/train-*.parquet`.
-pub fn is_address(path: &Path) -> bool {
-    path.to_string_lossy().starts_with("hub:")
-}
-
 /// The files at such an address, fetched: `hub:`, the data set's id, and which of its files, with `*` for
 /// anything.
 pub fn at(address: &Path) -> Result<Vec<PathBuf>> {
     let (id, pattern) = parts(&address.to_string_lossy())?;
     dataset(&id, &pattern)
-}
-
-/// A data set's id and which of its files, of such an address.
-fn parts(address: &str) -> Result<(String, String)> {
-    let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
-    let [owner, name, pattern] = parts[..] else {
-        let what = format!("`{address}` names no files of a data set");
-        return Err(Error::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
-    };
-    Ok((format!("{owner}/{name}"), pattern.to_owned()))
 }
 
 /// A model's name as a config has it, `hub:org/name`, with the commit that its revision stands for now.
@@ -77,28 +62,6 @@ pub fn pinned_files(address: &Path) -> Result<PathBuf> {
     };
     let id = Hub::from_env()?.pinned(&id, RepoType::Dataset)?;
     Ok(PathBuf::from(format!("hub:{id}/{pattern}")))
-}
-
-/// Whether a model's name is another one's, with a commit in the place of a branch or a tag.
-pub fn is_pinned_model(pinned: &str, other: &str) -> bool {
-    matches!((pinned.strip_prefix("hub:"), other.strip_prefix("hub:")), (Some(a), Some(b)) if is_pinned(a, b))
-}
-
-/// The same of the address of a data set's files.
-pub fn are_pinned_files(pinned: &Path, other: &Path) -> bool {
-    let of = |path: &Path| parts(&path.to_string_lossy()).ok().filter(|_| is_address(path));
-    matches!((of(pinned), of(other)), (Some((a, all)), Some((b, same))) if all == same && is_pinned(&a, &b))
-}
-
-fn is_pinned(pinned: &str, other: &str) -> bool {
-    let (name, commit) = pinned.split_once('@').unwrap_or((pinned, "main"));
-    let (other, revision) = other.split_once('@').unwrap_or((other, "main"));
-    name == other && is_commit(commit) && !is_commit(revision)
-}
-
-/// Whether a revision is a commit, which stands for itself.
-fn is_commit(revision: &str) -> bool {
-    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 impl Hub {

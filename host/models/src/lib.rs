@@ -6,7 +6,6 @@
 //!
 //! ```
 //! assert_eq!(allot_models::names(), ["tiny-sums"]);
-//! assert!(allot_models::is_hub_name("Qwen/Qwen2.5-0.5B") && !allot_models::is_hub_name("./Qwen2.5-0.5B"));
 //! ```
 
 pub mod chat;
@@ -20,6 +19,7 @@ use allot_engine::cpu::Arena;
 use allot_engine::model::{Gguf, Shape};
 use allot_error::{Error, Result, did_you_mean};
 use allot_files::looks_like_a_path;
+use allot_settings::hub::is_name;
 
 pub use shipped::names;
 
@@ -32,7 +32,7 @@ pub fn find(source: &str) -> Result<PathBuf> {
         return folder;
     }
     let path = Path::new(source);
-    if is_hub_name(source) && !path.exists() {
+    if is_name(source) && !path.exists() {
         let error = Error::new(format!("there is no file or folder `{source}`"));
         return Err(error.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
     }
@@ -43,16 +43,6 @@ pub fn find(source: &str) -> Result<PathBuf> {
     let near = did_you_mean(source, names());
     let own = "a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`";
     Err(Error::new(format!("no model is called `{source}`")).hint(near).hint(own))
-}
-
-/// Whether a name is such as models on the hub have: an owner, a slash and a name.
-pub fn is_hub_name(source: &str) -> bool {
-    let plain = |part: &str| {
-        let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        !part.is_empty() && !part.starts_with('.') && part.chars().all(known)
-    };
-    let file = Path::new(source).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
-    !file && source.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
 /// A model's shape, without its weights.

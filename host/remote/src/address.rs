@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use reqwest::Url;
+use allot_settings::rollouts::ServerKind;
+use allot_settings::{RemoteConfig, RolloutsConfig, ServiceConfig, engine, rollouts};
 
 /// A server's place, and the manners towards it.
 #[derive(Clone)]
@@ -55,48 +56,53 @@ impl Lock {
     }
 }
 
-/// How long a server may be away, where the config does not say.
-pub(crate) fn patience_seconds() -> f64 {
-    1800.0
-}
-
-/// The first pause before something is asked again, where the config does not say.
-pub(crate) fn retry_seconds() -> f64 {
-    0.5
-}
-
-/// A key of the config, its value, and the rule that it breaks.
-pub type Wrong = (&'static str, String, String);
-
-/// What is wrong with an address, if anything is. `example` is a good one.
-pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) -> Option<Wrong> {
-    let told = |value: &str, rule: &str| Some(("url", value.to_owned(), rule.to_owned()));
-    match Url::parse(url) {
-        Ok(parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
-            // Not even to say what is wrong with it.
-            let hidden = "an address with a password";
-            told(hidden, &format!("a key is given by `{section}.api_key_env` alone"))
+impl Address {
+    /// The server that trains.
+    pub(crate) fn trainer(config: &RemoteConfig) -> Self {
+        Self {
+            url: config.url.clone(),
+            path: "/api/v1/",
+            section: engine::SECTION,
+            api_key_env: config.api_key_env.clone(),
+            lock: Lock::ApiKey,
+            connections: config.connections,
+            request: Duration::from_secs_f64(config.request_seconds),
+            patience: Duration::from_secs_f64(config.patience_seconds),
+            retry: Duration::from_secs_f64(config.retry_seconds),
         }
-        Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
-            told(url, "it ends with a path, or before it")
-        }
-        Ok(parsed) if parsed.scheme() == "http" && keyed && !is_loopback(&parsed) => {
-            told(url, "a key goes over https alone, but on this machine")
-        }
-        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() => None,
-        _ => told(url, &format!("it is an address like {example}")),
     }
-}
 
-/// The first number of seconds that makes no sense.
-pub(crate) fn wrong_seconds(all: [(&'static str, f64); 3]) -> Option<Wrong> {
-    let (key, value) = all.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))?;
-    Some((key, value.to_string(), "it is more than 0 and at most a day, 86400".to_owned()))
-}
+    /// The server at one of the addresses that rollouts are sampled at.
+    pub(crate) fn sampler(config: &RolloutsConfig, url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            path: "/",
+            section: rollouts::SECTION,
+            api_key_env: config.api_key_env.clone(),
+            lock: Lock::Bearer(match config.kind {
+                ServerKind::Sglang => "SGLANG_API_KEY",
+                ServerKind::Vllm => "VLLM_API_KEY",
+            }),
+            // Each rollout is one exchange, and `model.rows` says how many are asked for at a time.
+            connections: u32::MAX,
+            request: Duration::from_secs_f64(config.request_seconds),
+            patience: Duration::from_secs_f64(config.patience_seconds),
+            retry: Duration::from_secs_f64(config.retry_seconds),
+        }
+    }
 
-/// Whether an address is on this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    /// A server that answers requests.
+    pub(crate) fn service(config: &ServiceConfig) -> Self {
+        Self {
+            url: config.url.clone(),
+            path: "/",
+            section: config.section,
+            api_key_env: config.api_key_env.clone(),
+            lock: Lock::Bearer("OPENAI_API_KEY"),
+            connections: config.connections,
+            request: Duration::from_secs_f64(config.request_seconds),
+            patience: Duration::from_secs_f64(config.patience_seconds),
+            retry: Duration::from_secs_f64(config.retry_seconds),
+        }
+    }
 }

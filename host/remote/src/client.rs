@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::address::{Address, Lock, is_loopback};
+use allot_settings::address::is_loopback;
+
+use crate::address::{Address, Lock};
 use crate::protobuf;
 
 /// The longest pause before something is asked again.

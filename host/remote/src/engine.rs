@@ -13,13 +13,14 @@ use allot_engine::{
 use futures_util::StreamExt as _;
 use futures_util::future::{self, LocalBoxFuture, MaybeDone};
 
+use crate::address::Address;
 use crate::client::{Client, Failure, told};
-use crate::config::RemoteConfig;
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
 use crate::state::State;
 use crate::trainer::{Made, Trainer};
+use allot_settings::RemoteConfig;
 
 /// What a policy may ask to be measured for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];
@@ -57,7 +58,7 @@ impl Remote {
         prompts: Vec<Vec<u32>>,
         notice: fn(&str),
     ) -> Result<Self, EngineError> {
-        let client = Client::open(server.address(), notice)?;
+        let client = Client::open(Address::trainer(server), notice)?;
         Ok(Self {
             trainer: Rc::new(Trainer { client, server: server.clone(), config, shape, prompts }),
             state: State::default(),

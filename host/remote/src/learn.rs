@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Failure};
-use crate::server::{Can, Cuts, Mean};
+use allot_settings::server::{Can, Cuts, Mean};
 
 /// A rollout to learn from.
 #[derive(Clone)]

@@ -27,7 +27,6 @@
 
 mod address;
 mod client;
-mod config;
 mod engine;
 mod heartbeat;
 mod learn;
@@ -37,17 +36,15 @@ mod preflight;
 mod protobuf;
 pub mod rollouts;
 mod sample;
-mod server;
 mod service;
 mod session;
 mod state;
 mod trainer;
 
-pub use address::Wrong;
-pub use config::RemoteConfig;
+pub use allot_settings::server::{Can, Cuts, Mean, Server};
+pub use allot_settings::{RemoteConfig, ServiceConfig, Wrong};
 pub use engine::{Remote, SIGNALS};
 pub use patience::patient;
 pub use preflight::preflight;
-pub use server::{Can, Cuts, Mean, Server};
-pub use service::{Service, ServiceConfig};
+pub use service::Service;
 pub use state::State;

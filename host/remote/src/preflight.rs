@@ -4,8 +4,9 @@ use allot_engine::EngineError;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::address::Address;
 use crate::client::{Client, Failure, told};
-use crate::config::RemoteConfig;
+use allot_settings::RemoteConfig;
 
 /// Looks whether the server is there, lets us in, and has the model. Nothing is made.
 pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
@@ -17,7 +18,7 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     struct Model {
         model_name: Option<String>,
     }
-    let client = Client::first(config.address())?;
+    let client = Client::first(Address::trainer(config))?;
     let foreign = || {
         let what = format!("what is at {} does not speak the Tinker protocol, `/api/v1`", config.url);
         let asked = format!("{}/api/v1/healthz", config.url.trim_end_matches('/'));

@@ -16,7 +16,6 @@
 //!
 //! Nothing is believed because it came: tokens, ends, log-probabilities and labels are looked at.
 
-mod config;
 mod fleet;
 mod handover;
 mod preflight;
@@ -26,7 +25,7 @@ mod sglang;
 mod split;
 mod vllm;
 
-pub use config::{RolloutsConfig, ServerKind, Urls};
+pub use allot_settings::rollouts::{RolloutsConfig, ServerKind, Urls};
 pub use handover::{Handover, Write};
 pub use preflight::{Preflight, preflight};
 pub use split::Split;

@@ -7,10 +7,11 @@
 use std::time::{Duration, Instant};
 
 use allot_engine::EngineError;
-use reqwest::{StatusCode, Url};
+use allot_settings::ServiceConfig;
+use reqwest::StatusCode;
 use serde_json::Value;
 
-use crate::address::{Address, Lock, Wrong, wrong_seconds, wrong_url};
+use crate::address::Address;
 use crate::client::{Client, Said, dash, told, words};
 use crate::preflight::waited;
 
@@ -18,71 +19,6 @@ use crate::preflight::waited;
 const LONGEST_REPLY: usize = 16 << 20;
 /// The longest pause that a server may ask for.
 const LONGEST_LATER: Duration = Duration::from_mins(1);
-
-/// Where a service is, and how much is put up with.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServiceConfig {
-    /// Where it is. What is asked for comes behind that.
-    pub url: String,
-    /// The section of the config that says so, for sentences.
-    pub section: &'static str,
-    /// The variable of the environment that has the key.
-    pub api_key_env: Option<String>,
-    /// Requests at a time, at most.
-    pub connections: u32,
-    /// The longest that one exchange may take.
-    pub request_seconds: f64,
-    /// How long the server may be away.
-    pub patience_seconds: f64,
-    /// The first pause before something is asked again.
-    pub retry_seconds: f64,
-    /// How often a request is tried that the server fails at while it does others.
-    pub tries: u32,
-}
-
-impl ServiceConfig {
-    /// The first key whose value makes no sense, its value, and the rule that it breaks. `example` is a good address.
-    pub fn wrong(&self, example: &str) -> Option<Wrong> {
-        if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), self.section, example) {
-            return Some(wrong);
-        }
-        for (key, value) in [("connections", self.connections), ("tries", self.tries)] {
-            if !(1..=1024).contains(&value) {
-                return Some((key, value.to_string(), "it is from 1 to 1024".to_owned()));
-            }
-        }
-        wrong_seconds([
-            ("request_seconds", self.request_seconds),
-            ("patience_seconds", self.patience_seconds),
-            ("retry_seconds", self.retry_seconds),
-        ])
-    }
-
-    /// The same server, and what is behind it in the address: for a server that has one door alone.
-    pub fn parted(mut self) -> (Self, String) {
-        let Ok(url) = Url::parse(&self.url) else { return (self, String::new()) };
-        let path = url.path().trim_start_matches('/').to_owned();
-        let whole = self.url.len() - path.len();
-        if self.url.ends_with(&path) {
-            self.url.truncate(whole);
-        }
-        (self, path)
-    }
-
-    fn address(&self) -> Address {
-        Address {
-            url: self.url.clone(),
-            path: "/",
-            section: self.section,
-            api_key_env: self.api_key_env.clone(),
-            lock: Lock::Bearer("OPENAI_API_KEY"),
-            connections: self.connections,
-            request: Duration::from_secs_f64(self.request_seconds),
-            patience: Duration::from_secs_f64(self.patience_seconds),
-            retry: Duration::from_secs_f64(self.retry_seconds),
-        }
-    }
-}
 
 /// A server that answers requests.
 pub struct Service {
@@ -96,7 +32,7 @@ pub type Replied = Result<Vec<u8>, String>;
 impl Service {
     /// A service. Nothing is sent yet. `notice` is called when the server is away, and when it is back.
     pub fn open(config: &ServiceConfig, notice: fn(&str)) -> Result<Self, EngineError> {
-        Ok(Self { client: Client::open(config.address(), notice)?, tries: config.tries })
+        Ok(Self { client: Client::open(Address::service(config), notice)?, tries: config.tries })
     }
 
     /// What some work with the service comes to, before a run starts: here and now, and with little patience.
@@ -104,7 +40,7 @@ impl Service {
         config: &ServiceConfig,
         work: impl AsyncFnOnce(&Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let service = Self { client: Client::first(config.address())?, tries: 1 };
+        let service = Self { client: Client::first(Address::service(config))?, tries: 1 };
         waited(work(&service))?
     }
 

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure, Heard, told};
-use crate::config::RemoteConfig;
 use crate::heartbeat::Heartbeat;
+use allot_settings::RemoteConfig;
 
 /// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
 const PROTOCOL: &str = "0.24.0";

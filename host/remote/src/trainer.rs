@@ -7,11 +7,11 @@ use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, UpdateConfig, 
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
-use crate::config::RemoteConfig;
 use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::session::Session;
 use crate::state::State;
+use allot_settings::RemoteConfig;
 
 /// What never changes of an engine.
 pub(crate) struct Trainer {

@@ -9,7 +9,7 @@ mod teaching;
 mod uses;
 mod verdict;
 
-use crate::axis::Axis;
+use crate::axis::{Axis, MARGIN};
 use crate::frontier::Frontier;
 use crate::history::History;
 use crate::report::{Curve, Estimate, Report, State};
@@ -41,9 +41,6 @@ pub struct Question {
     /// Reports that were made of it.
     pub looks: Vec<Look>,
 }
-
-/// The difference in accuracy that does not matter, where nothing else is said: a point.
-pub const MARGIN: f64 = 0.01;
 
 /// How sure intervals are.
 pub const CONFIDENCE: f64 = 0.95;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use allot_component::Kind;
 use allot_config::CapsConfig;
 use allot_error::{Error, Exit, Result};
-use allot_judges::component::ComponentConfig;
 use allot_sandbox::{Caps, Grader};
+use allot_settings::ComponentConfig;
 use clap::Args;
 
 use self::time::Time;

@@ -33,7 +33,7 @@ pub struct Pretrain {
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut recipe = Recipe::of(&opened::config(&command.recipe, &command.overrides, screen)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
-    let device = recipe.training.device.open()?;
+    let device = allot_engine::tensors::open(recipe.training.device)?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     let unfinished = Unfinished::of(&command.out);
     // It may have been stopped when the model was there and what led to it was not gone yet.

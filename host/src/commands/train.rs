@@ -8,6 +8,7 @@ use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_error::{Error, Exit, Result, count};
 use allot_loop::At;
+use allot_models::hub;
 use allot_outputs::rollouts;
 use allot_record::Record;
 use allot_sandbox::sha256;
@@ -318,7 +319,7 @@ fn resolve(command: &Train, screen: &mut Screen<'_>) -> Result<Resolved> {
     let Some(run) = &command.resume else {
         let path = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
         let mut config = given(command, path, screen)?;
-        config.pin()?;
+        config.pin(hub::pinned_model, hub::pinned_files)?;
         return Ok(Resolved { text: run_dir::text(&config)?, config, change: None });
     };
     let path = run.join("resolved.toml");

@@ -1,8 +1,9 @@
 //! Gold answers that the run's graders can't read, found before the run starts.
 
 use allot_error::{Error, Result};
-use allot_judges::config::{RewardConfig, Unreadable};
-use allot_judges::grader::AnyGrader;
+use allot_judges::grader::reads;
+use allot_settings::AnyGrader;
+use allot_settings::reward::{RewardConfig, Unreadable};
 use allot_tasks::Problem;
 
 use super::{counted, examples, named};
@@ -28,18 +29,18 @@ fn by_one(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let quoted = |p: &Problem| {
-        let gold = p.gold.iter().find(|gold| !grader.reads(gold)).map(String::as_str).unwrap_or_default();
+        let gold = p.gold.iter().find(|gold| !reads(grader, gold)).map(String::as_str).unwrap_or_default();
         let start: String = gold.chars().take(40).collect();
         format!("{} ({start:?})", named(p))
     };
-    let reads = |p: &Problem| !one.judges(&p.source) || p.gold.iter().any(|gold| grader.reads(gold));
+    let has_gold = |p: &Problem| !one.judges(&p.source) || p.gold.iter().any(|gold| reads(grader, gold));
     let (name, all) = (grader.name(), std::mem::take(problems));
-    let (kept, lost): (Vec<Problem>, Vec<Problem>) = all.into_iter().partition(reads);
+    let (kept, lost): (Vec<Problem>, Vec<Problem>) = all.into_iter().partition(has_gold);
     let own = kept.iter().filter(|p| one.judges(&p.source));
-    let mixed = own.filter(|p| p.gold.len() > 1 && !p.gold.iter().all(|gold| grader.reads(gold)));
+    let mixed = own.filter(|p| p.gold.len() > 1 && !p.gold.iter().all(|gold| reads(grader, gold)));
     let mixed: Vec<&Problem> = mixed.collect();
     if !mixed.is_empty() {
-        let unread = |p: &&Problem| p.gold.iter().filter(|gold| !grader.reads(gold)).count();
+        let unread = |p: &&Problem| p.gold.iter().filter(|gold| !reads(grader, gold)).count();
         let n: usize = mixed.iter().map(unread).sum();
         notes.push(format!(
             "{} can't be read by grader `{name}`, and others of the same problems count: {}",

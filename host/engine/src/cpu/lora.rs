@@ -3,23 +3,13 @@
 //! One pair of matrices for each projection of each block, as PEFT names and shapes them. Only they
 //! are trained; what is written out for others has them merged into the weights.
 
+pub use allot_settings::LoraConfig;
 use std::ops::Range;
 
 use allot_allocation::seed;
-use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, Linear};
 use super::gemm::{Mat, product};
-
-/// The adapters' numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoraConfig {
-    /// Rows of `A`, columns of `B`.
-    pub rank: usize,
-    /// What the adapters' part is multiplied with, times the rank.
-    pub alpha: f32,
-}
 
 /// Where each adapter lies in one long run of numbers.
 #[derive(Clone, Debug)]

@@ -1,13 +1,14 @@
 //! Checkpoints: a model's weights, read from a folder in Hugging Face layout or from a GGUF file, and
 //! written as such a folder. It knows no tokenizers.
 
+pub use allot_settings::Precision;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use candle_core::safetensors::SliceSafetensors;
 use candle_core::{DType, Device, Tensor, Var};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{Gguf, ModelError, Shape, SpecialIds, file, safetensors};
 
@@ -20,24 +21,11 @@ pub struct Checkpoint {
     pub weights: BTreeMap<String, Var>,
 }
 
-/// What numbers are written as, or computed in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// As they are.
-    #[default]
-    F32,
-    /// Rounded to bfloat16, ties to even: half the size, and what most models are published in.
-    Bf16,
-}
-
-impl Precision {
-    /// candle's name for it.
-    pub(crate) fn dtype(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::Bf16 => DType::BF16,
-        }
+/// candle's name for a precision.
+pub(crate) fn dtype(precision: Precision) -> DType {
+    match precision {
+        Precision::F32 => DType::F32,
+        Precision::Bf16 => DType::BF16,
     }
 }
 
@@ -144,7 +132,7 @@ impl Checkpoint {
         file.write_all(&head).map_err(failed)?;
         for var in self.weights.values() {
             var.as_detached_tensor()
-                .to_dtype(precision.dtype())?
+                .to_dtype(dtype(precision))?
                 .write_bytes(&mut file)
                 .map_err(|e| ModelError::Write { path: path.to_owned(), reason: first_line(&e) })?;
         }

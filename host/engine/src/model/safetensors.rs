@@ -23,7 +23,7 @@ pub(crate) fn head<'a>(
     let mut end = 0;
     for (name, shape) in tensors {
         let start = end;
-        end += shape.iter().product::<usize>() * precision.dtype().size_in_bytes();
+        end += shape.iter().product::<usize>() * super::dtype(precision).size_in_bytes();
         let entry = json!({ "dtype": kind, "shape": shape, "data_offsets": [start, end] });
         header.insert(name.to_owned(), entry);
     }

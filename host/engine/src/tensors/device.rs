@@ -1,74 +1,23 @@
 //! Where a core computes: the CPU, or an NVIDIA GPU.
 
-use std::fmt;
-use std::str::FromStr;
+pub use allot_settings::DeviceName;
 
 use candle_core::Device;
-use serde::{Deserialize, Serialize};
 
 use crate::model::ModelError;
 
-/// A device by its name: `cpu`, `cuda` or, for one of several, `cuda:1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum DeviceName {
-    /// The CPU.
-    #[default]
-    Cpu,
-    /// The GPU of this number.
-    Cuda(usize),
-}
-
-impl DeviceName {
-    /// The device itself. Whatever keeps it from being used is one sentence.
-    pub fn open(self) -> Result<Device, ModelError> {
-        match self {
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda(number) => cuda(number).map_err(|(reason, hint)| {
-                let device = self.to_string();
-                ModelError::Device { device, reason, hint }
-            }),
-        }
-    }
-}
-
-impl fmt::Display for DeviceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(0) => f.write_str("cuda"),
-            Self::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
-}
-
-impl FromStr for DeviceName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            _ => {
-                name.strip_prefix("cuda:").and_then(|number| number.parse().ok()).map(Self::Cuda).ok_or_else(
-                    || format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`"),
-                )
-            }
-        }
-    }
-}
-
-impl TryFrom<String> for DeviceName {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        name.parse()
-    }
-}
-
-impl From<DeviceName> for String {
-    fn from(name: DeviceName) -> Self {
-        name.to_string()
+/// Opens a device.
+///
+/// # Errors
+///
+/// What keeps it from being used, in one sentence.
+pub fn open(name: DeviceName) -> Result<Device, ModelError> {
+    match name {
+        DeviceName::Cpu => Ok(Device::Cpu),
+        DeviceName::Cuda(number) => cuda(number).map_err(|(reason, hint)| {
+            let device = name.to_string();
+            ModelError::Device { device, reason, hint }
+        }),
     }
 }
 
@@ -155,7 +104,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "cuda"))]
     fn without_the_feature_a_gpu_is_one_sentence_and_a_hint() {
-        let error = DeviceName::Cuda(1).open().err();
+        let error = open(DeviceName::Cuda(1)).err();
         let error =
             error.as_ref().map(|e| (e.to_string(), e.hint().is_some_and(|h| h.contains("--features"))));
         let sentence = "`cuda:1` can't be used: this program was built without CUDA".to_owned();

@@ -137,7 +137,7 @@ fn fused(folder: &Path, precision: Precision) -> Option<Tensors> {
 
 /// The same model, which scores and learns by kernels.
 fn by_kernels(mut model: Tensors, precision: Precision) -> Option<Tensors> {
-    let kind = KernelConfig::of(&model.computed().shape, precision.dtype()).unwrap();
+    let kind = KernelConfig::of(&model.computed().shape, crate::model::dtype(precision)).unwrap();
     let machine = Emulated::new(kind, 1).unwrap()?;
     model.learning = Box::new(Kernels::new(Arc::new(machine), kind));
     Some(model)

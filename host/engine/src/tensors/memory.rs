@@ -11,7 +11,7 @@ const LOGITS: usize = 1 << 30;
 /// as much.
 pub fn memory(shape: &Shape, setup: &Setup, rows: usize, micro: usize, recompute: bool) -> Memory {
     let (arena, longest, precision) = (Arena::new(shape), setup.longest, setup.precision);
-    let (all, size) = (arena.len, precision.dtype().size_in_bytes());
+    let (all, size) = (arena.len, crate::model::dtype(precision).size_in_bytes());
     let trained = setup.lora.map_or(all, |config| Adapters::new(&arena, config).len());
     let apart = precision != Precision::F32;
     // With adapters there is a copy in any case, and the weights that they stand beside are the reference.

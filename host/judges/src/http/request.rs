@@ -4,33 +4,19 @@
 //! verdict has the mark too. The mark is made of a hash of question and answer, so that no answer contains its own.
 
 use allot_record::sha256;
-use allot_tasks::template::{Dialect, Template};
-use minijinja::UndefinedBehavior;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use regex::{Regex, RegexBuilder};
+use allot_settings::http::{self, Api, HttpConfig, MAX_TOKENS, Variables};
 use serde_json::{Map, Value, json};
 
-use super::config::{Api, HttpConfig, MAX_TOKENS, VERDICT};
 use crate::protocol::{self, Judgement, Opinion, Question, words};
 
-/// What stands for the mark in a regular expression.
-const MARK: &str = "{{ mark }}";
-/// What the mark is while a reply is searched, so that one regular expression serves all marks: to compile one takes
-/// longer than all else. A reply that has it loses it.
-const STANDS_IN: char = '\u{f8ff}';
 /// Characters of a mark.
 const MARK_LENGTH: usize = 8;
-/// The largest regular expression, compiled, in bytes.
-const LARGEST: usize = 1 << 20;
 
 /// How answers become requests, and replies become verdicts.
 pub(super) struct Form {
     api: Api,
     model: Option<String>,
-    template: Option<Template>,
-    /// With [`STANDS_IN`] for the mark.
-    verdict: Regex,
+    form: http::Form,
     max_tokens: u32,
     body: Map<String, Value>,
 }
@@ -58,37 +44,16 @@ pub(super) struct Reply {
     pub opinion: Opinion,
 }
 
-impl HttpConfig {
-    /// The first key whose value makes no sense, its value, and the rule that it breaks.
-    pub fn wrong(&self) -> Option<(&'static str, String, String)> {
-        let broken = || Form::new(self).err().map(|(key, why)| (key, "broken".to_owned(), why));
-        self.contradictory().or_else(broken)
-    }
-}
-
 impl Form {
     /// A form, or the key that is broken and how.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
-        let source = config.prompt.as_deref().or(config.api.prompt());
-        let template = source.map(parsed).transpose();
-        let template = template.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
-        let verdict = config.verdict.as_deref().unwrap_or(VERDICT);
-        let verdict = pattern(verdict).map_err(|e| ("verdict", e))?;
-        if verdict.captures_len() < 2 {
-            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
-        }
-        let form = Self {
+        Ok(Self {
             api: config.api,
             model: config.model.clone(),
-            template,
-            verdict,
+            form: http::Form::new(config)?,
             max_tokens: config.max_tokens.unwrap_or(MAX_TOKENS),
             body: config.body.clone().into_iter().collect(),
-        };
-        if form.template.is_some() {
-            form.request(&Question::default()).map_err(|e| ("prompt", e))?;
-        }
-        Ok(form)
+        })
     }
 
     /// What is asked about an answer.
@@ -103,7 +68,7 @@ impl Form {
                 "max_tokens": self.max_tokens,
             }),
             // Of a reward model the number is wanted, and not what a softmax makes of it.
-            Api::Classify if self.template.is_some() => {
+            Api::Classify if self.form.has_prompt() => {
                 json!({ "model": self.model, "input": self.text(question, &mark)?, "use_activation": false })
             }
             Api::Classify => json!({
@@ -133,16 +98,10 @@ impl Form {
     }
 
     fn text(&self, question: &Question, mark: &str) -> Result<String, String> {
-        let Some(template) = &self.template else { return Ok(String::new()) };
-        let Question { gold, answer, prompt, source } = question;
-        let first = gold.first().map(String::as_str).unwrap_or_default();
-        let given = json!({
-            "question": prompt, "answer": answer, "gold": first, "golds": gold, "source": source, "mark": mark,
-            "row": row(first),
-        });
-        template
-            .rendered(Serde(&given))
-            .map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
+        let Question { gold: golds, answer, prompt: question, source } = question;
+        let gold = golds.first().map(String::as_str).unwrap_or_default();
+        let row = row(gold);
+        self.form.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
     }
 
     /// What a reply comes to. An error where it is none.
@@ -189,12 +148,9 @@ impl Form {
     /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
     /// may reason, and cite.
     fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
-        let marked = text.replace(STANDS_IN, "").replace(mark, STANDS_IN.encode_utf8(&mut [0; 4]));
-        let Some(found) = self.verdict.captures_iter(&marked).last() else {
+        let Some(word) = self.form.verdict(text, mark) else {
             return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
         };
-        let group = found.name("verdict").or_else(|| found.iter().skip(1).flatten().next());
-        let word = group.map(|group| group.as_str().trim()).unwrap_or_default();
         match word.to_lowercase().as_str() {
             "yes" | "true" | "correct" | "right" => Ok(true.into()),
             "no" | "false" | "incorrect" | "wrong" => Ok(false.into()),
@@ -207,19 +163,6 @@ impl Form {
             },
         }
     }
-}
-
-fn pattern(verdict: &str) -> Result<Regex, String> {
-    let source = verdict.replace(MARK, STANDS_IN.encode_utf8(&mut [0; 4]));
-    let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
-    pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
-}
-
-fn parsed(source: &str) -> Result<Template, minijinja::Error> {
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
-    Template::parse(source, Dialect::Plain, syntax, |environment| {
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    })
 }
 
 /// A mark that an answer does not contain: whoever writes the answer would have to know its hash.

@@ -11,9 +11,10 @@ use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::config::RolloutsConfig;
 use super::sampler::{Missed, Sampler};
+use crate::address::Address;
 use crate::client::{Client, Failure, told};
+use allot_settings::rollouts::RolloutsConfig;
 
 /// How often in a row a server may lose its weights before it is no longer believed in.
 const LOSSES: u32 = 5;
@@ -67,7 +68,7 @@ impl Fleet {
     pub(crate) fn open(config: &RolloutsConfig, rows: usize, notice: fn(&str)) -> Result<Self, EngineError> {
         let several = config.url.all().len() > 1;
         let one = |url: &String| {
-            let mut address = config.address(url);
+            let mut address = Address::sampler(config, url);
             if several {
                 address.patience = address.patience.min(SOON);
             }

@@ -7,11 +7,12 @@ use allot_engine::{EngineError, Sampling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::config::{RolloutsConfig, ServerKind};
 use super::handover::Handover;
 use super::vllm;
+use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// What a server told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn preflight(
     Handover::try_folder(Path::new(&config.weights))?;
     let mut all: Option<Preflight> = None;
     for url in config.url.all() {
-        let client = Client::first(config.address(url))?;
+        let client = Client::first(Address::sampler(config, url))?;
         let one = waited(async {
             match config.kind {
                 ServerKind::Sglang => sglang(&client, config, shape).await,

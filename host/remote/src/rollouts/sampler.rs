@@ -5,12 +5,12 @@ use std::time::Instant;
 use allot_engine::{Answer, End, Sample};
 use serde_json::Value;
 
-use super::config::{RolloutsConfig, ServerKind};
 use super::handover::OURS;
 use super::request::{SampleRequest, Told};
 use super::{sglang, vllm};
 use crate::client::{Client, Failure, told};
 use crate::sample::{Limits, RolloutKey};
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// A server.
 pub(crate) struct Sampler {

@@ -9,7 +9,6 @@ use allot_engine::{
     Sampled, Whole,
 };
 
-use super::config::{RolloutsConfig, ServerKind};
 use super::fleet::{Fleet, Weights};
 use super::handover::Handover;
 use super::request::SampleRequest;
@@ -17,6 +16,7 @@ use super::sampler::{Missed, Sampler};
 use crate::engine::SIGNALS;
 use crate::patience::patient;
 use crate::sample::{Limits, RolloutKey, wire_seed};
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// The engine.
 pub struct Split {

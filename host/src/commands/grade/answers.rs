@@ -6,10 +6,10 @@ use std::path::Path;
 
 use allot_config::grade::GradeConfig;
 use allot_error::{Error, Result};
-use allot_judges::config::RewardConfig;
-use allot_judges::grader::AnyGrader;
 use allot_judges::protocol::Question;
 use allot_outputs::rollouts::parts;
+use allot_settings::AnyGrader;
+use allot_settings::reward::RewardConfig;
 use allot_tasks::dataset::{Answered, AnsweredField, DataError, Rows, answered};
 use allot_tasks::{Ask, Key, Problem};
 use serde_json::Value;

@@ -183,7 +183,7 @@ fn draws_are_the_sampler_s() {
             let mut count = 0;
             for t in 0..ring {
                 let one = &told[(i * ring + t) * 4..][..4];
-                let expected = sampling.draw(&cooled, units[i * ring + t]);
+                let expected = crate::sampler::draw(sampling, &cooled, units[i * ring + t]);
                 let statistics = TokenStatistics::of(&cooled, one[0] as usize);
                 let (log_prob, entropy) = (f32::from_bits(one[1]), f32::from_bits(one[2]));
                 let off = (log_prob - statistics.log_prob).abs().max((entropy - statistics.entropy).abs());

@@ -1,8 +1,9 @@
 //! What each server can do: the capability record. From their sources and documents, not from what they say
 //! of themselves, for the protocol has no word for it.
 
-use allot_engine::{LossKind, OptimizerConfig, Sampling, UpdateConfig};
 use serde::{Deserialize, Serialize};
+
+use crate::{LossKind, OptimizerConfig, Sampling, UpdateConfig};
 
 /// A server, by what it does with a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,20 +1,25 @@
 //! `[reward.http]` of a config: a server that judges.
 
+mod form;
+
 use std::collections::BTreeMap;
 
-use allot_remote::ServiceConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::ServiceConfig;
+use crate::address::Wrong;
+pub use form::{Form, Variables};
 
 /// The section of the config that this is.
 pub const SECTION: &str = "reward.http";
 
 /// What a language model is asked, where the config does not say.
-const PROMPT: &str = include_str!("prompt.txt");
+const PROMPT: &str = include_str!("http/prompt.txt");
 /// How its verdict is found, where the config does not say.
-pub(super) const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
+const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
 /// The longest reply, where the config does not say, in tokens.
-pub(super) const MAX_TOKENS: u32 = 1024;
+pub const MAX_TOKENS: u32 = 1024;
 
 /// A server that judges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,8 +161,14 @@ impl HttpConfig {
         }
     }
 
+    /// The first key whose value makes no sense, its value, and the rule that it breaks.
+    pub fn wrong(&self) -> Option<Wrong> {
+        let broken = || Form::new(self).err().map(|(key, why)| (key, "broken".to_owned(), why));
+        self.contradictory().or_else(broken)
+    }
+
     /// The first key whose value makes no sense beside the others, its value, and the rule that it breaks.
-    pub(super) fn contradictory(&self) -> Option<(&'static str, String, String)> {
+    fn contradictory(&self) -> Option<Wrong> {
         let told = |key, value: &str, rule: &str| Some((key, value.to_owned(), rule.to_owned()));
         let example = match self.api {
             Api::Chat | Api::Embeddings => "http://localhost:8000/v1",
@@ -214,7 +225,7 @@ impl HttpConfig {
     }
 
     /// Where the server is, and what is asked for there.
-    pub(super) fn service(&self) -> (ServiceConfig, String) {
+    pub fn service(&self) -> (ServiceConfig, String) {
         match self.api {
             Api::Custom => self.whole().parted(),
             api => (self.whole(), api.endpoint().to_owned()),
@@ -222,7 +233,7 @@ impl HttpConfig {
     }
 
     /// Where the server lists its models.
-    pub(super) fn models(&self) -> &'static str {
+    pub fn models(&self) -> &'static str {
         let versioned = self.url.trim_end_matches('/').ends_with("/v1");
         if versioned || matches!(self.api, Api::Chat | Api::Embeddings) { "models" } else { "v1/models" }
     }

@@ -3,7 +3,7 @@
 
 use regex::Regex;
 
-use crate::config::PatternConfig;
+use crate::reward::PatternConfig;
 
 impl PatternConfig {
     /// The expression, compiled; or why it is none, as a sentence goes on.

@@ -1,14 +1,12 @@
 //! `[engine]` of a config: a server that samples and trains.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, Lock, Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
-use crate::server::Server;
+use crate::Server;
+use crate::address::{Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
 
 /// The section of the config that this is.
-const SECTION: &str = "engine";
+pub const SECTION: &str = "engine";
 
 /// A server that speaks the Tinker protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,20 +86,5 @@ impl RemoteConfig {
             ("patience_seconds", self.patience_seconds),
             ("retry_seconds", self.retry_seconds),
         ])
-    }
-
-    /// Where the server is.
-    pub(crate) fn address(&self) -> Address {
-        Address {
-            url: self.url.clone(),
-            path: "/api/v1/",
-            section: SECTION,
-            api_key_env: self.api_key_env.clone(),
-            lock: Lock::ApiKey,
-            connections: self.connections,
-            request: Duration::from_secs_f64(self.request_seconds),
-            patience: Duration::from_secs_f64(self.patience_seconds),
-            retry: Duration::from_secs_f64(self.retry_seconds),
-        }
     }
 }

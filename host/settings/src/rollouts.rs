@@ -1,15 +1,12 @@
 //! `[rollouts]` of a config: a server that samples, while this program trains.
 
-use std::time::Duration;
-
-use allot_engine::Sampling;
-use allot_engine::model::Precision;
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, Lock, Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
+use crate::address::{Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
+use crate::{Precision, Sampling};
 
 /// The section of the config that this is.
-const SECTION: &str = "rollouts";
+pub const SECTION: &str = "rollouts";
 
 /// A server that samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,24 +149,5 @@ impl RolloutsConfig {
             "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \
              than 1, `rollout.top_k` and `rollout.top_p` cut nothing",
         )
-    }
-
-    /// How the server at one of the addresses is spoken to.
-    pub(crate) fn address(&self, url: &str) -> Address {
-        Address {
-            url: url.to_owned(),
-            path: "/",
-            section: SECTION,
-            api_key_env: self.api_key_env.clone(),
-            lock: Lock::Bearer(match self.kind {
-                ServerKind::Sglang => "SGLANG_API_KEY",
-                ServerKind::Vllm => "VLLM_API_KEY",
-            }),
-            // Each rollout is one exchange, and `model.rows` says how many are asked for at a time.
-            connections: u32::MAX,
-            request: Duration::from_secs_f64(self.request_seconds),
-            patience: Duration::from_secs_f64(self.patience_seconds),
-            retry: Duration::from_secs_f64(self.retry_seconds),
-        }
     }
 }

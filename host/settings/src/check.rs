@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use allot_error::{Error, Result};
 use allot_files::looks_like_a_path;
 
-use crate::component::ComponentConfig;
-use crate::config::{
-    FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_of, no_component, no_functions, no_server,
+use crate::reward::{
+    FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_name, is_of, no_component, no_functions,
+    no_server,
 };
-use crate::grader::AnyGrader;
-use crate::protocol::is_name;
-use crate::sandboxed::PythonConfig;
+use crate::{AnyGrader, ComponentConfig, PythonConfig};
 
 /// What to write where no grader is named.
 const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";

@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use allot_error::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::component::ComponentConfig;
-use crate::grader::AnyGrader;
-use crate::http::HttpConfig;
-use crate::sandboxed::PythonConfig;
+use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
 
 /// How answers are judged: by one grader, or by several, each of which is written in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,16 +94,16 @@ pub struct FunctionsConfig {
 }
 
 /// What to write for grader `functions`.
-pub(crate) const FUNCTIONS: &str =
+pub const FUNCTIONS: &str =
     r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
 
 /// Says that a config, called so, has no functions for their grader in this section.
-pub(crate) fn no_functions(config: &str, place: &str) -> Error {
+pub fn no_functions(config: &str, place: &str) -> Error {
     Error::new(format!("{config} has grader `functions` and no section [{place}.functions]")).hint(FUNCTIONS)
 }
 
 /// Says that a config, called so, has no server for its grader in this section.
-pub(crate) fn no_server(config: &str, place: &str) -> Error {
+pub fn no_server(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
     );
@@ -114,7 +111,7 @@ pub(crate) fn no_server(config: &str, place: &str) -> Error {
 }
 
 /// Says that a config, called so, has no component for its grader in this section.
-pub(crate) fn no_component(config: &str, place: &str) -> Error {
+pub fn no_component(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
     );
@@ -126,7 +123,7 @@ fn compute_score() -> Vec<String> {
 }
 
 /// The default of `patience`.
-pub(crate) const PATIENCE: u32 = 64;
+pub const PATIENCE: u32 = 64;
 
 /// What becomes of a problem none of whose gold answers the grader can read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +178,7 @@ impl Default for JudgeConfig {
 
 impl JudgeConfig {
     /// The Python that runs a script of this program.
-    pub(crate) fn python(&self) -> Vec<String> {
+    pub fn python(&self) -> Vec<String> {
         self.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
     }
 
@@ -270,4 +267,33 @@ impl RewardConfig {
 /// Whether a source is the one of this name, or a level of it: `sums/2` is one of `sums`.
 pub fn is_of(source: &str, name: &str) -> bool {
     source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The most parts of a reward, and the most characters of a part's name.
+pub const PARTS: usize = 64;
+
+/// Returns whether a part of a reward may be called so. Names go into metrics and onto screens.
+pub fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    (1..=PARTS).contains(&name.len()) && name.chars().all(plain)
+}
+
+impl Overlong {
+    /// The penalty on an answer of this length.
+    pub fn of(self, tokens: u32, longest: u32) -> f32 {
+        let over = tokens.saturating_sub(longest.saturating_sub(self.buffer));
+        self.penalty * (over as f32 / self.buffer as f32).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_penalty_on_long_answers_grows_from_the_buffer_to_the_limit() {
+        let overlong = Overlong { buffer: 4, penalty: 1.0 };
+        let all: Vec<f32> = (4..=11).map(|n| overlong.of(n, 10)).collect();
+        assert_eq!(all, [0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]);
+    }
 }

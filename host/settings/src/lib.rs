@@ -1,0 +1,62 @@
+//! The types that a config's sections are read into, and the rules that their values keep: plain data, without what it
+//! sets up. Reading a config builds neither an engine nor a sandbox.
+//!
+//! A section's type says by `wrong` (or `check`, for sections of several) which of its values breaks a rule. What a value
+//! is used for is in the crate that uses it.
+//!
+//! ```
+//! use allot_settings::OptimizerConfig;
+//!
+//! let config = OptimizerConfig { beta1: 1.0, ..OptimizerConfig::default() };
+//! assert_eq!(config.wrong(), Some(("beta1", 1.0, "it is from 0 to less than 1")));
+//! ```
+
+pub mod address;
+pub mod axis;
+mod check;
+pub mod coin;
+pub mod component;
+pub mod date;
+pub mod device;
+pub mod engine;
+mod grader;
+pub mod http;
+pub mod hub;
+pub mod lora;
+pub mod loss;
+pub mod optimizer;
+mod pattern;
+pub mod precision;
+pub mod python;
+pub mod reward;
+pub mod rollouts;
+pub mod sampling;
+pub mod server;
+pub mod service;
+pub mod update;
+
+pub use address::Wrong;
+pub use axis::Axis;
+pub use coin::CoinConfig;
+pub use component::ComponentConfig;
+pub use date::Date;
+pub use device::DeviceName;
+pub use engine::RemoteConfig;
+pub use grader::AnyGrader;
+pub use http::HttpConfig;
+pub use lora::LoraConfig;
+pub use loss::{Bounds, LossConfig, LossKind};
+pub use optimizer::{OptimizerConfig, Schedule};
+pub use precision::Precision;
+pub use python::PythonConfig;
+pub use reward::RewardConfig;
+pub use rollouts::RolloutsConfig;
+pub use sampling::Sampling;
+pub use server::Server;
+pub use service::ServiceConfig;
+pub use update::{Old, UpdateConfig};
+
+/// Returns another program's words as they fit into a sentence.
+pub fn words(bytes: &[u8]) -> String {
+    allot_allocation::shown::word(String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim(), 200)
+}
