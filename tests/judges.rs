@@ -236,7 +236,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
         interpreter: std::env::var_os("ALLOT_PYTHON").map(Into::into),
         ..PythonConfig::default()
     };
-    if !config.path().is_some_and(|path| path.exists()) {
+    if !allot_judges::sandboxed::module(&config).is_some_and(|path| path.exists()) {
         return skip("python", "no CPython for WASI: allot fetch python");
     }
     let met = Sandboxed::check(&config, AnyGrader::Python).unwrap();

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use allot_authoring::language::Language;
-use allot_judges::component::{ComponentConfig, Components};
+use allot_judges::component::Components;
 use allot_judges::protocol::{Judgement, Opinion, Question};
+use allot_settings::ComponentConfig;
 
 use crate::scratch::Scratch;
 use crate::tools;

@@ -56,7 +56,7 @@ pub(crate) fn merge(under: &mut Table, over: &Table) {
 
 /// How many seeds there are, or which.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number of seeds, or a list of them")]
 pub enum Seeds {
     /// So many, from the run's own on.
     Count(u32),

@@ -8,7 +8,7 @@ use std::fmt;
 use allot_allocation::shown;
 use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
     VariantAccess, Visitor,
 };
 
@@ -40,6 +40,12 @@ impl Fault {
         Self::new(what, error.span().map(|span| place(span.start)))
     }
 
+    /// A name that is none of these.
+    fn unknown(what: String, name: &str, expected: &'static [&'static str]) -> Self {
+        let known = expected.iter().map(|name| (*name).to_owned()).collect();
+        Self { unknown: Some((name.to_owned(), known)), ..Self::new(what, None) }
+    }
+
     /// The same, at a place, if it has none yet.
     fn at(mut self, place: Location) -> Self {
         self.place.get_or_insert(place);
@@ -62,25 +68,44 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl serde::de::Error for Fault {
+    /// Takes a message of a type's own, such as one that refuses a value in its `Deserialize`.
     fn custom<T: fmt::Display>(what: T) -> Self {
-        let what = in_words(what.to_string());
-        // serde names an unknown variant first and then all that it expected, each in backticks.
+        let what = shown::line(&what.to_string(), shown::LINE);
+        // `AnyGrader` lists what each grader needs beside its name, which `unknown_variant` has no place for.
         let mut names = what.split('`').skip(1).step_by(2).map(str::to_owned);
         let unknown = what.starts_with("unknown variant").then(|| names.next()).flatten();
         let unknown = unknown.map(|name| (name, names.collect()));
         Self { unknown, ..Self::new(what, None) }
     }
 
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let known = allot_error::listed(expected.iter().copied());
-        let one_of = if expected.len() == 1 { "" } else { "one of " };
-        let field = &shown::name(field);
-        let what = match expected {
-            [] => format!("unknown field `{field}`, there are no fields"),
-            _ => format!("unknown field `{field}`, expected {one_of}{known}"),
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("invalid type: {}, expected {}", in_words(found), wanted(expected)), None)
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("invalid value: {}, expected {}", in_words(found), wanted(expected)), None)
+    }
+
+    fn unknown_variant(name: &str, expected: &'static [&'static str]) -> Self {
+        let wanted = match expected {
+            [] => "there are no variants".to_owned(),
+            [one] => format!("expected `{one}`"),
+            [one, other] => format!("expected `{one}` or `{other}`"),
+            _ => format!("expected one of {}", allot_error::listed(expected.iter().copied())),
         };
-        let known = expected.iter().map(|name| (*name).to_owned()).collect();
-        Self { unknown: Some((field.to_owned(), known)), ..Self::new(what, None) }
+        let what = shown::line(&format!("unknown variant `{name}`, {wanted}"), shown::LINE);
+        Self::unknown(what, name, expected)
+    }
+
+    fn unknown_field(name: &str, expected: &'static [&'static str]) -> Self {
+        let name = &shown::name(name);
+        let known = allot_error::listed(expected.iter().copied());
+        let what = match expected {
+            [] => format!("unknown field `{name}`, there are no fields"),
+            [_] => format!("unknown field `{name}`, expected {known}"),
+            _ => format!("unknown field `{name}`, expected one of {known}"),
+        };
+        Self::unknown(what, name, expected)
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -88,27 +113,32 @@ impl serde::de::Error for Fault {
     }
 }
 
-/// serde's message, with Rust's types in words.
-fn in_words(mut message: String) -> String {
-    for (rust, words) in [
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        ("expected u64", "expected a whole number, 0 or more"),
-        ("expected usize", "expected a whole number, 0 or more"),
-        ("expected f32", "expected a number"),
-        ("expected f64", "expected a number"),
-        ("expected a boolean", "expected true or false"),
-        ("invalid type: sequence,", "invalid type: list,"),
-        ("invalid type: map,", "invalid type: table,"),
-        ("expected a sequence", "expected a list"),
-        ("expected a map", "expected a table"),
-        (
-            "data did not match any variant of untagged enum Seeds",
-            "expected a number of seeds, or a list of them",
-        ),
-    ] {
-        message = message.replace(rust, words);
+/// What was found, with TOML's word for it.
+fn in_words(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Seq => "list".to_owned(),
+        Unexpected::Map => "table".to_owned(),
+        found => shown::line(&found.to_string(), shown::LINE),
     }
-    shown::line(&message, shown::LINE)
+}
+
+/// What serde calls the types that configs have, and what a reader would. A test holds the first of each pair against
+/// serde.
+const TYPES: [(&str, &str); 8] = [
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number, 0 or more"),
+    ("usize", "a whole number, 0 or more"),
+    ("f32", "a number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+];
+
+/// What was expected, in a reader's words.
+fn wanted(expected: &dyn Expected) -> String {
+    let named = expected.to_string();
+    TYPES.iter().find(|(serde, _)| *serde == named).map_or(named, |(_, words)| (*words).to_owned())
 }
 
 /// A tree as serde reads it.
@@ -137,7 +167,7 @@ impl<'t> Strict<'t> {
     }
 }
 
-/// What serde's derive calls the visitor of an enum with a tag. It would take a list, too.
+/// What serde's derive calls the visitor of an enum with a tag. It would take a list, too. A test holds it against serde.
 const TAGGED: &str = "internally tagged enum";
 
 impl<'de> Deserializer<'de> for Strict<'_> {
@@ -300,5 +330,51 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         visitor: V,
     ) -> Result<V::Value, Fault> {
         Strict { node: self.node }.deserialize_struct("", fields, visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// What is said of a type where a text stands.
+    fn said<T: for<'de> Deserialize<'de> + fmt::Debug>() -> String {
+        let node = Node { value: Value::Text("x".to_owned()), place: Location::Option(0) };
+        T::deserialize(Strict::of(&node)).map_or_else(|fault| fault.what, |value| format!("{value:?}"))
+    }
+
+    #[test]
+    fn types_are_called_as_serde_calls_them() {
+        let said = [
+            said::<u32>(),
+            said::<u64>(),
+            said::<usize>(),
+            said::<f32>(),
+            said::<f64>(),
+            said::<bool>(),
+            said::<Vec<u32>>(),
+            said::<BTreeMap<String, u32>>(),
+        ];
+        for (said, (serde, words)) in said.iter().zip(TYPES) {
+            let wanted = format!("invalid type: string \"x\", expected {words}");
+            assert_eq!(said, &wanted, "serde no longer says `{serde}`");
+        }
+    }
+
+    #[test]
+    fn an_enum_with_a_tag_takes_no_list() {
+        #[derive(Debug, Deserialize)]
+        #[serde(tag = "use")]
+        enum Tagged {
+            One,
+        }
+        let node = Node { value: Value::List(Vec::new()), place: Location::Option(0) };
+        let told = Tagged::deserialize(Strict::of(&node)).map_err(|fault| fault.what);
+        let wanted = "invalid type: list, expected a section, whose values are given by key";
+        assert!(matches!(&told, Err(what) if what == wanted), "{told:?}; serde no longer says `{TAGGED}`");
     }
 }
