@@ -13,6 +13,8 @@ use crate::typed::Fault;
 
 /// The key that names a config's base.
 const KEY: &str = "base";
+/// The most files that a config is made of. One that is named twice counts twice: it is read again.
+const MOST: usize = 64;
 
 /// Where a config comes from.
 enum Origin {
@@ -51,6 +53,10 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
         })?;
         if within.contains(&next.whole()) {
             return Err(told(tree, format!("`{base}` is a base of itself")));
+        }
+        if tree.files_read() == MOST {
+            let what = format!("`{base}` would be file {} of this config; {MOST} are allowed", MOST + 1);
+            return Err(told(tree, what).hint("name each base once, and let it be the base of fewer files"));
         }
         layers.push(over_its_bases(tree, &next, within)?);
     }
@@ -169,6 +175,19 @@ mod tests {
         assert_eq!(whole["run"]["seed"].as_integer(), Some(7));
         assert_eq!(whole["compare"]["policies"].as_array().unwrap().len(), 9);
         assert_eq!(whole["tasks"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn bases_that_fan_out_end_at_a_number_of_files() {
+        let names: Vec<String> = (0..30).map(|i| format!("{i}.toml")).collect();
+        let text = |i: usize| format!("base = ['{i}.toml', '{i}.toml']\n");
+        let texts: Vec<String> = (0..30).map(|i| if i < 29 { text(i + 1) } else { String::new() }).collect();
+        let mut files: Vec<(&str, &str)> =
+            names.iter().zip(&texts).map(|(n, t)| (n.as_str(), t.as_str())).collect();
+        let own = text(0);
+        files.push(("run.toml", &own));
+        let error = opened(&files, &[]).unwrap_err();
+        assert!(error.contains("would be file 65 of this config; 64 are allowed"), "{error}");
     }
 
     #[test]

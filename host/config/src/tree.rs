@@ -62,6 +62,11 @@ impl Tree {
         Ok(Node { value, place: start })
     }
 
+    /// How many files were read.
+    pub(crate) fn files_read(&self) -> usize {
+        self.files.len()
+    }
+
     /// The config of this root, which was made of the files read.
     pub(crate) fn of(mut self, root: Node) -> Result<Self> {
         self.root = root;
