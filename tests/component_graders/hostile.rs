@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_judges::component::{ComponentConfig, Components};
+use allot_judges::component::Components;
 use allot_judges::protocol::{Opinion, Question};
+use allot_settings::ComponentConfig;
 use serde_json::Value;
 
 use crate::scratch::{self, Scratch};

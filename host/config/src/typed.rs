@@ -23,7 +23,7 @@ pub(super) struct Fault {
     pub place: Option<Location>,
     /// The sections around it, the innermost first.
     pub path: Vec<String>,
-    /// A name that nobody knows, and those that are known.
+    /// An unknown name, and the known ones.
     pub unknown: Option<(String, Vec<String>)>,
     /// A key that is not there.
     pub missing: Option<&'static str>,

@@ -1,21 +1,21 @@
-//! What the address of a server, and the patience with it, has to be.
+//! Rules for a server's address and time limits.
 
 use url::Url;
 
-/// How long a server may be away, where the config does not say.
+/// Default of `patience_seconds`.
 pub(crate) fn patience_seconds() -> f64 {
     1800.0
 }
 
-/// The first pause before something is asked again, where the config does not say.
+/// Default of `retry_seconds`.
 pub(crate) fn retry_seconds() -> f64 {
     0.5
 }
 
-/// A key of the config, its value, and the rule that it breaks.
+/// A key with an invalid value, the value, and the rule that it breaks.
 pub type Wrong = (&'static str, String, String);
 
-/// What is wrong with an address, if anything is. `example` is a good one.
+/// Returns what is wrong with an address. `example` is a valid one.
 pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) -> Option<Wrong> {
     let told = |value: &str, rule: &str| Some(("url", value.to_owned(), rule.to_owned()));
     match Url::parse(url) {
@@ -35,13 +35,13 @@ pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) ->
     }
 }
 
-/// The first number of seconds that makes no sense.
+/// Returns the first number of seconds that is not more than 0 and at most a day.
 pub(crate) fn wrong_seconds(all: [(&'static str, f64); 3]) -> Option<Wrong> {
     let (key, value) = all.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))?;
     Some((key, value.to_string(), "it is more than 0 and at most a day, 86400".to_owned()))
 }
 
-/// Whether an address is on this machine.
+/// Returns whether an address is on this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();

@@ -1,20 +1,20 @@
-//! The six axes of a comparison: by what "identical compute" can be meant.
+//! The six axes of a comparison: the six meanings of "identical compute".
 
 use serde::{Deserialize, Serialize};
 
-/// What a curve is drawn against, and what a cost is told in.
+/// The x axis of a learning curve, and the unit of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Axis {
-    /// Rollouts sampled, whatever became of them.
+    /// Rollouts sampled, trained on or not.
     Rollouts,
-    /// Tokens generated in them.
+    /// Tokens generated in rollouts.
     Tokens,
     /// Floating-point operations: reading prompts, generating, learning.
     Flops,
-    /// Tokens of answers learned from.
+    /// Tokens of the answers in updates.
     TrainedTokens,
-    /// Seconds of the run's steps.
+    /// Wall-clock seconds of the run's steps.
     Seconds,
     /// Steps of the optimizer.
     OptimizerSteps,
@@ -25,7 +25,7 @@ impl Axis {
     pub const ALL: [Self; 6] =
         [Self::Rollouts, Self::Tokens, Self::Flops, Self::TrainedTokens, Self::Seconds, Self::OptimizerSteps];
 
-    /// Its name on the command line, in configs and in file names.
+    /// Returns its name on the command line, in configs and in file names.
     pub fn key(self) -> &'static str {
         match self {
             Self::Rollouts => "rollouts",
@@ -37,12 +37,12 @@ impl Axis {
         }
     }
 
-    /// The axis of that name.
+    /// Returns the axis of this name.
     pub fn of(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|axis| axis.key() == key)
     }
 
-    /// Its name in words.
+    /// Returns its name in a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::Rollouts => "rollouts",
@@ -55,5 +55,5 @@ impl Axis {
     }
 }
 
-/// The difference in accuracy that does not matter, where nothing else is said: a point.
+/// Default of `compare.margin`: differences in accuracy below one percentage point do not matter.
 pub const MARGIN: f64 = 0.01;

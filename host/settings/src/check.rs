@@ -1,4 +1,4 @@
-//! What a config of rewards has to be, beyond what its types say; and its paths, made whole.
+//! Rules for `[reward]` beyond the types of its values, and its paths made absolute.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::reward::{
 };
 use crate::{AnyGrader, ComponentConfig, PythonConfig};
 
-/// What to write where no grader is named.
+/// The hint where no grader is named.
 const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
-/// What a part's name may be.
+/// The rule for a part's name.
 const PART: &str = "a part's name has letters, digits, `_`, `-` and `.`, 64 at most";
 
 impl RewardConfig {
-    /// Checks it for answers of at most so many tokens; `name` is what the config is called in an error.
+    /// Checks `[reward]`. `longest` is the length limit of an answer in tokens; `name` names the config in an error.
     ///
     /// # Errors
     ///
-    /// What is not as it should be, and where.
+    /// The first rule that is broken, and where.
     pub fn check(&self, name: &str, longest: u32) -> Result<()> {
         let whole = One { config: self, longest, file: format!("`{name}`"), place: "reward" };
         if self.graders.is_empty() {
@@ -61,11 +61,11 @@ impl RewardConfig {
         Ok(())
     }
 
-    /// Checks that all problems of these sources have a grader, and each grader a source.
+    /// Checks that each of these sources has a grader that decides, and that each grader's sources exist.
     ///
     /// # Errors
     ///
-    /// A source without a grader, or a grader of a source that is not there.
+    /// A source without a grader, or a grader for a source without problems.
     pub fn check_sources<'s>(&self, sources: impl Iterator<Item = &'s str> + Clone) -> Result<()> {
         let there = || {
             let mut names: Vec<&str> = sources.clone().collect();
@@ -101,12 +101,11 @@ impl RewardConfig {
         Ok(())
     }
 
-    /// Makes whole each path of a file here, in the command or of an interpreter, so that the run can be taken up from
-    /// elsewhere.
+    /// Makes the paths of files absolute, so that the run can be resumed from another folder.
     ///
     /// # Errors
     ///
-    /// A path that the system can't make whole.
+    /// A path that cannot be made absolute.
     pub fn settle(&mut self) -> Result<()> {
         self.graders.iter_mut().try_for_each(Self::settle)?;
         self.component.as_mut().map_or(Ok(()), ComponentConfig::settle)?;
@@ -126,19 +125,19 @@ impl RewardConfig {
     }
 }
 
-/// One grader's settings, and where they stand.
+/// The settings of one grader, and their section.
 struct One<'c> {
     config: &'c RewardConfig,
     /// The length limit of an answer.
     longest: u32,
-    /// What the config is called, and which of its graders this is.
+    /// The config's name, and the grader's where there are several.
     file: String,
     /// The section.
     place: &'static str,
 }
 
 impl One<'_> {
-    /// Keys that only one of several graders has.
+    /// Refuses keys that only one of several graders may have.
     fn stands_alone(&self) -> Result<()> {
         let RewardConfig { name, sources, weight, decides, .. } = self.config;
         let given = [
@@ -152,7 +151,7 @@ impl One<'_> {
         Err(Error::new(what).hint("leave it out, or write the grader under [[reward.graders]]"))
     }
 
-    /// What a grader can be that makes a part of a reward.
+    /// Checks the keys of one of several graders.
     fn is_a_part(&self) -> Result<()> {
         let (file, part) = (&self.file, self.config.part());
         if !self.config.graders.is_empty() {
@@ -214,7 +213,7 @@ impl One<'_> {
         }
     }
 
-    /// Each section belongs to a grader.
+    /// Refuses the section of another grader.
     fn sections(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
         if config.judge.is_some() && !grader.has_processes() {

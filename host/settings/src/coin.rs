@@ -1,24 +1,24 @@
-//! `[world]` of a config: the coin-flip world that policies are tried in.
+//! `[world]` of a config: the coin-flip world of simulations.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The world's numbers.
+/// The coin-flip world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoinConfig {
     /// Prompts to train on.
     pub prompts: u32,
-    /// Problems held out for the score.
+    /// Held-out problems, for accuracy.
     pub held_out: u32,
     /// Mean difficulty, in logits: at 0 half of all answers are right at the start.
     pub difficulty: f64,
     /// Standard deviation of the difficulty, in logits.
     pub spread: f64,
-    /// How far a unit gradient without noise moves what all prompts share, at first.
+    /// How far a unit gradient without noise moves the ability that all prompts share, at the start.
     pub transfer: f64,
-    /// What all prompts share comes to at most, in logits: the nearer, the less is learned of it.
+    /// Upper bound of the shared ability, in logits. The nearer it is, the slower the ability grows.
     pub ceiling: f64,
     /// How far a unit gradient without noise moves the prompt's own skill.
     pub memory: f64,
@@ -29,12 +29,10 @@ pub struct CoinConfig {
     pub tokens: f64,
     /// Longest answer, in tokens.
     pub longest: u32,
-    /// Columns that policies ask for, by their names, each with what to take of the world; by default what has the
-    /// same name: see [`Coin::column`].
+    /// For each column that a policy asks for, the world's column to use; by default the one of the same name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// Signals to make up for each rollout, for tests of policies: from 0 to 1, and without a meaning. No config sets
-    /// them.
+    /// Names of signals to draw for each rollout, uniform from 0 to 1, for tests of policies. Not a key of configs.
     #[serde(skip)]
     pub signals: Vec<String>,
 }

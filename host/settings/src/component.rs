@@ -15,7 +15,7 @@ pub struct ComponentConfig {
     /// The component's path, or its address in a registry.
     #[serde(rename = "use", skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Its sha256, if no other will do.
+    /// The sha256 that the component must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Its settings.
@@ -24,7 +24,7 @@ pub struct ComponentConfig {
     /// Wasm instructions for one call. An answer that needs more has no reward.
     #[serde(default = "fuel")]
     pub fuel: u64,
-    /// Seconds on the clock for one call, behind the fuel.
+    /// Wall-clock limit of one call in seconds, in case fuel does not stop it.
     #[serde(default = "seconds")]
     pub seconds: f64,
     /// Bytes of memory for one call.
@@ -45,19 +45,19 @@ fn memory() -> usize {
 }
 
 impl ComponentConfig {
-    /// A component, with the limits that stand where nothing else is said.
+    /// Returns the config of a component with the default limits.
     pub fn of(source: &str) -> Self {
         let (source, settings) = (source.to_owned(), BTreeMap::new());
         Self { source, sha256: None, settings, fuel: fuel(), seconds: seconds(), memory: memory() }
     }
 
-    /// Its limits alone, which decide verdicts: a record has them beside who judges, where the component's content and
-    /// the settings in force are.
+    /// Returns its limits alone. Verdicts depend on them, so the record has them beside the grader's identity, which has the
+    /// component's hash and its settings.
     pub fn identity(&self) -> Self {
         Self { source: String::new(), sha256: None, settings: BTreeMap::new(), ..self.clone() }
     }
 
-    /// A key with a value that it can't have, and the rule.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         if self.fuel == 0 || self.fuel > 1 << 50 {
             return Some(("component.fuel", self.fuel as f64, "it is from 1 to 2^50"));
@@ -71,16 +71,16 @@ impl ComponentConfig {
         None
     }
 
-    /// Makes a component's path whole.
+    /// Makes the component's path absolute.
     ///
     /// # Errors
     ///
-    /// A folder at hand that cannot be found.
+    /// The working directory cannot be found.
     pub fn settle(&mut self) -> Result<()> {
         settle(&mut self.source)
     }
 
-    /// What one call may use.
+    /// Returns the limits of one call.
     pub fn caps(&self) -> Caps {
         Caps { fuel: self.fuel, time: Duration::from_secs_f64(self.seconds), memory: self.memory }
     }

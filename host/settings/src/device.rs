@@ -12,7 +12,7 @@ pub enum DeviceName {
     /// The CPU.
     #[default]
     Cpu,
-    /// The GPU of this number.
+    /// The GPU with this index.
     Cuda(usize),
 }
 

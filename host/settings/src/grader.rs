@@ -3,31 +3,31 @@
 use allot_tasks::grader::Grader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A grader: one of ours, or processes that judge.
+/// A grader, by its name in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyGrader {
-    /// A part of this program.
+    /// One of this program's own.
     Native(Grader),
     /// Python's math-verify.
     MathVerify,
-    /// A command of the user's own.
+    /// A command of the user's.
     Command,
     /// Reward functions in a file of Python.
     Functions,
-    /// Tests, or inputs and outputs, of generated Python, in the sandbox.
+    /// Generated Python, run in the sandbox against tests, or inputs and outputs.
     Python,
-    /// A server that judges.
+    /// A server: a language model as a judge, a reward model, or a program.
     Http,
-    /// A component of the user's own, in the sandbox.
+    /// A component of the user's, in the sandbox.
     Component,
-    /// The environment that made the problem.
+    /// The environment that generated the problem.
     Environment,
-    /// Whether the answer has a form that a regular expression describes.
+    /// A regular expression that the answer must match.
     Pattern,
 }
 
 impl AnyGrader {
-    /// Its name in configs.
+    /// Returns its name in configs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native(grader) => grader.name(),
@@ -42,17 +42,17 @@ impl AnyGrader {
         }
     }
 
-    /// Whether it gives rewards of its own, and not only whether an answer is right.
+    /// Returns whether it gives rewards, and not only whether an answer is correct.
     pub fn gives_rewards(self) -> bool {
         matches!(self, Self::Command | Self::Functions | Self::Http | Self::Component | Self::Environment)
     }
 
-    /// Whether processes judge.
+    /// Returns whether it runs as processes.
     pub fn has_processes(self) -> bool {
         matches!(self, Self::Command | Self::Functions | Self::MathVerify | Self::Environment)
     }
 
-    /// The grader, where it is a part of this program.
+    /// Returns the grader where it is one of this program's own.
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
@@ -60,7 +60,7 @@ impl AnyGrader {
         }
     }
 
-    /// What it needs beside this program and its config.
+    /// Returns what must be installed or written before it can be used.
     pub fn needs(self) -> Option<&'static str> {
         match self {
             Self::Native(_) | Self::Pattern => None,
@@ -74,7 +74,7 @@ impl AnyGrader {
         }
     }
 
-    /// All of them.
+    /// Returns all graders.
     pub fn all() -> impl Iterator<Item = Self> {
         Grader::ALL.into_iter().map(Self::Native).chain([
             Self::MathVerify,

@@ -1,4 +1,4 @@
-//! `[reward.http]` of a config: a server that judges.
+//! `[reward.http]` of a config: a server that grades.
 
 mod form;
 
@@ -11,66 +11,66 @@ use crate::ServiceConfig;
 use crate::address::Wrong;
 pub use form::{Form, Variables};
 
-/// The section of the config that this is.
+/// The config's section.
 pub const SECTION: &str = "reward.http";
 
-/// What a language model is asked, where the config does not say.
+/// Default of `prompt` for a language model.
 const PROMPT: &str = include_str!("http/prompt.txt");
-/// How its verdict is found, where the config does not say.
+/// Default of `verdict`.
 const VERDICT: &str = r"(?i)verdict {{ mark }}\W*(yes|no)\b";
-/// The longest reply, where the config does not say, in tokens.
+/// Default of `max_tokens`.
 pub const MAX_TOKENS: u32 = 1024;
 
-/// A server that judges.
+/// A server that grades.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where it is: what comes before the name of the endpoint, with `/v1` where the server has that; for `custom` the
-    /// whole address. It is in no record: a run is the same wherever its judge is.
+    /// The server's address without the endpoint, with `/v1` where the server has that; for `custom` the whole address.
+    /// It is not part of the run's identity: the same judge may move to another address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// How it is spoken to.
+    /// The endpoint's API.
     pub api: Api,
-    /// The model, by the server's name for it.
+    /// The server's name for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The Jinja template of what the model reads.
+    /// The Jinja template of the model's prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// For `chat`: the regular expression by which the verdict is found in the reply. The last match counts.
+    /// For `chat`: the regular expression that finds the verdict in the reply. The last match counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// For `chat`: the longest reply, in tokens.
+    /// For `chat`: length limit of the reply, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// What else is in every request, or instead of what would be.
+    /// Fields added to every request's body; they replace fields of the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub body: BTreeMap<String, Value>,
-    /// The variable of the environment that has the key. The key itself is in no config and in no record.
+    /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// Requests at a time, at most.
+    /// The most concurrent requests.
     #[serde(default = "connections", skip_serializing_if = "is_connections")]
     pub connections: u32,
-    /// The longest that one exchange may take.
+    /// Time limit of one request, in seconds.
     #[serde(default = "request_seconds", skip_serializing_if = "is_request_seconds")]
     pub request_seconds: f64,
-    /// How long the server may be away before the run stops.
+    /// Seconds that the server may be unreachable before the run stops.
     #[serde(default = "patience_seconds", skip_serializing_if = "is_patience_seconds")]
     pub patience_seconds: f64,
-    /// The first pause before something is asked again. Each further one is twice as long, up to 10 seconds.
+    /// Seconds before the first retry. Each further pause is twice as long, up to 10 seconds.
     #[serde(default = "retry_seconds", skip_serializing_if = "is_retry_seconds")]
     pub retry_seconds: f64,
-    /// How often an answer is given to a server that fails at it and judges others.
+    /// Attempts at an answer for which the server fails while it grades others.
     #[serde(default = "tries", skip_serializing_if = "is_tries")]
     pub tries: u32,
 }
 
-/// How a server that judges is spoken to.
+/// The API of a server that grades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
-    /// A language model says what it thinks: OpenAI's `chat/completions`.
+    /// A language model as a judge: OpenAI's `chat/completions`.
     Chat,
     /// A reward model, or a classifier: vLLM's and SGLang's `classify`.
     Classify,
@@ -78,7 +78,7 @@ pub enum Api {
     Embeddings,
     /// A model that scores pairs of texts, question and answer: vLLM's and SGLang's `score`.
     Score,
-    /// A server of the user's own: it gets what verl's `compute_score` gets.
+    /// A server of the user's, which gets the arguments of verl's `compute_score`.
     Custom,
 }
 
@@ -104,7 +104,7 @@ defaults! {
 }
 
 impl Api {
-    /// Its name in a config.
+    /// Returns its name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -115,7 +115,7 @@ impl Api {
         }
     }
 
-    /// What it is called on a server.
+    /// Returns the endpoint's path.
     pub fn endpoint(self) -> &'static str {
         match self {
             Self::Chat => "chat/completions",
@@ -126,24 +126,24 @@ impl Api {
         }
     }
 
-    /// What is asked by default.
+    /// Returns the default prompt.
     pub fn prompt(self) -> Option<&'static str> {
         (self == Self::Chat).then_some(PROMPT)
     }
 
-    /// How a verdict is found by default.
+    /// Returns the default regular expression of a verdict.
     pub fn verdict(self) -> Option<&'static str> {
         (self == Self::Chat).then_some(VERDICT)
     }
 
-    /// The longest reply by default.
+    /// Returns the default length limit of a reply, in tokens.
     pub fn max_tokens(self) -> Option<u32> {
         (self == Self::Chat).then_some(MAX_TOKENS)
     }
 }
 
 impl HttpConfig {
-    /// What of it decides verdicts, with all that is not written down: what a record has.
+    /// Returns the settings that verdicts depend on, with the defaults filled in: these are in the record.
     pub fn identity(&self) -> Self {
         let form = |text: &Option<String>, usual: Option<&str>| text.clone().or(usual.map(str::to_owned));
         Self {
@@ -161,13 +161,13 @@ impl HttpConfig {
         }
     }
 
-    /// The first key whose value makes no sense, its value, and the rule that it breaks.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<Wrong> {
         let broken = || Form::new(self).err().map(|(key, why)| (key, "broken".to_owned(), why));
         self.contradictory().or_else(broken)
     }
 
-    /// The first key whose value makes no sense beside the others, its value, and the rule that it breaks.
+    /// Returns the first key whose value contradicts the others, the value, and the rule.
     fn contradictory(&self) -> Option<Wrong> {
         let told = |key, value: &str, rule: &str| Some((key, value.to_owned(), rule.to_owned()));
         let example = match self.api {
@@ -210,7 +210,7 @@ impl HttpConfig {
         None
     }
 
-    /// Where the server is, as the config has it.
+    /// Returns the server's address and limits.
     fn whole(&self) -> ServiceConfig {
         ServiceConfig {
             url: self.url.clone(),
@@ -224,7 +224,7 @@ impl HttpConfig {
         }
     }
 
-    /// Where the server is, and what is asked for there.
+    /// Returns the server's address and limits, and the endpoint's path.
     pub fn service(&self) -> (ServiceConfig, String) {
         match self.api {
             Api::Custom => self.whole().parted(),
@@ -232,7 +232,7 @@ impl HttpConfig {
         }
     }
 
-    /// Where the server lists its models.
+    /// Returns the path of the server's list of models.
     pub fn models(&self) -> &'static str {
         let versioned = self.url.trim_end_matches('/').ends_with("/v1");
         if versioned || matches!(self.api, Api::Chat | Api::Embeddings) { "models" } else { "v1/models" }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use allot_error::{Error, Result};
 
-/// Whether a name is such as models on the hub have: an owner, a slash and a name.
+/// Returns whether a text has the form of a hub name: owner, slash, name.
 pub fn is_name(source: &str) -> bool {
     let plain = |part: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -14,13 +14,13 @@ pub fn is_name(source: &str) -> bool {
     !file && source.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
-/// Whether a path is the address of a data set's files on the hub, as in
+/// Returns whether a path is the address of a data set's files on the hub, such as
 /// `hub:openai/gsm8k@main/main/train-*.parquet`.
 pub fn is_address(path: &Path) -> bool {
     path.to_string_lossy().starts_with("hub:")
 }
 
-/// A data set's id and which of its files, of such an address.
+/// Splits such an address into the data set's id and the pattern of its files.
 pub fn parts(address: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {
@@ -30,12 +30,12 @@ pub fn parts(address: &str) -> Result<(String, String)> {
     Ok((format!("{owner}/{name}"), pattern.to_owned()))
 }
 
-/// Whether a model's name is another one's, with a commit in the place of a branch or a tag.
+/// Returns whether `pinned` is `other` with a commit in place of a branch or tag; both are names of models.
 pub fn is_pinned_model(pinned: &str, other: &str) -> bool {
     matches!((pinned.strip_prefix("hub:"), other.strip_prefix("hub:")), (Some(a), Some(b)) if is_pinned(a, b))
 }
 
-/// The same of the address of a data set's files.
+/// Does the same for addresses of data sets' files.
 pub fn are_pinned_files(pinned: &Path, other: &Path) -> bool {
     let of = |path: &Path| parts(&path.to_string_lossy()).ok().filter(|_| is_address(path));
     matches!((of(pinned), of(other)), (Some((a, all)), Some((b, same))) if all == same && is_pinned(&a, &b))
@@ -47,7 +47,7 @@ fn is_pinned(pinned: &str, other: &str) -> bool {
     name == other && is_commit(commit) && !is_commit(revision)
 }
 
-/// Whether a revision is a commit, which stands for itself.
+/// Returns whether a revision is the hash of a commit.
 pub fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
 }

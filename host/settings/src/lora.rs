@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The adapters' numbers.
+/// Rank and scale of the adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoraConfig {
-    /// Rows of `A`, columns of `B`.
+    /// Rows of `A` and columns of `B`.
     pub rank: usize,
-    /// What the adapters' part is multiplied with, times the rank.
+    /// The adapters' output is multiplied by `alpha / rank`.
     pub alpha: f32,
 }

@@ -1,8 +1,8 @@
-//! The policy loss of an update.
+//! `[update.loss]` of a config.
 
 use serde::{Deserialize, Serialize};
 
-/// Which loss.
+/// The kind of a policy loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossKind {
@@ -22,58 +22,57 @@ pub enum LossKind {
     Rloo,
 }
 
-/// A loss and its numbers. What is not given has the default of its paper or its authors' code.
+/// A policy loss. Numbers that are not given default to those of its paper or its authors' code.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossConfig {
-    /// Which loss.
+    /// The kind of loss.
     pub kind: LossKind,
-    /// How far below 1 a ratio may go.
+    /// Lower clip: a ratio counts down to `1 - clip_low`.
     pub clip_low: Option<f64>,
-    /// How far above 1.
+    /// Upper clip: a ratio counts up to `1 + clip_high`.
     pub clip_high: Option<f64>,
-    /// The most that a ratio counts where the advantage is negative (Ye et al. 2020); 0 for no such
-    /// bound.
+    /// Upper bound of a ratio where the advantage is negative (dual clip, Ye et al. 2020); 0 for none.
     pub dual_clip: Option<f64>,
-    /// Weight of the divergence from the reference, measured by `exp(d) - d - 1` for
-    /// `d = reference - new` (Schulman's k3).
+    /// Weight of the KL penalty against the reference, estimated by `exp(d) - d - 1` with `d = reference - new`
+    /// (Schulman's k3).
     #[serde(default)]
     pub kl: f64,
-    /// Weight of the entropy bonus: of the entropy of the distributions that tokens come from.
+    /// Weight of the entropy bonus, over the distributions that tokens are drawn from.
     #[serde(default, skip_serializing_if = "is_none")]
     pub entropy: f64,
 }
 
-/// Whether a weight is that of nothing.
+/// Returns whether a weight is 0.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
 fn is_none(weight: &f64) -> bool {
     *weight == 0.0
 }
 
-/// The bounds in force.
+/// The clip bounds, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// How far below 1 a ratio may go.
+    /// Lower clip: a ratio counts down to `1 - clip_low`.
     pub low: f64,
-    /// How far above 1.
+    /// Upper clip: a ratio counts up to `1 + clip_high`.
     pub high: f64,
-    /// The most that a ratio counts where the advantage is negative.
+    /// Upper bound of a ratio where the advantage is negative.
     pub dual: Option<f64>,
 }
 
 impl LossConfig {
-    /// A loss with its own numbers.
+    /// Returns a loss with its default numbers.
     pub fn of(kind: LossKind) -> Self {
         Self { kind, clip_low: None, clip_high: None, dual_clip: None, kl: 0.0, entropy: 0.0 }
     }
 
-    /// Whether an answer without an advantage teaches something, too.
+    /// Returns whether an answer with advantage 0 has a gradient: with a KL penalty or an entropy bonus.
     pub fn teaches_without_advantage(&self) -> bool {
         self.kl > 0.0 || self.entropy != 0.0
     }
 
-    /// The bounds in force: those given, else 0.2 on both sides; DAPO's 0.28 above and verl's dual
-    /// clip of 3; GSPO's 3e-4 and 4e-4; for CISPO no bound below.
+    /// Returns the clip bounds: those given, else 0.2 on both sides; for DAPO 0.28 above and verl's dual clip of 3; for GSPO
+    /// 3e-4 and 4e-4; for CISPO no lower bound.
     pub fn bounds(&self) -> Bounds {
         let (low, high, dual) = match self.kind {
             LossKind::Grpo | LossKind::DrGrpo | LossKind::Rloo => (0.2, 0.2, 0.0),
@@ -88,7 +87,7 @@ impl LossConfig {
         }
     }
 
-    /// The first key whose value makes no sense, and the rule that it breaks.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         let b = self.bounds();
         let dual = self.dual_clip.unwrap_or(0.0);

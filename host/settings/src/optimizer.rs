@@ -2,44 +2,44 @@
 
 use serde::{Deserialize, Serialize};
 
-/// AdamW with decoupled decay (Loshchilov and Hutter 2019), a warm-up and a schedule.
+/// AdamW (Loshchilov and Hutter 2019) with warm-up and a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimizerConfig {
-    /// The highest learning rate.
+    /// The peak learning rate.
     pub learning_rate: f64,
-    /// Decay of the mean of gradients.
+    /// Decay of the first moment.
     pub beta1: f64,
-    /// Decay of the mean of their squares.
+    /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second.
+    /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// Share of a weight that goes at each step, times the rate.
+    /// Decoupled weight decay; each step multiplies a weight by `1 - rate * weight_decay`.
     pub weight_decay: f64,
-    /// The norm that all gradients together are cut to; 0 for none.
+    /// Global norm to which gradients are clipped; 0 for no clipping.
     pub max_norm: f64,
-    /// Optimizer steps over which the rate rises from 0.
+    /// Optimizer steps of the linear warm-up.
     pub warmup: u32,
-    /// How the rate goes on.
+    /// The schedule after the warm-up.
     pub schedule: Schedule,
-    /// The rate at the end of a schedule that falls, as a share of the highest.
+    /// The rate at the end of a linear or cosine schedule, as a share of the peak.
     pub final_share: f64,
 }
 
-/// How the learning rate goes on after its warm-up.
+/// The learning rate's schedule after its warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Stays.
+    /// Stays at the peak.
     Constant,
-    /// Falls in a straight line to the end of the run.
+    /// Falls linearly to the end of the run.
     Linear,
-    /// Falls along half a cosine.
+    /// Falls along half a cosine to the end of the run.
     Cosine,
 }
 
 impl Default for OptimizerConfig {
-    /// The numbers of the papers' trainer (verl), but for the rate, which belongs to a model.
+    /// verl's defaults, except for the learning rate, which depends on the model.
     fn default() -> Self {
         Self {
             learning_rate: 1e-6,
@@ -56,8 +56,8 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// The rate of the next step: `made` were made before it; `progress` is the share of the run that
-    /// is over, 0 to 1.
+    /// Returns the learning rate of the next optimizer step, after `made` steps. `progress` is the share of the run that is
+    /// done, 0 to 1.
     pub fn rate(&self, made: u32, progress: f64) -> f64 {
         let warm =
             if made < self.warmup { (f64::from(made) + 1.0) / (f64::from(self.warmup) + 1.0) } else { 1.0 };
@@ -70,7 +70,7 @@ impl OptimizerConfig {
         self.learning_rate * warm * (self.final_share + (1.0 - self.final_share) * share)
     }
 
-    /// The first key whose value makes no sense, and the rule that it breaks.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         let share = |x: f64| (0.0..=1.0).contains(&x);
         [

@@ -1,12 +1,15 @@
-//! Grader `pattern`: whether an answer has the form that a regular expression describes, whatever it says. A part of a
-//! reward more often than all of it.
+//! Grader `pattern`: a regular expression that an answer must match. Mostly one part of a reward.
 
 use regex::Regex;
 
 use crate::reward::PatternConfig;
 
 impl PatternConfig {
-    /// The expression, compiled; or why it is none, as a sentence goes on.
+    /// Compiles the expression.
+    ///
+    /// # Errors
+    ///
+    /// The end of a sentence that begins with the key's name.
     pub fn compiled(&self) -> Result<Regex, String> {
         Regex::new(&self.regex).map_err(|error| match error {
             regex::Error::CompiledTooBig(limit) => format!("needs more than {limit} bytes when compiled"),

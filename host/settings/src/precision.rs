@@ -1,14 +1,14 @@
-//! What numbers are written as, or computed in.
+//! The number format of weights and of matrix products.
 
 use serde::{Deserialize, Serialize};
 
-/// What numbers are written as, or computed in.
+/// A number format of weights or of matrix products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// As they are.
+    /// float32.
     #[default]
     F32,
-    /// Rounded to bfloat16, ties to even: half the size, and what most models are published in.
+    /// bfloat16, rounded to nearest, ties to even.
     Bf16,
 }

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How generated Python is judged, or math-verify runs, in the sandbox.
+/// The sandbox for generated Python, or for math-verify.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PythonConfig {
-    /// The file with CPython's module; by default the one that `allot fetch python` has fetched.
+    /// CPython's Wasm module; by default the one that `allot fetch python` downloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<PathBuf>,
-    /// For grader `math-verify` the folder with its wheels; by default what `allot fetch math-verify` has fetched.
+    /// For grader `math-verify`: the folder with its wheels; by default the one that `allot fetch math-verify` downloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wheels: Option<PathBuf>,
-    /// Wasm instructions for one answer. An answer that needs more is wrong.
+    /// Limit of Wasm instructions for one answer. An answer that needs more is incorrect.
     pub fuel: u64,
-    /// Bytes of memory for one answer. Python raises a `MemoryError` beyond.
+    /// Memory limit for one answer, in bytes. Beyond it Python raises `MemoryError`.
     pub memory: usize,
-    /// Whether the reward grows with the share of tests passed, from `wrong` to `right`; an answer is correct if it
-    /// passes all of them.
+    /// Whether the reward grows with the share of tests passed, from `wrong` to `right`. An answer that passes all of them is
+    /// correct.
     #[serde(skip_serializing_if = "is_false")]
     pub partial: bool,
 }
@@ -35,11 +35,11 @@ impl Default for PythonConfig {
     }
 }
 
-/// The least memory that CPython starts in, in bytes.
+/// The smallest memory limit that CPython starts in, in bytes.
 pub const LEAST_MEMORY: usize = 64 << 20;
 
 impl PythonConfig {
-    /// A key with a value that it can't have, and the rule.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         if self.fuel == 0 || self.fuel > 1 << 50 {
             return Some(("python.fuel", self.fuel as f64, "it is from 1 to 2^50"));

@@ -1,4 +1,4 @@
-//! The part of a training run's config that says how answers are judged.
+//! `[reward]` of a config: the graders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,47 +8,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
 
-/// How answers are judged: by one grader, or by several, each of which is written in the same way.
+/// One grader, or several under `graders`, each with the same keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardConfig {
-    /// Who judges, if it is one.
+    /// The grader, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grader: Option<AnyGrader>,
-    /// Of one of several: what its part of the reward is called; by default as the grader.
+    /// One of several: the name of its part of the reward; by default the grader's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of one of several: the sources whose problems it judges; by default all.
+    /// One of several: the sources whose problems it grades; by default all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Of one of several: what its part of the reward weighs; by default 1.
+    /// One of several: the weight of its part of the reward; by default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f32>,
-    /// Of one of several: whether it says that an answer is correct; by default the first does that judges a problem.
+    /// One of several: whether it decides that an answer is correct; by default the first that grades the problem does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decides: Option<bool>,
-    /// The reward of a right answer.
+    /// The reward of a correct answer.
     #[serde(default = "one")]
     pub right: f32,
-    /// The reward of a wrong one.
+    /// The reward of an incorrect answer.
     #[serde(default)]
     pub wrong: f32,
-    /// From which reward on an answer is correct, where a judge gives rewards and not whether it is.
+    /// The smallest reward of a correct answer, for graders that give a reward only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correct_from: Option<f32>,
-    /// What each part of a reward weighs, by name, where a judge gives it in parts; without it each weighs 1.
+    /// The weight of each part by name, for graders that give a reward in parts; by default 1 each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, f32>,
-    /// What becomes of a problem none of whose gold answers the grader can read.
+    /// What happens to a problem if the grader can read none of its gold answers.
     #[serde(default, skip_serializing_if = "Unreadable::is_default")]
     pub unreadable: Unreadable,
-    /// A penalty on answers that come near the length limit.
+    /// A penalty on answers near the length limit.
     pub overlong: Option<Overlong>,
-    /// Answers in a row from the start that may be unscorable before a run ends with an error; by default 64, and 0 for
-    /// any number. For all graders together.
+    /// If this many answers from the start are all unscorable, the run ends with an error; by default 64, and 0 for no limit.
+    /// It applies to all graders together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
-    /// The processes of a grader that is no part of this program.
+    /// The processes of an external grader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeConfig>,
     /// The sandbox of grader `python`.
@@ -63,7 +63,7 @@ pub struct RewardConfig {
     /// The component of grader `component`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ComponentConfig>,
-    /// The form that grader `pattern` wants.
+    /// The regular expression of grader `pattern`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternConfig>,
     /// Several graders, each for a part of the reward.
@@ -71,38 +71,38 @@ pub struct RewardConfig {
     pub graders: Vec<RewardConfig>,
 }
 
-/// A form that answers should have.
+/// The regular expression of grader `pattern`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatternConfig {
-    /// A regular expression in Rust's syntax, which has to match somewhere in the answer.
+    /// A regular expression in the syntax of Rust's crate `regex`. It must match somewhere in the answer.
     pub regex: String,
 }
 
-/// Reward functions as Python trainers have them: verl's `compute_score`, TRL's `reward_funcs`.
+/// Reward functions of Python trainers: verl's `compute_score`, TRL's `reward_funcs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionsConfig {
     /// The file that defines them.
     pub file: PathBuf,
-    /// Their names. The rewards of several are parts, by these names.
+    /// The functions' names. Rewards of several functions are parts with these names.
     #[serde(default = "compute_score")]
     pub names: Vec<String>,
-    /// Whether functions in TRL's way get an answer as a list of messages, as for conversational data sets.
+    /// Whether TRL's functions get an answer as a list of messages, as for conversational data sets.
     #[serde(default)]
     pub messages: bool,
 }
 
-/// What to write for grader `functions`.
+/// The hint for grader `functions`.
 pub const FUNCTIONS: &str =
     r#"write, under [reward.functions], file = "reward.py" and names = ["compute_score"]"#;
 
-/// Says that a config, called so, has no functions for their grader in this section.
+/// Returns the error of grader `functions` without its section.
 pub fn no_functions(config: &str, place: &str) -> Error {
     Error::new(format!("{config} has grader `functions` and no section [{place}.functions]")).hint(FUNCTIONS)
 }
 
-/// Says that a config, called so, has no server for its grader in this section.
+/// Returns the error of grader `http` without its section.
 pub fn no_server(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
@@ -110,7 +110,7 @@ pub fn no_server(config: &str, place: &str) -> Error {
     Error::new(format!("{config} has grader `http` and no section [{place}.http]")).hint(hint)
 }
 
-/// Says that a config, called so, has no component for its grader in this section.
+/// Returns the error of grader `component` without its section.
 pub fn no_component(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
@@ -122,17 +122,17 @@ fn compute_score() -> Vec<String> {
     vec!["compute_score".to_owned()]
 }
 
-/// The default of `patience`.
+/// Default of `patience`.
 pub const PATIENCE: u32 = 64;
 
-/// What becomes of a problem none of whose gold answers the grader can read.
+/// What happens to a problem if the grader can read none of its gold answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unreadable {
-    /// The run does not begin.
+    /// The run does not start.
     #[default]
     Refuse,
-    /// It is left out and told of.
+    /// The problem is left out and reported.
     LeaveOut,
 }
 
@@ -143,30 +143,30 @@ impl Unreadable {
     }
 }
 
-/// The processes of a grader that is no part of this program.
+/// The processes of an external grader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgeConfig {
-    /// The program and its arguments. For grader `math-verify` a Python that has it, by default `python3`.
+    /// The program and its arguments. For grader `math-verify` a Python with that package, by default `python3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Processes at a time.
+    /// Number of processes.
     pub processes: usize,
-    /// Seconds for one answer.
+    /// Time limit of one answer, in seconds.
     pub seconds: f64,
-    /// Seconds to come up and answer for the first time.
+    /// Time limit of the start and the first answer, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_seconds: Option<f64>,
 }
 
-/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): nothing up to the limit less
-/// `buffer`, then falling in a straight line to `-penalty` at the limit.
+/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): 0 up to `buffer` tokens before the limit, then linear to
+/// `-penalty` at the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overlong {
-    /// Tokens before the limit over which it grows.
+    /// Tokens before the limit at which the penalty starts.
     pub buffer: u32,
-    /// What it comes to at the limit.
+    /// The penalty at the limit.
     pub penalty: f32,
 }
 
@@ -177,13 +177,13 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
-    /// The Python that runs a script of this program.
+    /// Returns the command of a Python that runs one of this program's scripts.
     pub fn python(&self) -> Vec<String> {
         self.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
     }
 
-    /// Seconds to come up: six times those of an answer and at least ten, where nothing else is said. Python with
-    /// sympy on a slow disk takes many.
+    /// Returns the time limit of the start, by default six times that of an answer and at least 10 seconds: Python with sympy
+    /// is slow to start from a slow disk.
     pub fn start_seconds(&self) -> f64 {
         self.start_seconds.unwrap_or_else(|| (6.0 * self.seconds).max(10.0))
     }
@@ -220,22 +220,22 @@ impl Default for RewardConfig {
 }
 
 impl RewardConfig {
-    /// Each of its graders with the settings of that one.
+    /// Returns each grader's settings.
     pub fn each(&self) -> &[Self] {
         if self.graders.is_empty() { std::slice::from_ref(self) } else { &self.graders }
     }
 
-    /// Whether this one judges problems of a source.
+    /// Returns whether this grader grades problems of a source.
     pub fn judges(&self, source: &str) -> bool {
         self.sources.is_empty() || self.sources.iter().any(|own| is_of(source, own))
     }
 
-    /// From which reward on an answer is correct, where it is not said. An environment's whole reward is 1.
+    /// Returns the smallest reward of a correct answer. An environment's full reward is 1.
     pub fn correct_from(&self) -> Option<f32> {
         self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
     }
 
-    /// Whether answers are judged in the sandbox: generated Python, and math-verify where a section says so.
+    /// Returns whether answers are graded in the sandbox: generated Python, and math-verify with `[reward.python]`.
     pub fn sandboxed(&self) -> bool {
         match self.grader {
             Some(AnyGrader::Python) => true,
@@ -244,18 +244,18 @@ impl RewardConfig {
         }
     }
 
-    /// The Python that has the packages of environments, where an environment judges.
+    /// Returns the command of the Python with the environments' packages, for grader `environment`.
     pub fn environments(&self) -> Option<Vec<String>> {
         let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;
         Some(one.judge.clone().unwrap_or_default().python())
     }
 
-    /// What its part of the reward is called.
+    /// Returns the name of its part of the reward.
     pub fn part(&self) -> &str {
         self.name.as_deref().or_else(|| self.grader.map(AnyGrader::name)).unwrap_or_default()
     }
 
-    /// The names of the parts that every reward is known to have before anything was judged.
+    /// Returns the names of parts that every reward has, as far as the config says so.
     pub fn parts(&self) -> Vec<String> {
         if self.graders.is_empty() {
             return self.weights.keys().cloned().collect();
@@ -264,7 +264,7 @@ impl RewardConfig {
     }
 }
 
-/// Whether a source is the one of this name, or a level of it: `sums/2` is one of `sums`.
+/// Returns whether a source is the one of this name or one of its levels: `sums/2` belongs to `sums`.
 pub fn is_of(source: &str, name: &str) -> bool {
     source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -272,14 +272,14 @@ pub fn is_of(source: &str, name: &str) -> bool {
 /// The most parts of a reward, and the most characters of a part's name.
 pub const PARTS: usize = 64;
 
-/// Returns whether a part of a reward may be called so. Names go into metrics and onto screens.
+/// Returns whether a text may be the name of a part of a reward. Names are shown in metrics and on screens.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     (1..=PARTS).contains(&name.len()) && name.chars().all(plain)
 }
 
 impl Overlong {
-    /// The penalty on an answer of this length.
+    /// Returns the penalty on an answer of this many tokens.
     pub fn of(self, tokens: u32, longest: u32) -> f32 {
         let over = tokens.saturating_sub(longest.saturating_sub(self.buffer));
         self.penalty * (over as f32 / self.buffer as f32).min(1.0)

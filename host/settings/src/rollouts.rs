@@ -1,52 +1,52 @@
-//! `[rollouts]` of a config: a server that samples, while this program trains.
+//! `[rollouts]` of a config: an inference server that samples while this program trains.
 
 use serde::{Deserialize, Serialize};
 
 use crate::address::{Wrong, patience_seconds, retry_seconds, wrong_seconds, wrong_url};
 use crate::{Precision, Sampling};
 
-/// The section of the config that this is.
+/// The config's section.
 pub const SECTION: &str = "rollouts";
 
-/// A server that samples.
+/// An inference server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutsConfig {
-    /// Which one it is.
+    /// The kind of server.
     #[serde(rename = "use")]
     pub kind: ServerKind,
-    /// Where it is; a list, where several share the rollouts.
+    /// The server's address, or a list of addresses of servers that share the rollouts.
     pub url: Urls,
-    /// The folder in which weights are handed over, one folder for each version.
+    /// The folder for weights, with a folder for each version.
     pub weights: String,
-    /// The same folder as the server sees it, where that is another path.
+    /// The path of that folder on the server, where it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights_there: Option<String>,
-    /// What weights are written in.
+    /// The number format of the weights written.
     #[serde(default)]
     pub dtype: Precision,
-    /// The model, by the server's name for it. Without it, what the server has is taken.
+    /// The server's name for the model; by default the one it serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The variable of the environment that has the key. The key itself is in no config and in no record.
+    /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// How far the server's log-probabilities may lie from the trainer's own before the run stops: the mean over
-    /// the tokens of an update, in nats.
+    /// The run stops if the server's log-probabilities differ by more than this from the trainer's: the mean over the tokens
+    /// of an update, in nats.
     #[serde(default = "tolerance")]
     pub tolerance: f64,
-    /// The longest that one exchange may take: an answer, or a load of weights.
+    /// Time limit of one request, an answer or a load of weights, in seconds.
     #[serde(default = "request_seconds")]
     pub request_seconds: f64,
-    /// How long the server may be away before the run stops.
+    /// Seconds that the server may be unreachable before the run stops.
     #[serde(default = "patience_seconds")]
     pub patience_seconds: f64,
-    /// The first pause before something is asked again. Each further one is twice as long, up to 10 seconds.
+    /// Seconds before the first retry. Each further pause is twice as long, up to 10 seconds.
     #[serde(default = "retry_seconds")]
     pub retry_seconds: f64,
 }
 
-/// Where one server is, or several of one kind with one model.
+/// The address of a server, or the addresses of several of one kind with one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "an address in quotes, or a list of them")]
 pub enum Urls {
@@ -57,7 +57,7 @@ pub enum Urls {
 }
 
 impl Urls {
-    /// All of them.
+    /// Returns all addresses.
     pub fn all(&self) -> &[String] {
         match self {
             Self::One(url) => std::slice::from_ref(url),
@@ -66,7 +66,7 @@ impl Urls {
     }
 }
 
-/// A server, by its protocol.
+/// The kind of an inference server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
@@ -77,7 +77,7 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// Its name in a config.
+    /// Returns its name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sglang => "sglang",
@@ -95,7 +95,7 @@ fn request_seconds() -> f64 {
 }
 
 impl RolloutsConfig {
-    /// The first key whose value makes no sense, its value, and the rule that it breaks.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<Wrong> {
         let told = |key, value: &str, rule: &str| Some((key, value.to_owned(), rule.to_owned()));
         let example = match self.kind {
@@ -142,7 +142,7 @@ impl RolloutsConfig {
         ])
     }
 
-    /// Why the server's log-probabilities could not be those that ratios are measured from, if they could not.
+    /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.
     pub fn cannot(&self, rollout: &Sampling) -> Option<&'static str> {
         let cut = rollout.top_k > 0 || rollout.top_p < 1.0;
         (self.kind == ServerKind::Vllm && cut && rollout.temperature != 1.0).then_some(

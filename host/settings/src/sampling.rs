@@ -1,22 +1,22 @@
-//! `[rollout]` of a config: how tokens are drawn.
+//! `[rollout]` of a config: how tokens are sampled.
 
 use allot_allocation::SamplerSettings;
 use serde::{Deserialize, Serialize};
 
-/// How tokens are drawn.
+/// Sampling settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// What logits are divided by. At 0 the likeliest token is taken.
+    /// Logits are divided by it. At 0 the most likely token is taken.
     pub temperature: f32,
-    /// Only this many of the likeliest tokens; 0 for all.
+    /// Sample from this many of the most likely tokens; 0 for all.
     pub top_k: usize,
-    /// Only the likeliest tokens that together have this probability; 1 for all.
+    /// Sample from the most likely tokens that together have this probability; 1 for all.
     pub top_p: f32,
-    /// Longest answer, in tokens.
+    /// Length limit of an answer, in tokens.
     pub max_tokens: u32,
-    /// Whether the tokens that top-k and top-p leave are kept with an answer, and its log-probabilities are those among
-    /// them. It is no key of its own: an update wants it, or not.
+    /// Whether an answer keeps the tokens that top-k and top-p left, with log-probabilities among these. Not a key: it follows
+    /// from `update.keep_sampling_mask`.
     #[serde(skip)]
     pub keep_mask: bool,
 }
@@ -28,7 +28,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The same with what a request chooses of it.
+    /// Returns these settings with a request's own temperature and length limit.
     pub fn with(self, own: Option<SamplerSettings>) -> Self {
         own.map_or(self, |own| Self {
             temperature: own.temperature,
@@ -37,17 +37,17 @@ impl Sampling {
         })
     }
 
-    /// What a request may choose of it.
+    /// Returns the settings that a request may choose.
     pub fn settings(&self) -> SamplerSettings {
         SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
     }
 
-    /// What logits are divided by: 1 where the likeliest token is taken.
+    /// Returns the divisor of logits: 1 at temperature 0.
     pub fn divisor(&self) -> f32 {
         if self.temperature == 0.0 { 1.0 } else { self.temperature }
     }
 
-    /// Whether top-k or top-p leave tokens out.
+    /// Returns whether top-k or top-p exclude tokens.
     pub fn cuts(&self) -> bool {
         self.top_k > 0 || self.top_p < 1.0
     }

@@ -1,11 +1,11 @@
-//! What each server can do: the capability record. From their sources and documents, not from what they say
-//! of themselves, for the protocol has no word for it.
+//! Capabilities of servers that train. They are taken from the servers' sources and documentation, because the protocol
+//! cannot ask for them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{LossKind, OptimizerConfig, Sampling, UpdateConfig};
 
-/// A server, by what it does with a loss.
+/// A server's implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {
@@ -17,18 +17,18 @@ pub enum Server {
     SkyrlJax,
 }
 
-/// What a server can do.
+/// A server's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Can {
-    /// What its tokens' losses come to.
+    /// How the losses of tokens are averaged.
     pub loss: Mean,
-    /// Whether it is told by weights which tokens are the answer's. Elsewhere the prompt's advantages are 0.
+    /// Whether weights mark the answer's tokens. Otherwise the prompt's tokens have advantage 0.
     pub weights: bool,
-    /// Whether it cuts gradients.
+    /// Whether it clips gradients.
     pub gradients: Cuts,
 }
 
-/// What the losses of tokens come to.
+/// How the losses of tokens are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mean {
@@ -38,20 +38,20 @@ pub enum Mean {
     SequenceMean,
 }
 
-/// Whether gradients are cut to a norm.
+/// How gradients are clipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cuts {
-    /// To the norm that it is told with each step.
+    /// To the norm that each step's request gives.
     AsTold,
-    /// As its own config says.
+    /// To the norm of the server's own config.
     AsItLikes,
     /// Never.
     Never,
 }
 
 impl Server {
-    /// What it can do.
+    /// Returns its capabilities.
     pub fn can(self) -> Can {
         match self {
             Self::Tinker => Can { loss: Mean::Sum, weights: false, gradients: Cuts::AsTold },
@@ -60,13 +60,13 @@ impl Server {
         }
     }
 
-    /// Whether what it samples by stays as it was saved while the model is trained further. SkyRL's JAX back end loads the
-    /// weights of a sampler into the adapter that it trains; what its other back ends do was not tried.
+    /// Returns whether saved sampler weights stay as they are while the model is trained further. SkyRL's JAX back end loads a
+    /// sampler's weights into the adapter that it trains; its other back ends were not tried.
     pub fn keeps_samplers(self) -> bool {
         self == Self::Tinker
     }
 
-    /// The first thing that a run wants and the server can't do: the key, its value, why not, and what to do.
+    /// Returns the first setting that the server does not support: the key, its value, the reason, and a hint.
     pub fn cannot(
         self,
         update: &UpdateConfig,

@@ -1,32 +1,32 @@
-//! A server that answers requests, each by itself.
+//! The address and limits of a server whose requests are independent of each other.
 
 use url::Url;
 
 use crate::address::{Wrong, wrong_seconds, wrong_url};
 
-/// Where a service is, and how much is put up with.
+/// The address and limits of such a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
-    /// Where it is. What is asked for comes behind that.
+    /// The address, without the endpoint's path.
     pub url: String,
-    /// The section of the config that says so, for sentences.
+    /// The config's section, for errors.
     pub section: &'static str,
     /// The variable of the environment that has the key.
     pub api_key_env: Option<String>,
-    /// Requests at a time, at most.
+    /// The most concurrent requests.
     pub connections: u32,
-    /// The longest that one exchange may take.
+    /// Time limit of one request, in seconds.
     pub request_seconds: f64,
-    /// How long the server may be away.
+    /// Seconds that the server may be unreachable.
     pub patience_seconds: f64,
-    /// The first pause before something is asked again.
+    /// Seconds before the first retry.
     pub retry_seconds: f64,
-    /// How often a request is tried that the server fails at while it does others.
+    /// Attempts at a request that fails while others succeed.
     pub tries: u32,
 }
 
 impl ServiceConfig {
-    /// The first key whose value makes no sense, its value, and the rule that it breaks. `example` is a good address.
+    /// Returns the first key with an invalid value, the value, and the rule that it breaks. `example` is a valid address.
     pub fn wrong(&self, example: &str) -> Option<Wrong> {
         if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), self.section, example) {
             return Some(wrong);
@@ -43,7 +43,7 @@ impl ServiceConfig {
         ])
     }
 
-    /// The same server, and what is behind it in the address: for a server that has one door alone.
+    /// Splits the address into the server's and the path: for a server with a single endpoint.
     pub fn parted(mut self) -> (Self, String) {
         let Ok(url) = Url::parse(&self.url) else { return (self, String::new()) };
         let path = url.path().trim_start_matches('/').to_owned();
