@@ -1,24 +1,24 @@
-//! An arm of a comparison, and the seeds that its runs have.
+//! An arm of a comparison, and the seeds of its runs.
 
 use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-/// An arm of a comparison: a run's config, but for its seed.
+/// An arm of a comparison: a run's config without its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// What it is called.
+    /// Its name.
     pub shown: String,
-    /// The same, as a folder's name.
+    /// Its name as a folder's name.
     pub name: String,
     /// The config.
     pub config: Table,
-    /// What is tuned for it alone.
+    /// The ranges that are tuned for it alone.
     pub ranges: Table,
 }
 
 impl Arm {
-    /// The config of the run with this seed.
+    /// Returns the config of the run with this seed.
     pub fn with_seed(&self, seed: u64) -> Table {
         let mut config = self.config.clone();
         if let Some(Value::Table(run)) = config.get_mut("run") {
@@ -28,7 +28,7 @@ impl Arm {
         config
     }
 
-    /// The arm with a trial's settings.
+    /// Returns the arm with a trial's settings.
     pub fn with(&self, settings: &[(String, Value)]) -> Self {
         let mut arm = self.clone();
         for (key, value) in settings {
@@ -44,7 +44,7 @@ impl Arm {
     }
 }
 
-/// Puts one table over another, section by section.
+/// Merges one table into another, section by section.
 pub(crate) fn merge(under: &mut Table, over: &Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
@@ -54,13 +54,13 @@ pub(crate) fn merge(under: &mut Table, over: &Table) {
     }
 }
 
-/// How many seeds there are, or which.
+/// The number of seeds, or a list of seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of seeds, or a list of them")]
 pub enum Seeds {
-    /// So many, from the run's own on.
+    /// This many, counted from the run's own.
     Count(u32),
-    /// These.
+    /// These seeds.
     List(Vec<u64>),
 }
 
@@ -75,7 +75,7 @@ impl Seeds {
         }
     }
 
-    /// Checks that there are some, and no more than anybody means. `key` is what they are called in the config.
+    /// Checks that there is at least one and at most a plausible number. `key` is their key in the config.
     pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
         match self {
@@ -105,7 +105,7 @@ impl Seeds {
 impl std::str::FromStr for Seeds {
     type Err = String;
 
-    /// `20` is how many, `3,5,8` are which.
+    /// Parses `20`, a number of seeds, or `3,5,8`, a list.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
         if !text.contains(',') {
@@ -116,7 +116,7 @@ impl std::str::FromStr for Seeds {
     }
 }
 
-/// More seeds are a slip of the hand.
+/// The most seeds: more are likely a typing error.
 const MOST_SEEDS: u32 = 10_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The section `[compare]` of a config: which policies are compared with the config's own, over which seeds.
+//! `[compare]` of a config: the policies that are compared with the config's own, and the seeds.
 //!
-//! The rest of the config is what each of the runs has. `[policy]` is the baseline, and `run.seed` the first
-//! seed, so that such a config is a run's config, too.
+//! The rest of the config holds for every run. `[policy]` is the baseline and `run.seed` the first seed, so a comparison's
+//! config is also a valid config of a run.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,32 @@ use crate::arm::merge;
 pub use crate::arm::{Arm, Seeds};
 use crate::tune::TuneConfig;
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompareConfig {
-    /// How many seeds, from the run's own on; or which.
+    /// The number of seeds, counted from the run's own, or a list of seeds.
     pub seeds: Seeds,
-    /// Accuracies whose cost is told. To be set before anybody sees a run.
+    /// Accuracies whose cost is reported. Set them before looking at any run.
     #[serde(default)]
     pub targets: Vec<f64>,
-    /// The axis that costs are told in; by default that of the budget.
+    /// The axis of costs; by default that of the budget.
     pub axis: Option<Axis>,
     /// A difference in accuracy that does not matter.
     #[serde(default = "point")]
     pub margin: f64,
-    /// The policies beside the config's own.
+    /// The policies in addition to the config's own.
     #[serde(default)]
     pub policies: Vec<ArmConfig>,
-    /// How each of them is tuned beforehand; they are not, without it.
+    /// How each arm is tuned before the comparison; without it they are not.
     pub tune: Option<TuneConfig>,
 }
 
-/// A policy to be compared.
+/// An arm of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmConfig {
-    /// What it is called; by default as the policy.
+    /// Its name; by default the policy's.
     pub name: Option<String>,
     /// A built-in policy's name, or the path of a component.
     #[serde(rename = "use")]
@@ -51,15 +51,15 @@ pub struct ArmConfig {
     /// Its settings.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
-    /// Whatever else of the config is different for it, as sections. A report warns of it.
+    /// Other settings that differ for it, as sections of a config. The report warns about them.
     #[serde(default)]
     pub with: Table,
-    /// What is tuned for it alone, beside or instead of what is tuned for all.
+    /// Ranges that are tuned for it alone, in addition to those of all arms or in their place.
     #[serde(default)]
     pub ranges: Table,
 }
 
-/// A name is a folder's, too.
+/// The longest name: it is also a folder's.
 const LONGEST_NAME: usize = 100;
 
 fn point() -> f64 {
@@ -67,7 +67,7 @@ fn point() -> f64 {
 }
 
 impl CompareConfig {
-    /// Checks what can be checked without the rest. `name` is what the config is called in an error.
+    /// Checks the section by itself. `name` names the config in an error.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         self.seeds.check(name, "compare.seeds")?;
@@ -111,7 +111,7 @@ impl CompareConfig {
         self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, &self.targets))
     }
 
-    /// The seeds, after the run's own.
+    /// Returns the seeds, given the run's own.
     pub fn seeds(&self, first: u64) -> Vec<u64> {
         match &self.seeds {
             Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.saturating_add(i)).collect(),
@@ -119,8 +119,8 @@ impl CompareConfig {
         }
     }
 
-    /// The arms, the config's own policy first. `whole` is the config that this is a section of, and `name`
-    /// what it is called in an error.
+    /// Returns the arms, the config's own policy first. `whole` is the config that this is a section of; `name` names it in an
+    /// error.
     pub fn arms(&self, whole: &Table, name: &str) -> Result<Vec<Arm>> {
         let mut base = whole.clone();
         base.remove("compare");
@@ -155,7 +155,7 @@ impl CompareConfig {
 }
 
 impl ArmConfig {
-    /// The config of this arm.
+    /// Returns the config of this arm.
     fn over(&self, base: &Table) -> Arm {
         let mut config = base.clone();
         let mut policy = Table::new();
@@ -184,7 +184,7 @@ impl ArmConfig {
     }
 }
 
-/// A component of one's own is called by its file, or by its name in a registry, where its runs have no name.
+/// Names a user's component by its file, or by its name in a registry.
 fn name_of_a_path(config: &mut Table) {
     let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
     let Some(name) = source.filter(|s| looks_like_a_path(s) || is_registry_address(s)).map(called) else {
@@ -195,8 +195,7 @@ fn name_of_a_path(config: &mut Table) {
     }
 }
 
-/// A name that can be a folder's: of a component's path its stem, of an address its last part, and no character
-/// that folders don't like.
+/// Returns a name that is valid for a folder: the stem of a path or the last part of an address, without special characters.
 fn called(name: &str) -> String {
     let address = is_registry_address(name).then(|| name.split('@').next().unwrap_or(name));
     let name = address.and_then(|address| address.rsplit('/').next()).unwrap_or(name);

@@ -1,5 +1,4 @@
-//! A config for `allot grade`: the part of a training run's config that rewards depend on. Other sections may be there,
-//! and are not read.
+//! The config of `allot grade`: the sections of a training run's config that rewards depend on. Other sections are ignored.
 
 use allot_error::{Error, Result};
 use allot_settings::RewardConfig;
@@ -7,7 +6,7 @@ use serde::Deserialize;
 
 use crate::Tree;
 
-/// What rewards depend on.
+/// The sections that rewards depend on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct GradeConfig {
     /// The section `[reward]`.
@@ -17,7 +16,7 @@ pub struct GradeConfig {
     pub rollout: LengthLimit,
 }
 
-/// The part of `[rollout]` that rewards depend on.
+/// The keys of `[rollout]` that rewards depend on.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct LengthLimit {
     /// The length limit of an answer, in tokens.
@@ -25,11 +24,11 @@ pub struct LengthLimit {
 }
 
 impl GradeConfig {
-    /// The config in a tree, checked, with its paths made absolute.
+    /// Reads a config from its tree, checks it, and makes its paths absolute.
     ///
     /// # Errors
     ///
-    /// It has no section `[reward]`, or one that a training run would refuse.
+    /// No section `[reward]`, or one that a training run would refuse.
     pub fn of(tree: &Tree) -> Result<Self> {
         let mut config: Self = tree.config()?;
         let penalized = config.reward.overlong.is_some()
@@ -43,7 +42,7 @@ impl GradeConfig {
         Ok(config)
     }
 
-    /// The length limit of an answer, in tokens.
+    /// Returns the length limit of an answer, in tokens.
     pub fn longest(&self) -> u32 {
         self.rollout.max_tokens.unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
-//! A run's config: a TOML file, checked before anything starts. Here is what every run has; what a
-//! simulated run and a training run have of their own is in [`simulate`] and [`train`].
+//! A run's config: a TOML file that is checked before anything starts. This file has the sections of every run; [`simulate`] and
+//! [`train`] have those of simulated runs and of training runs.
 //!
 //! ```
 //! use allot_config::Tree;
@@ -48,29 +48,28 @@ pub use base::open;
 pub use shipped::Shipped;
 pub use tree::Tree;
 
-/// The run's constants.
+/// Seed, steps and group geometry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// What the run is called in a comparison. By default a report calls it by its policy, and by the
-    /// settings that tell it from others.
+    /// The run's name in a report. By default its policy's name, and the settings that distinguish it from other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Seeds all randomness.
     pub seed: u64,
-    /// Steps at most; the budget may end the run before.
+    /// The most steps; the budget may end the run earlier.
     pub steps: u32,
-    /// Groups to train on in each update.
+    /// Groups in each update.
     pub groups: u32,
-    /// Rollouts in each group, as a uniform policy would.
+    /// Rollouts in each group of a uniform policy.
     pub rollouts: u32,
-    /// Prompts on offer in each view. By default four times the groups.
+    /// Prompts offered in each view. By default four times `groups`.
     pub pool: Option<u32>,
-    /// The oldest age at which a held rollout is kept, in model updates.
+    /// The most updates for which a held rollout is kept.
     #[serde(default = "five")]
     pub max_age: u32,
-    /// Steps that may wait for their updates while the next one is sampled: at 1, rollouts of a step are sampled at the
-    /// weights before the update of the step before, while that is made.
+    /// Steps that may wait for their update while the next one is sampled. At 1, a step is sampled during the update of the
+    /// step before it, at the weights before that update.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub lag: u32,
     /// The order of the prompts.
@@ -78,19 +77,19 @@ pub struct RunConfig {
     pub order: Order,
 }
 
-/// What a run may spend, by one measure at the least. It ends by the one that is reached first.
+/// The budget, in at least one measure. The run ends at the first limit reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetConfig {
-    /// Rollouts in the run. Never passed.
+    /// Rollouts of the run. Never exceeded.
     pub rollouts: Option<u64>,
-    /// Generated tokens in the run. Never passed.
+    /// Generated tokens of the run. Never exceeded.
     pub tokens: Option<u64>,
-    /// Floating-point operations in the run: of reading prompts, of generating, of learning. Never passed.
+    /// Floating-point operations of the run: reading prompts, generating, training. Never exceeded.
     pub flops: Option<f64>,
-    /// Seconds of the run's steps, kept by the rate so far: the last sampling or update may pass it.
+    /// Seconds of the run's steps, kept by extrapolation: the last sampling or update may exceed it.
     pub seconds: Option<f64>,
-    /// Rollouts in a step: a bound on what one request can take of the run, and of this machine. By default
+    /// Rollouts in a step: a bound on one request's share of the run and of this machine's memory. By default
     /// [`Limits::rollouts_of_step`].
     pub step_rollouts: Option<u32>,
     /// Rounds of sampling in a step.
@@ -98,7 +97,7 @@ pub struct BudgetConfig {
     pub rounds: u32,
 }
 
-/// Who decides.
+/// The policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
@@ -107,29 +106,29 @@ pub struct PolicyConfig {
     pub source: String,
     /// The hash that the component must have.
     pub sha256: Option<String>,
-    /// Its settings; what is not given has the policy's default.
+    /// Its settings; those not given have the policy's defaults.
     #[serde(default)]
     pub settings: BTreeMap<String, toml::Value>,
-    /// What one call of it may use.
+    /// Limits of one call.
     #[serde(default)]
     pub caps: CapsConfig,
 }
 
-/// What one call of a policy may use; see [`Caps`] for the defaults.
+/// Limits of one call of a policy; see [`Caps`] for the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapsConfig {
     /// Wasm instructions.
     pub fuel: Option<u64>,
-    /// Seconds on the clock.
+    /// Wall-clock seconds.
     pub seconds: Option<f64>,
     /// Bytes of memory.
     pub memory: Option<usize>,
-    /// Bytes that the run's record takes in all for changes of the policy's state.
+    /// The most bytes of the run's record for changes of the policy's state.
     pub states: Option<u64>,
 }
 
-/// Steps that may wait for their updates. Each further one makes rollouts older, and hides no more time.
+/// The most steps that may wait for their updates. More would make rollouts staler and hide no more time.
 const MOST_LAG: u32 = 8;
 
 fn five() -> u32 {
@@ -144,7 +143,7 @@ fn shuffled() -> Order {
     Order::Shuffled
 }
 
-/// When the score is taken: one of these at most, every ten steps if none is given.
+/// When accuracy is measured: at most one of these, by default every ten steps.
 pub fn every(
     name: &str,
     steps: Option<u32>,
@@ -182,7 +181,7 @@ pub fn every(
     }
 }
 
-/// The largest config, in bytes: far more than anybody writes. Whatever has no end is no config.
+/// The largest config, in bytes: far more than one has, and a bound for devices without an end.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads a config file's text.
@@ -203,15 +202,15 @@ pub fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// A config of a text; `name` is what it is called in an error.
+/// Parses a config; `name` names it in an error.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
     Tree::parse(text, name, &[])?.config()
 }
 
-/// Groups, and rollouts of one, at most: what one view can show.
+/// The most groups, and the most rollouts of a group: what one view can hold.
 const MOST_GROUPS: u64 = 1 << 20;
 
-/// A key, its value, and the most that it may be. Each is at least 1.
+/// A key, its value and its upper bound. The lower bound is 1.
 type Bounded<'a> = (&'a str, u64, u64);
 
 /// Refuses a number that is out of bounds.
@@ -227,7 +226,7 @@ pub fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Checks what every run has. `more` are further numbers with bounds.
+/// Checks the sections of every run. `more` are further numbers with bounds.
 fn check(
     name: &str,
     run: &RunConfig,
@@ -279,19 +278,19 @@ impl BudgetConfig {
         Err(error.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
     }
 
-    /// Settles what follows from the run.
+    /// Fills in the defaults that depend on the run.
     fn settle(&mut self, run: &RunConfig) {
         let default = Limits::rollouts_of_step(self.rounds, run.groups, run.rollouts);
         self.step_rollouts.get_or_insert(default);
     }
 
-    /// Its limits in FLOPs and seconds, which the ledger does not count.
+    /// Returns the limits in FLOPs and seconds, which the ledger does not count.
     pub fn ceilings(&self) -> Ceilings {
         Ceilings { flops: self.flops, seconds: self.seconds }
     }
 
-    /// The share of it that is spent, by the measure that is nearest to its limit: from 0 to 1. `spent` is the ledger's,
-    /// `flops` what the run has computed, and `seconds` the time of its steps.
+    /// Returns the share that is spent, from 0 to 1, in the measure that is closest to its limit. `spent` is the ledger's,
+    /// `flops` the run's floating-point operations, and `seconds` the time of its steps.
     pub fn share(&self, spent: Spent, flops: f64, seconds: f64) -> f64 {
         let of = |done: f64, most: Option<f64>| most.map_or(0.0, |most| (done / most).min(1.0));
         [
@@ -304,7 +303,7 @@ impl BudgetConfig {
         .fold(0.0, f64::max)
     }
 
-    /// The budget in words, one for each measure.
+    /// Returns the budget in words, one item for each measure.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         words.extend(self.rollouts.map(|n| format!("{n} rollouts")));
@@ -314,7 +313,7 @@ impl BudgetConfig {
         words
     }
 
-    /// The ledger's limits, for answers of at most this many tokens.
+    /// Returns the ledger's limits, for answers of at most this many tokens.
     pub fn limits(&self, longest: u32) -> Limits {
         Limits {
             rounds: self.rounds,
@@ -327,7 +326,7 @@ impl BudgetConfig {
 }
 
 impl RunConfig {
-    /// With a lag, a rollout is as many updates old when its own step trains on it.
+    /// Refuses a lag that makes a step's own rollouts stale.
     fn check_lag(&self, name: &str) -> Result<()> {
         let (lag, oldest) = (self.lag, self.max_age);
         if lag > MOST_LAG {
@@ -346,7 +345,7 @@ impl RunConfig {
         Ok(())
     }
 
-    /// The run as the policy sees it, over this many prompts.
+    /// Returns the run as policies see it, for this many prompts.
     pub fn run(&self, prompts: u32, settings: Vec<(String, Value)>) -> Run {
         Run {
             settings,
@@ -363,12 +362,12 @@ impl RunConfig {
 }
 
 impl PolicyConfig {
-    /// Makes a component's path whole.
+    /// Makes the component's path absolute.
     pub fn settle(&mut self) -> Result<()> {
         settle(&mut self.source)
     }
 
-    /// Demands the very component that lies there now, where it is one of the user's own.
+    /// Pins the component to its present hash, where it is the user's.
     pub fn pin(&mut self) {
         if self.sha256.is_none()
             && looks_like_a_path(&self.source)
@@ -378,7 +377,7 @@ impl PolicyConfig {
         }
     }
 
-    /// Takes another policy, which has other settings and another hash.
+    /// Replaces the policy, and drops the settings and the hash of the previous one.
     pub fn become_other(&mut self, source: &str) {
         if source != self.source {
             self.settings.clear();
@@ -389,7 +388,7 @@ impl PolicyConfig {
 }
 
 impl CapsConfig {
-    /// Whether they make sense; `place` is where they stand.
+    /// Checks them; `place` is their section.
     pub fn check(&self, place: &str) -> Result<()> {
         match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
             Some(s) => Err(Error::new(format!(
@@ -399,13 +398,13 @@ impl CapsConfig {
         }
     }
 
-    /// The bounds in force on what plans may put into the record.
+    /// Returns the bounds on what plans may put into the record.
     pub fn bounds(&self) -> Bounds {
         let default = Bounds::default();
         Bounds { states: self.states.unwrap_or(default.states), ..default }
     }
 
-    /// The limits in force.
+    /// Returns the limits, with defaults filled in.
     pub fn caps(&self) -> Caps {
         let default = Caps::default();
         Caps {
@@ -416,8 +415,11 @@ impl CapsConfig {
     }
 }
 
-/// Every setting that a policy described, with the value given or else the default. A setting that
-/// the policy does not have, or a value of another type, is an error.
+/// Returns every setting of a policy's description with the given value or its default.
+///
+/// # Errors
+///
+/// A setting that the policy does not have, or a value of another type.
 pub fn settings(
     description: &Description,
     given: &BTreeMap<String, toml::Value>,
@@ -436,7 +438,7 @@ pub fn settings(
     })
 }
 
-/// The settings typed on the command line, each once. `before` is what stands before one there.
+/// Returns the settings given on the command line, each once. `before` is the option's name there.
 pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Value>> {
     let mut settings = BTreeMap::new();
     for one in all {
@@ -449,8 +451,7 @@ pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Valu
     Ok(settings)
 }
 
-/// A setting as typed on the command line: NAME=VALUE, the value as in TOML, and text where TOML
-/// knows no such value.
+/// Parses a setting of the command line, NAME=VALUE: the value as in TOML, or text where it is not valid TOML.
 fn setting(typed: &str) -> Option<(String, toml::Value)> {
     let (name, value) = typed.split_once('=')?;
     let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };

@@ -1,23 +1,23 @@
-//! What a policy may choose by request.
+//! `[requests]` of a config: the sampling settings that a policy may choose by request.
 
 use allot_allocation::{SamplerRange, SamplerSettings};
 use allot_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a request may choose of how it is sampled; without this section nothing.
+/// The ranges of sampling settings that a request may choose. Without this section it may choose none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestsConfig {
-    /// The lowest temperature and the highest; the run's own alone if nothing is said.
+    /// The lowest and the highest temperature; by default the run's own only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<[f32; 2]>,
-    /// The smallest length limit, in tokens; the run's own alone if nothing is said. The largest is the run's own.
+    /// The smallest length limit in tokens, by default the run's own. The largest is always the run's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tokens: Option<u32>,
 }
 
 impl RequestsConfig {
-    /// What a request may choose where the run's own settings are these.
+    /// Returns the range that a request may choose from, for these settings of the run.
     pub fn range(self, run: SamplerSettings) -> SamplerRange {
         let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
         let least = self.least_tokens.unwrap_or(run.max_tokens);
@@ -27,8 +27,8 @@ impl RequestsConfig {
         }
     }
 
-    /// Checks it for a run whose own settings are these; `name` is what the config is called in an error, and `limit` the
-    /// key of its length limit.
+    /// Checks it for these settings of the run; `name` names the config in an error, and `limit` is the key of its length
+    /// limit.
     pub fn check(self, name: &str, run: SamplerSettings, limit: &str) -> Result<()> {
         let SamplerRange { least, most } = self.range(run);
         let (low, high, own) = (least.temperature, most.temperature, run.temperature);

@@ -17,37 +17,37 @@ use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulateConfig {
-    /// The run's constants.
+    /// Seed, steps and group geometry.
     pub run: RunConfig,
-    /// What it may spend.
+    /// The budget.
     pub budget: BudgetConfig,
-    /// Who decides.
+    /// The policy.
     pub policy: PolicyConfig,
     /// How rewards become advantages.
     #[serde(default)]
     pub advantage: Scale,
-    /// When the score is taken.
+    /// When accuracy is measured.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
-    /// What a policy may choose by request.
+    /// The sampling settings that a policy may choose by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestsConfig>,
     /// The coin-flip world.
     #[serde(default)]
     pub world: CoinConfig,
-    /// Rollouts that were sampled before. Where there are some, the world is passed over.
+    /// A bank of recorded rollouts, in place of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bank: Option<BankConfig>,
-    /// What it is compared with, for `allot compare`; a single run passes over it.
+    /// The comparison, for `allot compare`; ignored by a single run.
     #[serde(default, skip_serializing)]
     pub compare: Option<CompareConfig>,
 }
 
-/// A bank of rollouts that were sampled before.
+/// A bank of recorded rollouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BankConfig {
-    /// Its file: what `allot bank` writes, or reads.
+    /// Its file: one that `allot bank` writes, or reads.
     pub file: String,
     /// The hash that the file must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,46 +55,44 @@ pub struct BankConfig {
 }
 
 impl BankConfig {
-    /// The bank in this file.
+    /// Returns the bank in this file.
     pub fn of(file: &Path) -> Self {
         Self { file: file.display().to_string(), sha256: None }
     }
 }
 
-/// When the score is taken.
+/// When accuracy is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
-    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    /// Steps between evaluations, by default ten. The start and the end are always evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,
-    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
-    /// whose steps differ in size are scored equally often.
+    /// Instead: rollouts between evaluations, so that policies with steps of different sizes are evaluated equally often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_rollouts: Option<u64>,
-    /// Instead: the same of generated tokens.
+    /// Instead: generated tokens between evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
-    /// With `every_rollouts`: by which share of the rollouts so far the next score lies beyond the last one, where that
-    /// is more.
+    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, where that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<f64>,
 }
 
 impl EvaluationConfig {
-    /// When the score is taken. `name` is what the config is called in an error.
+    /// When accuracy is measured. `name` is what the config is called in an error.
     pub fn when(&self, name: &str) -> Result<Every> {
         super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 }
 
 impl SimulateConfig {
-    /// Reads and checks a config; `name` is what it is called in an error.
+    /// Reads and checks a config; `name` names it in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// How it samples and learns, where this is the longest answer.
+    /// Returns the terms of sampling and learning, for answers of at most `longest` tokens.
     pub fn terms(&self, longest: u32) -> Terms {
         let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
         needs.extend(self.requests.map(|_| Need::Sampling));
@@ -102,18 +100,18 @@ impl SimulateConfig {
         Terms { max_tokens: longest, requests, needs, ..Terms::default() }
     }
 
-    /// How it samples where a request says nothing else.
+    /// Returns the sampling settings of requests that choose none.
     fn sampling(&self) -> SamplerSettings {
         SamplerSettings { temperature: 1.0, max_tokens: self.world.longest }
     }
 
-    /// Makes the paths in it whole.
+    /// Makes its paths absolute.
     pub fn settle(&mut self) -> Result<()> {
         self.policy.settle()?;
         self.bank.as_mut().map_or(Ok(()), |bank| settle(&mut bank.file))
     }
 
-    /// Demands the very files that are there now, where they are the user's own. `sha256` is the bank's.
+    /// Pins the user's files to their present hashes. `sha256` is the bank's.
     pub fn pin(&mut self, sha256: Option<String>) {
         self.policy.pin();
         if let Some(bank) = &mut self.bank {
@@ -121,7 +119,7 @@ impl SimulateConfig {
         }
     }
 
-    /// The config that a tree is, checked.
+    /// Reads a config from its tree, and checks it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let (mut config, name): (Self, _) = (tree.config()?, tree.name());
         config.budget.settle(&config.run);
@@ -140,7 +138,7 @@ impl SimulateConfig {
         Ok(config)
     }
 
-    /// What a bank can't do.
+    /// Refuses settings that a bank does not support.
     pub fn check_bank(&self, name: &str) -> Result<()> {
         if self.bank.is_some() && self.requests.is_some() {
             let what = format!("`{name}` has [bank] and [requests]; a bank's rollouts are sampled already");

@@ -22,41 +22,41 @@ use super::{BudgetConfig, PolicyConfig, RunConfig, Tree};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// The run's constants.
+    /// Seed, steps and group geometry.
     pub run: RunConfig,
-    /// What it may spend.
+    /// The budget.
     pub budget: BudgetConfig,
-    /// Who decides.
+    /// The policy.
     pub policy: PolicyConfig,
     /// How rewards become advantages.
     #[serde(default)]
     pub advantage: Scale,
-    /// Where it is trained, if not by this program.
+    /// The engine that trains, by default this program.
     #[serde(default, skip_serializing_if = "EngineConfig::is_native")]
     pub engine: EngineConfig,
-    /// Where rollouts are sampled, if not by this program.
+    /// The inference servers that sample, where this program does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<RolloutsConfig>,
-    /// What is trained.
+    /// The model.
     pub model: ModelConfig,
-    /// How rollouts are sampled.
+    /// Sampling settings of rollouts.
     #[serde(default)]
     pub rollout: Sampling,
-    /// What a policy may choose of that by request.
+    /// The sampling settings that a policy may choose by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestsConfig>,
-    /// How updates are made.
+    /// Updates.
     #[serde(default)]
     pub update: UpdateConfig,
     /// The optimizer.
     #[serde(default)]
     pub optimizer: OptimizerConfig,
-    /// How answers are judged.
+    /// The graders.
     pub reward: RewardConfig,
-    /// When and how the score is taken.
+    /// When and how held-out accuracy is measured.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
-    /// When the run is saved.
+    /// When checkpoints are written.
     #[serde(default)]
     pub checkpoint: CheckpointConfig,
     /// Problems from files.
@@ -65,30 +65,29 @@ pub struct TrainConfig {
     /// Problems from generators.
     #[serde(default)]
     pub tasks: Vec<TaskConfig>,
-    /// What it is compared with, for `allot compare`; a single run passes over it.
+    /// The comparison, for `allot compare`; ignored by a single run.
     #[serde(default, skip_serializing)]
     pub compare: Option<CompareConfig>,
 }
 
-/// What samples and learns.
+/// The engine that trains.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "use", rename_all = "lowercase", deny_unknown_fields)]
 pub enum EngineConfig {
     /// This program, on this machine.
     #[default]
     Native,
-    /// A server that speaks the Tinker protocol. `[model]` is then what prompts are put in tokens with: its
-    /// weights are the server's.
+    /// A server with the Tinker protocol, which holds the weights. `[model]` then names the tokenizer and chat template.
     Tinker(RemoteConfig),
 }
 
 impl EngineConfig {
-    /// Whether this program trains.
+    /// Returns whether this program trains.
     pub fn is_native(&self) -> bool {
         *self == Self::Native
     }
 
-    /// The server, if one trains.
+    /// Returns the server, if one trains.
     pub fn server(&self) -> Option<&RemoteConfig> {
         match self {
             Self::Native => None,
@@ -97,7 +96,7 @@ impl EngineConfig {
     }
 }
 
-/// What is trained, and where.
+/// The model, and the device that it is trained on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
@@ -105,121 +104,119 @@ pub struct ModelConfig {
     /// or a hub id, as in `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
     #[serde(rename = "use")]
     pub source: String,
-    /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
+    /// The device: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What matrices are multiplied in: `f32`, or `bf16` with weights and moments kept in float32.
+    /// Number format of matrix products: `f32`, or `bf16` with weights and moments kept in float32.
     #[serde(default)]
     pub dtype: Precision,
     /// Low-rank adapters to train, in place of all weights.
     pub lora: Option<LoraConfig>,
-    /// Threads; by default one a core. Results are the same to the last bit for one number of
-    /// threads, so it is written down when a run starts.
+    /// Threads; by default one for each core. Results are bit-identical for the same number of threads, so the number is
+    /// stored when a run starts.
     pub threads: Option<usize>,
-    /// Answers that are sampled at a time; on a server, requests to it.
+    /// Answers sampled concurrently; on a server, concurrent requests.
     #[serde(default = "rows")]
     pub rows: usize,
-    /// Texts that end an answer, beside the tokens that the model's files name. Each is one token.
+    /// Texts that end an answer, in addition to the model's own end tokens. Each must be one token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The day that the chat template writes, if it writes one. By default the day on which the run begins.
+    /// The date that the chat template prints, if it does. By default the day on which the run starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<Date>,
-    /// Longest prompt, in tokens; longer ones are left out and reported. By default what the model's
-    /// context leaves beside an answer.
+    /// Length limit of a prompt, in tokens; longer prompts are left out and reported. By default the model's context less
+    /// the length limit of an answer.
     pub max_prompt_tokens: Option<usize>,
 }
 
-/// When and how the score is taken.
+/// When and how held-out accuracy is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
-    /// Every so many steps; every ten if nothing else is said. The start and the end are always scored.
+    /// Steps between evaluations, by default ten. The start and the end are always evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,
-    /// Instead: after each step in which the run's rollouts pass a multiple of this, so that policies
-    /// whose steps differ in size are scored equally often.
+    /// Instead: rollouts between evaluations, so that policies with steps of different sizes are evaluated equally often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_rollouts: Option<u64>,
-    /// Instead: the same of generated tokens.
+    /// Instead: generated tokens between evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
-    /// With `every_rollouts`: by which share of the rollouts so far the next score lies beyond the last one, where that
-    /// is more.
+    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, where that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<f64>,
     /// Rollouts of each held-out problem.
     pub rollouts: u32,
     /// Held-out problems of each set, at most.
     pub problems: usize,
-    /// How they are sampled, where that is not as the run's rollouts are.
+    /// Sampling settings that differ from `[rollout]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
-    /// What an answer without a verdict counts as.
+    /// How an unscorable answer counts.
     pub unjudged: Unjudged,
-    /// Further settings that the same problems are scored in.
+    /// Further sampling settings in which the same problems are evaluated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<AlsoConfig>,
     /// Further sets, all of whose problems are held out.
     pub sets: Vec<DatasetConfig>,
 }
 
-/// A further setting that held-out problems are scored in. No target looks at what it comes to.
+/// A further sampling setting for held-out problems. Targets do not use its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlsoConfig {
-    /// What its scores are called by.
+    /// The suffix of its metrics' names.
     pub name: String,
-    /// Rollouts of each problem, if not as many as in the first setting.
+    /// Rollouts of each problem, by default as in the first setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<u32>,
-    /// How they are sampled, where that is not as the run's rollouts are.
+    /// Sampling settings that differ from `[rollout]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
 }
 
-/// A setting that held-out problems are scored in: the name of a further one, and rollouts of each problem.
+/// A sampling setting for held-out problems: its name unless it is the first, and rollouts of each problem.
 pub type Setting = (Option<String>, u32);
 
-/// What a held-out answer without a verdict counts as.
+/// How an unscorable held-out answer counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unjudged {
-    /// Not solved. So no judge that fails can raise a score.
+    /// As incorrect, so that a failing grader cannot raise accuracy.
     #[default]
     Wrong,
-    /// Nothing: scores are of the answers that have a verdict, and problems without one are left out.
+    /// Not at all: accuracy is over answers with a verdict, and problems without one are left out.
     LeaveOut,
 }
 
-/// How held-out problems are answered: what is not given is as in `[rollout]`.
+/// Sampling settings of held-out answers; by default those of `[rollout]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationSampling {
-    /// What logits are divided by. At 0 the likeliest token is taken.
+    /// Logits are divided by it. At 0 the most likely token is taken.
     pub temperature: Option<f32>,
-    /// Only this many of the likeliest tokens; 0 for all.
+    /// Sample from this many of the most likely tokens; 0 for all.
     pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together have this probability; 1 for all.
+    /// Sample from the most likely tokens that together have this probability; 1 for all.
     pub top_p: Option<f32>,
-    /// Longest answer, in tokens.
+    /// Length limit of an answer, in tokens.
     pub max_tokens: Option<u32>,
 }
 
 impl EvaluationConfig {
-    /// When the score is taken. `name` is what the config is called in an error.
+    /// Returns when accuracy is measured. `name` names the config in an error.
     pub fn when(&self, name: &str) -> Result<Every> {
         super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 
-    /// The settings that problems are scored in, the one that accuracy is of first.
+    /// Returns the sampling settings in which problems are evaluated, that of the accuracy first.
     pub fn settings(&self) -> Vec<Setting> {
         let also = self.also.iter();
         let also = also.map(|s| (Some(s.name.clone()), s.rollouts.unwrap_or(self.rollouts)));
         std::iter::once((None, self.rollouts)).chain(also).collect()
     }
 
-    /// What is wrong with the further settings, if something is.
+    /// Returns what is wrong with the further settings.
     fn wrong(&self) -> Option<(String, String)> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         for (i, setting) in self.also.iter().enumerate() {
@@ -255,13 +252,13 @@ impl Default for EvaluationConfig {
     }
 }
 
-/// When the run is saved.
+/// When checkpoints are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointConfig {
-    /// Every so many steps. The end is always saved.
+    /// Steps between checkpoints. The end always has one.
     pub every: u32,
-    /// How many of them are kept.
+    /// Number of checkpoints kept.
     pub keep: u32,
     /// Whether the table of rollouts has their text.
     pub text: bool,
@@ -273,22 +270,22 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// Threads that any machine may start; far more of them would take it down.
+/// The most threads: far more would exhaust a machine.
 pub const MOST_THREADS: u64 = 1024;
 
-/// Answers of one problem, or sampled at a time.
+/// The most answers of one problem, or sampled concurrently.
 const MOST_ANSWERS: u64 = 1 << 16;
 
-/// The rank of adapters: as wide as any model is.
+/// The highest rank of adapters: the width of the widest models.
 const MOST_RANK: u64 = 1 << 14;
 
-/// Passes over a batch.
+/// The most epochs over a batch.
 const MOST_EPOCHS: u64 = 10_000;
 
-/// Tokens of which each is drawn, where they are kept: four bytes each, for each token of each answer.
+/// The largest `top_k` with kept sampling masks: four bytes for each, for each token of each answer.
 const MOST_KEPT: usize = 4096;
 
-/// Tokens of a micro-batch.
+/// The most tokens of a micro-batch.
 const MOST_TOKENS: u64 = 1 << 24;
 
 fn rows() -> usize {
@@ -318,18 +315,18 @@ fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
     }
 }
 
-/// Whether a data set's file is a name such as the hub has, and nothing that lies here.
+/// Returns whether a data set's file has the form of a hub name and does not exist here.
 pub fn is_of_the_hub(path: &Path) -> bool {
     path.to_str().is_some_and(hub::is_name) && path.extension().is_none() && !path.exists()
 }
 
 impl TrainConfig {
-    /// Reads and checks a config; `name` is what it is called in an error.
+    /// Reads and checks a config; `name` names it in an error.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// How it samples, rewards and learns, as far as this says so without a model.
+    /// Returns the terms of sampling, rewards and learning, as far as they are known without a model.
     pub fn terms(&self) -> Terms {
         let rollouts = u32::try_from(self.update.mini_batch).unwrap_or(u32::MAX);
         Terms {
@@ -358,7 +355,7 @@ impl TrainConfig {
         }
     }
 
-    /// The config that a tree is, checked.
+    /// Reads a config from its tree, and checks it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let (mut config, name): (Self, _) = (tree.config()?, tree.name());
         config.budget.settle(&config.run);
@@ -440,7 +437,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Sampling masks are kept by what samples on this machine's CPU alone.
+    /// Refuses sampling masks except on this machine's CPU.
     fn check_mask(&self, name: &str) -> Result<()> {
         if !self.update.keep_sampling_mask {
             return Ok(());
@@ -476,7 +473,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// What requests may choose has to be what samples and learns can do.
+    /// Refuses ranges of requests that the engine does not support.
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
         requests.check(name, self.rollout.settings(), "rollout.max_tokens")?;
         if !self.engine.is_native() {
@@ -494,7 +491,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// What a server is asked for has to be what it can do.
+    /// Refuses settings that the training server does not support.
     fn check_server(&self, name: &str, server: &RemoteConfig) -> Result<()> {
         if let Some((key, value, rule)) = server.wrong() {
             return Err(Error::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
@@ -517,7 +514,7 @@ impl TrainConfig {
         }
     }
 
-    /// What a server that samples is asked for has to be what it can do.
+    /// Refuses settings that the inference server does not support.
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
             let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
@@ -535,8 +532,8 @@ impl TrainConfig {
         }
     }
 
-    /// Names the commits of all that is on the hub, so that a run goes on with what it began with. `model` and `files`
-    /// ask the hub for the commit of a model's name and of a data set's address.
+    /// Pins everything on the hub to a commit, so that a resumed run uses the same files. `model` and `files` return a model's
+    /// name and a data set's address with the commit.
     pub fn pin(
         &mut self,
         model: impl FnOnce(&str) -> Result<String>,
@@ -549,7 +546,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Takes the date of a config that was pinned, and its commits where they are of the same names.
+    /// Takes over the date of a pinned config, and its commits where the names are the same.
     pub fn pin_as(&mut self, kept: &Self) {
         self.model.date = self.model.date.or(kept.model.date);
         if hub::is_pinned_model(&kept.model.source, &self.model.source) {
@@ -563,7 +560,7 @@ impl TrainConfig {
         }
     }
 
-    /// The files of its data sets.
+    /// Returns the files of its data sets.
     fn files(&mut self) -> Vec<&mut PathBuf> {
         let all = self.data.iter_mut().chain(&mut self.evaluation.sets);
         all.flat_map(|data| match &mut data.files {
@@ -573,8 +570,8 @@ impl TrainConfig {
         .collect()
     }
 
-    /// Makes paths whole and writes down what this machine decides, so that a copy of this config means
-    /// the same from anywhere.
+    /// Makes paths absolute and fills in what depends on this machine, so that a copy of this config means the same
+    /// elsewhere.
     pub fn settle(&mut self) -> Result<()> {
         let whole = |path: &Path| {
             if hub::is_address(path) || is_of_the_hub(path) {
@@ -605,31 +602,30 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// What a request may choose of how it is sampled, where it may.
+    /// Returns the range of sampling settings that a request may choose, if it may.
     fn requestable(&self) -> Option<SamplerRange> {
         self.requests.map(|requests| requests.range(self.rollout.settings()))
     }
 
-    /// How some rollout may be sampled that asks the most of who samples: at a temperature other than 1, if a request may
-    /// have one.
+    /// Returns the sampling settings that demand most of a server: a temperature other than 1, if a request may have one.
     pub fn unusual(&self) -> Sampling {
         let own = self.requestable().into_iter().flat_map(|range| [range.most, range.least]);
         let own = own.into_iter().find(|own| own.temperature != 1.0);
         Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
     }
 
-    /// How held-out problems are answered where accuracy is taken.
+    /// Returns the sampling settings of held-out answers.
     pub fn evaluation_sampling(&self) -> Sampling {
         self.sampling_as(self.evaluation.sampling)
     }
 
-    /// The same, and in each further setting, in the order of [`EvaluationConfig::settings`].
+    /// Returns the same for each setting, in the order of [`EvaluationConfig::settings`].
     pub fn evaluation_samplings(&self) -> Vec<Sampling> {
         let also = self.evaluation.also.iter().map(|setting| setting.sampling);
         std::iter::once(self.evaluation.sampling).chain(also).map(|own| self.sampling_as(own)).collect()
     }
 
-    /// How rollouts are sampled where this says so, else as the run's are.
+    /// Returns the run's sampling settings with these in their place.
     pub fn sampling_as(&self, own: Option<EvaluationSampling>) -> Sampling {
         let (own, run) = (own.unwrap_or_default(), self.rollout);
         Sampling {

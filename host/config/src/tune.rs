@@ -1,4 +1,4 @@
-//! The section `[compare.tune]`: over which ranges each arm's settings are tuned before the comparison, and how.
+//! `[compare.tune]` of a config: the ranges over which each arm's settings are tuned before the comparison, and the method.
 //!
 //! Every arm has the same number of trials. The first is its declared setting; the others are drawn from the run's
 //! seed, the same for every arm where arms share a range. What a range is drawn from is in [`ranges`](crate::ranges).
@@ -10,37 +10,37 @@ use toml::Table;
 use crate::arm::{Arm, Seeds};
 use crate::ranges::{Range, alike, drawn, product, ranges};
 
-/// How the arms are tuned.
+/// The tuning of the arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuneConfig {
-    /// Trials of each arm, its declared setting among them.
+    /// Trials of each arm, including its declared setting.
     pub trials: Option<u32>,
-    /// Whether all combinations of the ranges' values are tried in place of that, to be looked at.
+    /// Instead: whether all combinations of the ranges' values are tried.
     #[serde(default)]
     pub grid: bool,
-    /// How many seeds each trial has, or which. So many are counted from a million past the run's own on.
+    /// The number of seeds of each trial, counted from a million above the run's own, or a list of seeds.
     #[serde(default = "one")]
     pub seeds: Seeds,
-    /// One in so many trials goes on from a rung to the next.
+    /// One in this many trials continues from a rung to the next.
     #[serde(default = "three")]
     pub reduction: u32,
-    /// How many rungs there are; by default as many as leave two trials to choose from in the last.
+    /// The number of rungs; by default such that the last one has two trials to choose from.
     pub rungs: Option<u32>,
-    /// The share of the budget that a trial of the last rung may spend.
+    /// The share of the budget of a trial in the last rung.
     #[serde(default = "whole")]
     pub share: f64,
-    /// What a trial is judged by.
+    /// The objective of the tuning.
     pub objective: Option<Objective>,
-    /// What is tuned for every arm: keys of the config, with the values that they may have.
+    /// Ranges that are tuned for every arm: keys of the config with the values to try.
     #[serde(default)]
     pub ranges: Table,
-    /// What is tuned for the baseline alone.
+    /// Ranges that are tuned for the baseline alone.
     #[serde(default)]
     pub baseline: Table,
 }
 
-/// What a trial is judged by.
+/// The objective of a tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -50,28 +50,28 @@ pub enum Objective {
     Accuracy,
 }
 
-/// How trials are chosen.
+/// How trials are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// As many as were asked for, drawn from the ranges.
+    /// This many, drawn from the ranges.
     Drawn,
-    /// All that the ranges have.
+    /// All combinations of the ranges.
     Grid,
 }
 
-/// A setting to be tried.
+/// A trial's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialConfig {
     /// Its number. 0 is the declared setting.
     pub number: u32,
-    /// What it sets, by key. The declared one sets nothing.
+    /// The values it sets, by key. The declared setting sets none.
     pub settings: Vec<(String, toml::Value)>,
 }
 
-/// Where counted seeds of a tuning begin, past the run's own: far enough that a comparison can grow.
+/// The distance of a tuning's seeds from the run's own: large enough that a comparison can grow.
 const PAST: u64 = 1_000_000;
 
-/// Each trial is a run at the least.
+/// The most trials: each is at least one run.
 const MOST_TRIALS: u32 = 1000;
 
 fn one() -> Seeds {
@@ -87,8 +87,7 @@ fn whole() -> f64 {
 }
 
 impl TuneConfig {
-    /// Checks what can be checked without the arms, with the comparison's targets. `name` is what the config is called in
-    /// an error.
+    /// Checks the section with the comparison's targets, without the arms. `name` names the config in an error.
     pub fn check(&self, name: &str, targets: &[f64]) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match self.trials {
@@ -124,17 +123,17 @@ impl TuneConfig {
         Ok(())
     }
 
-    /// What a trial is judged by: the cost to the first target, where there is one.
+    /// Returns the objective: by default the cost to the first target, where there is one.
     pub fn objective(&self, targets: &[f64]) -> Objective {
         self.objective.unwrap_or(if targets.is_empty() { Objective::Accuracy } else { Objective::Cost })
     }
 
-    /// How trials are chosen.
+    /// How trials are selected.
     pub fn search(&self) -> Search {
         if self.grid { Search::Grid } else { Search::Drawn }
     }
 
-    /// The seeds of trials, none of which may be one of the comparison's own. `first` is the run's seed.
+    /// Returns the seeds of trials, none of which may be one of the comparison's. `first` is the run's seed.
     pub fn seeds(&self, name: &str, first: u64, own: &[u64]) -> Result<Vec<u64>> {
         let seeds = match &self.seeds {
             Seeds::Count(n) => {
@@ -154,7 +153,7 @@ impl TuneConfig {
         }
     }
 
-    /// What is tuned for an arm, by key: what all arms share, and what it has of its own instead or beside it.
+    /// Returns the ranges of an arm by key: those of all arms, replaced or extended by its own.
     pub fn of(&self, name: &str, arm: &Arm, baseline: bool) -> Result<Vec<(String, Range)>> {
         let mut all = ranges(name, "compare.tune.ranges", &self.ranges)?;
         let own = if baseline { &self.baseline } else { &arm.ranges };
@@ -171,7 +170,7 @@ impl TuneConfig {
         Ok(all)
     }
 
-    /// An arm's trials. `seed` is the run's own.
+    /// Returns an arm's trials. `seed` is the run's own.
     pub fn trials(&self, name: &str, (arm, baseline): (&Arm, bool), seed: u64) -> Result<Vec<TrialConfig>> {
         let ranges = self.of(name, arm, baseline)?;
         let declared: Vec<_> = ranges.iter().map(|(key, _)| value(&arm.config, key)).collect();
@@ -191,8 +190,8 @@ impl TuneConfig {
         Ok(std::iter::once(first).chain(others).collect())
     }
 
-    /// How many trials are in each rung, the declared setting not counted where it would have been dropped, and
-    /// which share of the budget each of them may have spent by its end.
+    /// Returns for each rung the number of trials, without the declared setting where it was dropped, and the share of the
+    /// budget that each trial may have spent by its end.
     pub fn rungs(&self, trials: usize) -> Vec<(usize, f64)> {
         let reduction = self.reduction as usize;
         let mut sizes = vec![trials];
@@ -210,7 +209,7 @@ impl TuneConfig {
     }
 }
 
-/// The value of a key in a config.
+/// Returns the value of a key in a config.
 pub fn value(config: &Table, key: &str) -> Option<toml::Value> {
     let (last, path) = key.rsplit_once('.').map_or((key, ""), |(path, last)| (last, path));
     let mut table = config;
