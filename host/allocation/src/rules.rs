@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The largest weight and the largest given advantage. Anything near the end of what a float holds
-/// would come out of the update as an infinity that no one could trace back to the plan.
+/// would come out of the update as an infinity that could not be traced back to the plan.
 pub const LARGEST: f32 = 1e6;
 
 /// What a metric's name is made of, in words. Names go into tables, onto terminals and into tags of TensorBoard.
@@ -100,90 +100,217 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The rules, each by what breaks it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Rule {
+/// Makes the rules from a table. An entry is a rule by what breaks it: its name, what a plan that keeps it does, what a
+/// plan that breaks it did, as the rest of a sentence, and what the policy's author can do about it.
+macro_rules! rules {
+    ($(
+        $rule:ident $(($($field:ident: $type:ty),+))? = $name:literal, $kept:literal;
+            [$($broken:tt)+]
+            $hint:expr;
+    )+) => {
+        /// The rules, each by what breaks it.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Rule {
+            $(#[doc = concat!("`", $name, "`: a plan that keeps it ", $kept, ".")] $rule $(($($type),+))?,)+
+        }
+
+        impl Rule {
+            /// Every rule's name with the rule itself, in the order of the variants.
+            pub const ALL: [(&str, &str); [$($name),+].len()] = [$(($name, $kept)),+];
+
+            /// The rule's name, as in [`Rule::ALL`].
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$rule { .. } => $name,)+
+                }
+            }
+
+            /// What the policy's author can do about it.
+            #[expect(unused_variables, reason = "few hints depend on what a rule was broken with")]
+            pub fn hint(&self) -> &'static str {
+                match self {
+                    $(Self::$rule $(($($field),+))? => $hint,)+
+                }
+            }
+        }
+
+        impl fmt::Display for Rule {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$rule $(($($field),+))? => write!(f, $($broken)+),)+
+                }
+            }
+        }
+    };
+}
+
+rules! {
     // === What is sampled ===
-    /// A plan samples although the step has no round left.
-    NoRoundLeft,
-    /// A plan samples although the step has no rollout left.
-    NoStepRolloutLeft,
-    /// A plan neither samples, skips, defers, evicts nor trains.
-    NothingAsked,
-    /// A request for a prompt that is neither in the pool nor buffered.
-    UnknownRequest(PromptId),
-    /// A request for a prompt that the data set, of so many, does not have.
-    NoSuchPrompt(PromptId, u32),
-    /// A prompt requested twice.
-    RequestedTwice(PromptId),
-    /// A request for no rollouts.
-    NoCount(PromptId),
-    /// A request whose portions are too small: prompt, portion, the smallest that its count allows.
-    SmallPortion(PromptId, u32, u32),
-    /// A request at a temperature that the run does not take: prompt, temperature, lowest, highest.
-    Temperature(PromptId, f32, f32, f32),
-    /// A request with a length limit that the run does not take: prompt, limit, smallest, largest.
-    MaxTokens(PromptId, u32, u32, u32),
-    /// A prompt both requested and skipped.
-    RequestedAndSkipped(PromptId),
+    NoRoundLeft = "no-round-left", "samples only while the step has rounds left";
+        ["asked to sample, but the step has no round of sampling left"]
+        NOTHING_LEFT;
+    NoStepRolloutLeft = "no-step-rollout-left", "samples only while the step has rollouts left";
+        ["asked to sample, but the step has no rollout left"]
+        NOTHING_LEFT;
+    NothingAsked = "nothing-asked", "a plan that samples asks for, skips, defers or evicts something";
+        ["asked for no rollouts, skipped nothing and evicted nothing"]
+        "answer `train` when there is nothing to sample; its picks may be empty";
+    UnknownRequest(p: PromptId) = "unknown-request", "samples only prompts in the pool or buffered";
+        ["asked for rollouts of prompt `{p}`, which is neither in the pool nor buffered"]
+        naming!(
+            "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
+            "any-prompt",
+            "ANY_PROMPT",
+            "AnyPrompt"
+        );
+    NoSuchPrompt(p: PromptId, prompts: u32) = "no-such-prompt", "samples only prompts of the data set";
+        [
+            "asked for rollouts of prompt `{p}`; the data set has {prompts} prompts (0 to {})",
+            prompts.saturating_sub(1)
+        ]
+        "prompts are numbered from 0 up to `run.prompts`, without it";
+    RequestedTwice(p: PromptId) = "requested-twice", "asks for a prompt once in a plan";
+        ["asked for prompt `{p}` twice in one plan"]
+        "add the counts up in one request";
+    NoCount(p: PromptId) = "no-count", "asks for at least one rollout in a request";
+        ["asked for 0 rollouts of prompt `{p}`; a request is for at least 1"]
+        "leave the request out";
+    SmallPortion(p: PromptId, portion: u32, least: u32) = "small-portion",
+        "asks for portions of at least 1 rollout, and of a 256th of the request";
+        ["asked for rollouts of prompt `{p}` in portions of {portion}; the smallest is {least}"]
+        "between two portions nothing else is sampled; take a larger one";
+    Temperature(p: PromptId, temperature: f32, low: f32, high: f32) = "temperature",
+        "asks for temperatures that the run takes";
+        ["asked for rollouts of prompt `{p}` at temperature {temperature}; the run takes {low} to {high}"]
+        WITHIN_SAMPLING;
+    MaxTokens(p: PromptId, tokens: u32, least: u32, most: u32) = "max-tokens",
+        "asks for length limits that the run takes";
+        ["asked for rollouts of prompt `{p}` of at most {tokens} tokens; the run takes {least} to {most}"]
+        WITHIN_SAMPLING;
+    RequestedAndSkipped(p: PromptId) = "requested-and-skipped", "does not skip what it samples";
+        ["both asked for rollouts of prompt `{p}` and skipped it"]
+        "do one of the two; `evict` may go together with a request";
 
     // === What is passed over ===
-    /// A skip of a prompt that is not in the pool.
-    SkipNotInPool(PromptId),
-    /// A prompt skipped twice.
-    SkippedTwice(PromptId),
-    /// A deferral of a prompt that is not in the pool.
-    DeferNotInPool(PromptId),
-    /// A prompt deferred twice.
-    DeferredTwice(PromptId),
-    /// A prompt deferred that is requested or skipped.
-    DeferredAndUsed(PromptId),
-    /// An eviction of a prompt that is neither in the pool nor buffered.
-    UnknownEviction(PromptId),
-    /// A prompt evicted twice.
-    EvictedTwice(PromptId),
+    SkipNotInPool(p: PromptId) = "skip-not-in-pool", "skips only prompts in the pool";
+        ["skipped prompt `{p}`, which is not in the pool"]
+        "skip only ids of `view.pool`; to pass over a prompt for good, evict it";
+    SkippedTwice(p: PromptId) = "skipped-twice", "skips a prompt once in a plan";
+        ["skipped prompt `{p}` twice in one plan"]
+        ONCE;
+    DeferNotInPool(p: PromptId) = "defer-not-in-pool", "defers only prompts in the pool";
+        ["deferred prompt `{p}`, which is not in the pool"]
+        "defer only ids of `view.pool`; what is not on offer need not be put back";
+    DeferredTwice(p: PromptId) = "deferred-twice", "defers a prompt once in a plan";
+        ["deferred prompt `{p}` twice in one plan"]
+        ONCE;
+    DeferredAndUsed(p: PromptId) = "deferred-and-used", "defers no prompt that it samples or skips";
+        ["deferred prompt `{p}`, which the same plan samples or skips"]
+        "do one of the three; what is not sampled or skipped stays on offer";
+    UnknownEviction(p: PromptId) = "unknown-eviction", "evicts only prompts in the pool or buffered";
+        ["evicted prompt `{p}`, which is neither in the pool nor buffered"]
+        "take ids from `view.pool` or `view.groups` of the same call; both change between calls";
+    EvictedTwice(p: PromptId) = "evicted-twice", "evicts a prompt once in a plan";
+        ["evicted prompt `{p}` twice in one plan"]
+        ONCE;
 
     // === What is trained on ===
-    /// A pick of a prompt with no buffered rollouts.
-    UnknownPick(PromptId),
-    /// A prompt picked twice.
-    PickedTwice(PromptId),
-    /// A pick of no rollouts.
-    EmptyPick(Verb, PromptId),
-    /// A position past the end of its group: prompt, position, length.
-    NoSuchPosition(Verb, PromptId, u32, usize),
-    /// A position picked twice: prompt, position.
-    PositionTwice(Verb, PromptId, u32),
-    /// A weight that is not from 0 to [`LARGEST`].
-    BadWeight(PromptId, f32),
-    /// Given advantages that are not one for each rollout picked: prompt, given, picked.
-    GivenCount(PromptId, usize, usize),
-    /// A given advantage that is not from -[`LARGEST`] to [`LARGEST`]: prompt, index, value.
-    BadGiven(PromptId, usize, f32),
-    /// A hold of a prompt with no buffered rollouts.
-    UnknownHold(PromptId),
-    /// A prompt held twice.
-    HeldTwice(PromptId),
-    /// A rollout held by its position, and picked, where the policy does not need replay.
-    HeldAndPicked(PromptId, u32),
-    /// An update of empty mini-batches.
-    EmptyMiniBatch,
-    /// An update of no passes, or of more than the run's own: passes, bound.
-    BadPasses(u32, u32),
+    UnknownPick(p: PromptId) = "unknown-pick", "picks only buffered prompts";
+        ["picked prompt `{p}`, which has no buffered rollouts"]
+        FROM_GROUPS;
+    PickedTwice(p: PromptId) = "picked-twice", "picks a prompt once in a batch";
+        ["picked prompt `{p}` twice in one batch"]
+        "put all positions of a prompt into one pick";
+    EmptyPick(verb: Verb, p: PromptId) = "empty-pick", "picks at least one rollout of a group";
+        ["{verb} none of the rollouts of prompt `{p}`"]
+        "leave the pick out, or give no list at all for every rollout";
+    NoSuchPosition(verb: Verb, p: PromptId, position: u32, len: usize) = "no-such-position",
+        "picks positions that the group has";
+        ["{verb} rollout {position} of prompt `{p}`, which has {len} buffered (0 to {})", len - 1]
+        POSITIONS;
+    PositionTwice(verb: Verb, p: PromptId, position: u32) = "position-twice", "picks a position once";
+        ["{verb} rollout {position} of prompt `{p}` twice"]
+        POSITIONS;
+    BadWeight(p: PromptId, weight: f32) = "bad-weight", "gives weights from 0 to 1,000,000";
+        [
+            "gave prompt `{p}` the {}weight {weight}; a weight is from 0 to {LARGEST}",
+            if *weight < 0.0 { "negative " } else { "" }
+        ]
+        if weight.is_finite() && *weight < 0.0 {
+            "give a weight of 0 or more; to train away from answers, give advantages of your own"
+        } else {
+            out_of_bounds(*weight)
+        };
+    GivenCount(p: PromptId, given: usize, picked: usize) = "given-count",
+        "gives one advantage for each rollout picked";
+        ["gave {given} advantages for the {picked} rollouts picked of prompt `{p}`"]
+        "give one advantage for each rollout picked, in the order of the pick";
+    BadGiven(p: PromptId, index: usize, value: f32) = "bad-given",
+        "gives advantages from -1,000,000 to 1,000,000";
+        ["gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"]
+        out_of_bounds(*value);
+    UnknownHold(p: PromptId) = "unknown-hold", "holds only buffered prompts";
+        ["held prompt `{p}`, which has no buffered rollouts"]
+        FROM_GROUPS;
+    HeldTwice(p: PromptId) = "held-twice", "holds a prompt once in a batch";
+        ["held prompt `{p}` twice in one batch"]
+        ONCE;
+    HeldAndPicked(p: PromptId, position: u32) = "held-and-picked",
+        "holds no rollout by position that it picks, unless it needs `replay`";
+        ["held rollout {position} of prompt `{p}`, which it also picked, and has no `replay` among its needs"]
+        naming!("hold only rollouts that are not picked, or name the need", "replay", "REPLAY", "Replay");
+    EmptyMiniBatch = "empty-mini-batch", "makes optimizer steps of at least one rollout";
+        ["asked for mini-batches of 0 rollouts; one has at least 1"]
+        "leave `update` out for the run's own way";
+    BadPasses(passes: u32, most: u32) = "bad-passes",
+        "makes at least one pass over a batch, and no more than the run's config does";
+        ["asked for {passes} passes over its batch; there are 1 to {most} in this run"]
+        "look at `run.update`: a run's own passes are the most that there may be";
 
     // === What is remembered and logged ===
-    /// A state larger than the record takes: bytes, bound.
-    StateTooLarge(usize, usize),
-    /// Changes of the state that add up to more than the run's record takes: bytes of this one, bytes left.
-    StatesTooLarge(u64, u64),
-    /// More metrics than the record takes: count, bound.
-    TooManyMetrics(usize, usize),
-    /// A metric without a name, with too long a one, or with one of other letters: the name, bound.
-    MetricName(String, usize),
-    /// A metric named twice.
-    MetricTwice(String),
-    /// A metric that is not finite.
-    MetricNotFinite(String),
+    StateTooLarge(bytes: usize, bound: usize) = "state-too-large", "keeps its state within the record's bound";
+        ["returned a state of {bytes} bytes; the record takes {bound} at most"]
+        "past visits and held rollouts come with every view; remember only what does not";
+    StatesTooLarge(bytes: u64, left: u64) = "states-too-large",
+        "changes its state within what the run's record takes in all";
+        ["changed its state by {bytes} bytes; for such changes the run's record takes {left} bytes more"]
+        "return the state as it came where nothing is to be remembered, or raise `policy.caps.states`";
+    TooManyMetrics(count: usize, bound: usize) = "too-many-metrics",
+        "logs no more metrics than the record takes";
+        ["returned {count} metrics; the record takes {bound} at most"]
+        METRICS;
+    MetricName(name: String, bound: usize) = "metric-name", "names its metrics, shortly and in plain letters";
+        [
+            "named a metric `{}`, of {} bytes; a name has 1 to {bound}, {METRIC_NAME}",
+            shown::name(name),
+            name.len()
+        ]
+        METRICS;
+    MetricTwice(name: String) = "metric-twice", "logs a metric once";
+        ["returned the metric `{name}` twice"]
+        METRICS;
+    MetricNotFinite(name: String) = "metric-not-finite", "logs finite metrics";
+        ["returned the metric `{name}` with a value that is not finite"]
+        NOT_FINITE;
+}
+
+// Hints that several rules have.
+const NOTHING_LEFT: &str = "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`";
+const WITHIN_SAMPLING: &str =
+    "keep within `run.sampling`, or let the run take more in its config's `[requests]`";
+const ONCE: &str = "give each id once";
+const FROM_GROUPS: &str = "take ids from `view.groups` of the same call";
+const POSITIONS: &str = "positions index the group's lists, from 0, each once";
+const METRICS: &str = "metrics are a few short names, each once";
+const NOT_FINITE: &str = "look for a division by zero";
+
+/// The hint for a weight or an advantage that is not finite, or too large.
+fn out_of_bounds(value: f32) -> &'static str {
+    if value.is_finite() {
+        "scale it down; the run's learning rate sets how large an update is"
+    } else {
+        NOT_FINITE
+    }
 }
 
 impl fmt::Display for Broken {
@@ -193,277 +320,6 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRoundLeft => write!(f, "asked to sample, but the step has no round of sampling left"),
-            Self::NoStepRolloutLeft => write!(f, "asked to sample, but the step has no rollout left"),
-            Self::NothingAsked => write!(f, "asked for no rollouts, skipped nothing and evicted nothing"),
-            Self::UnknownRequest(p) => {
-                write!(f, "asked for rollouts of prompt `{p}`, which is neither in the pool nor buffered")
-            }
-            Self::NoSuchPrompt(p, n) => {
-                write!(
-                    f,
-                    "asked for rollouts of prompt `{p}`; the data set has {n} prompts (0 to {})",
-                    n.saturating_sub(1)
-                )
-            }
-            Self::RequestedTwice(p) => write!(f, "asked for prompt `{p}` twice in one plan"),
-            Self::NoCount(p) => {
-                write!(f, "asked for 0 rollouts of prompt `{p}`; a request is for at least 1")
-            }
-            Self::SmallPortion(p, portion, least) => {
-                write!(
-                    f,
-                    "asked for rollouts of prompt `{p}` in portions of {portion}; the smallest is {least}"
-                )
-            }
-            Self::Temperature(p, temperature, low, high) => write!(
-                f,
-                "asked for rollouts of prompt `{p}` at temperature {temperature}; the run takes {low} to {high}"
-            ),
-            Self::MaxTokens(p, tokens, least, most) => write!(
-                f,
-                "asked for rollouts of prompt `{p}` of at most {tokens} tokens; the run takes {least} to {most}"
-            ),
-            Self::RequestedAndSkipped(p) => {
-                write!(f, "both asked for rollouts of prompt `{p}` and skipped it")
-            }
-            Self::SkipNotInPool(p) => write!(f, "skipped prompt `{p}`, which is not in the pool"),
-            Self::UnknownEviction(p) => {
-                write!(f, "evicted prompt `{p}`, which is neither in the pool nor buffered")
-            }
-            Self::SkippedTwice(p) => write!(f, "skipped prompt `{p}` twice in one plan"),
-            Self::DeferNotInPool(p) => write!(f, "deferred prompt `{p}`, which is not in the pool"),
-            Self::DeferredTwice(p) => write!(f, "deferred prompt `{p}` twice in one plan"),
-            Self::DeferredAndUsed(p) => {
-                write!(f, "deferred prompt `{p}`, which the same plan samples or skips")
-            }
-            Self::EvictedTwice(p) => write!(f, "evicted prompt `{p}` twice in one plan"),
-            Self::HeldTwice(p) => write!(f, "held prompt `{p}` twice in one batch"),
-            Self::UnknownPick(p) => write!(f, "picked prompt `{p}`, which has no buffered rollouts"),
-            Self::PickedTwice(p) => write!(f, "picked prompt `{p}` twice in one batch"),
-            Self::EmptyPick(verb, p) => write!(f, "{verb} none of the rollouts of prompt `{p}`"),
-            Self::NoSuchPosition(verb, p, position, len) => {
-                write!(
-                    f,
-                    "{verb} rollout {position} of prompt `{p}`, which has {len} buffered (0 to {})",
-                    len - 1
-                )
-            }
-            Self::PositionTwice(verb, p, position) => {
-                write!(f, "{verb} rollout {position} of prompt `{p}` twice")
-            }
-            Self::BadWeight(p, weight) => {
-                let negative = if *weight < 0.0 { "negative " } else { "" };
-                write!(f, "gave prompt `{p}` the {negative}weight {weight}; a weight is from 0 to {LARGEST}")
-            }
-            Self::GivenCount(p, given, picked) => {
-                write!(f, "gave {given} advantages for the {picked} rollouts picked of prompt `{p}`")
-            }
-            Self::BadGiven(p, index, value) => {
-                write!(
-                    f,
-                    "gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"
-                )
-            }
-            Self::HeldAndPicked(p, position) => {
-                write!(
-                    f,
-                    "held rollout {position} of prompt `{p}`, which it also picked, and has no `replay` among its needs"
-                )
-            }
-            Self::EmptyMiniBatch => write!(f, "asked for mini-batches of 0 rollouts; one has at least 1"),
-            Self::BadPasses(passes, most) => {
-                write!(f, "asked for {passes} passes over its batch; there are 1 to {most} in this run")
-            }
-            Self::UnknownHold(p) => write!(f, "held prompt `{p}`, which has no buffered rollouts"),
-            Self::StateTooLarge(bytes, bound) => {
-                write!(f, "returned a state of {bytes} bytes; the record takes {bound} at most")
-            }
-            Self::StatesTooLarge(bytes, left) => write!(
-                f,
-                "changed its state by {bytes} bytes; for such changes the run's record takes {left} bytes more"
-            ),
-            Self::TooManyMetrics(count, bound) => {
-                write!(f, "returned {count} metrics; the record takes {bound} at most")
-            }
-            Self::MetricName(name, bound) => {
-                let (shown, bytes) = (shown::name(name), name.len());
-                write!(
-                    f,
-                    "named a metric `{shown}`, of {bytes} bytes; a name has 1 to {bound}, {METRIC_NAME}"
-                )
-            }
-            Self::MetricTwice(name) => write!(f, "returned the metric `{name}` twice"),
-            Self::MetricNotFinite(name) => {
-                write!(f, "returned the metric `{name}` with a value that is not finite")
-            }
-        }
-    }
-}
-
-impl Rule {
-    /// Every rule's name with the rule itself, in the order of the variants.
-    pub const ALL: [(&str, &str); 37] = [
-        ("no-round-left", "samples only while the step has rounds left"),
-        ("no-step-rollout-left", "samples only while the step has rollouts left"),
-        ("nothing-asked", "a plan that samples asks for, skips, defers or evicts something"),
-        ("unknown-request", "samples only prompts in the pool or buffered"),
-        ("no-such-prompt", "samples only prompts of the data set"),
-        ("requested-twice", "asks for a prompt once in a plan"),
-        ("no-count", "asks for at least one rollout in a request"),
-        ("small-portion", "asks for portions of at least 1 rollout, and of a 256th of the request"),
-        ("temperature", "asks for temperatures that the run takes"),
-        ("max-tokens", "asks for length limits that the run takes"),
-        ("requested-and-skipped", "does not skip what it samples"),
-        ("skip-not-in-pool", "skips only prompts in the pool"),
-        ("skipped-twice", "skips a prompt once in a plan"),
-        ("defer-not-in-pool", "defers only prompts in the pool"),
-        ("deferred-twice", "defers a prompt once in a plan"),
-        ("deferred-and-used", "defers no prompt that it samples or skips"),
-        ("unknown-eviction", "evicts only prompts in the pool or buffered"),
-        ("evicted-twice", "evicts a prompt once in a plan"),
-        ("unknown-pick", "picks only buffered prompts"),
-        ("picked-twice", "picks a prompt once in a batch"),
-        ("empty-pick", "picks at least one rollout of a group"),
-        ("no-such-position", "picks positions that the group has"),
-        ("position-twice", "picks a position once"),
-        ("bad-weight", "gives weights from 0 to 1,000,000"),
-        ("given-count", "gives one advantage for each rollout picked"),
-        ("bad-given", "gives advantages from -1,000,000 to 1,000,000"),
-        ("unknown-hold", "holds only buffered prompts"),
-        ("held-twice", "holds a prompt once in a batch"),
-        ("held-and-picked", "holds no rollout by position that it picks, unless it needs `replay`"),
-        ("empty-mini-batch", "makes optimizer steps of at least one rollout"),
-        ("bad-passes", "makes at least one pass over a batch, and no more than the run's config does"),
-        ("state-too-large", "keeps its state within the record's bound"),
-        ("states-too-large", "changes its state within what the run's record takes in all"),
-        ("too-many-metrics", "logs no more metrics than the record takes"),
-        ("metric-name", "names its metrics, shortly and in plain letters"),
-        ("metric-twice", "logs a metric once"),
-        ("metric-not-finite", "logs finite metrics"),
-    ];
-
-    /// The rule's name, as in [`Rule::ALL`].
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::NoRoundLeft => "no-round-left",
-            Self::NoStepRolloutLeft => "no-step-rollout-left",
-            Self::NothingAsked => "nothing-asked",
-            Self::UnknownRequest(_) => "unknown-request",
-            Self::NoSuchPrompt(..) => "no-such-prompt",
-            Self::RequestedTwice(_) => "requested-twice",
-            Self::NoCount(_) => "no-count",
-            Self::SmallPortion(..) => "small-portion",
-            Self::Temperature(..) => "temperature",
-            Self::MaxTokens(..) => "max-tokens",
-            Self::RequestedAndSkipped(_) => "requested-and-skipped",
-            Self::SkipNotInPool(_) => "skip-not-in-pool",
-            Self::SkippedTwice(_) => "skipped-twice",
-            Self::DeferNotInPool(_) => "defer-not-in-pool",
-            Self::DeferredTwice(_) => "deferred-twice",
-            Self::DeferredAndUsed(_) => "deferred-and-used",
-            Self::UnknownEviction(_) => "unknown-eviction",
-            Self::EvictedTwice(_) => "evicted-twice",
-            Self::UnknownPick(_) => "unknown-pick",
-            Self::PickedTwice(_) => "picked-twice",
-            Self::EmptyPick(..) => "empty-pick",
-            Self::NoSuchPosition(..) => "no-such-position",
-            Self::PositionTwice(..) => "position-twice",
-            Self::BadWeight(..) => "bad-weight",
-            Self::GivenCount(..) => "given-count",
-            Self::BadGiven(..) => "bad-given",
-            Self::UnknownHold(_) => "unknown-hold",
-            Self::HeldTwice(_) => "held-twice",
-            Self::HeldAndPicked(..) => "held-and-picked",
-            Self::EmptyMiniBatch => "empty-mini-batch",
-            Self::BadPasses(..) => "bad-passes",
-            Self::StateTooLarge(..) => "state-too-large",
-            Self::StatesTooLarge(..) => "states-too-large",
-            Self::TooManyMetrics(..) => "too-many-metrics",
-            Self::MetricName(..) => "metric-name",
-            Self::MetricTwice(_) => "metric-twice",
-            Self::MetricNotFinite(_) => "metric-not-finite",
-        }
-    }
-
-    /// What the policy's author can do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::NoRoundLeft | Self::NoStepRolloutLeft => {
-                "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`"
-            }
-            Self::NothingAsked => "answer `train` when there is nothing to sample; its picks may be empty",
-            Self::UnknownRequest(_) => UNKNOWN_REQUEST,
-            Self::UnknownEviction(_) => {
-                "take ids from `view.pool` or `view.groups` of the same call; both change between calls"
-            }
-            Self::NoSuchPrompt(..) => "prompts are numbered from 0 up to `run.prompts`, without it",
-            Self::RequestedTwice(_) => "add the counts up in one request",
-            Self::SkippedTwice(_) | Self::DeferredTwice(_) | Self::EvictedTwice(_) | Self::HeldTwice(_) => {
-                "give each id once"
-            }
-            Self::NoCount(_) => "leave the request out",
-            Self::SmallPortion(..) => "between two portions nothing else is sampled; take a larger one",
-            Self::Temperature(..) | Self::MaxTokens(..) => {
-                "keep within `run.sampling`, or let the run take more in its config's `[requests]`"
-            }
-            Self::RequestedAndSkipped(_) => "do one of the two; `evict` may go together with a request",
-            Self::DeferNotInPool(_) => {
-                "defer only ids of `view.pool`; what is not on offer need not be put back"
-            }
-            Self::DeferredAndUsed(_) => "do one of the three; what is not sampled or skipped stays on offer",
-            Self::SkipNotInPool(_) => {
-                "skip only ids of `view.pool`; to pass over a prompt for good, evict it"
-            }
-            Self::HeldAndPicked(..) => naming!(
-                "hold only rollouts that are not picked, or name the need",
-                "replay",
-                "REPLAY",
-                "Replay"
-            ),
-            Self::EmptyMiniBatch => "leave `update` out for the run's own way",
-            Self::BadPasses(..) => "look at `run.update`: a run's own passes are the most that there may be",
-            Self::UnknownPick(_) | Self::UnknownHold(_) => "take ids from `view.groups` of the same call",
-            Self::PickedTwice(_) => "put all positions of a prompt into one pick",
-            Self::EmptyPick(..) => "leave the pick out, or give no list at all for every rollout",
-            Self::NoSuchPosition(..) | Self::PositionTwice(..) => {
-                "positions index the group's lists, from 0, each once"
-            }
-            Self::BadWeight(_, weight) if weight.is_finite() && *weight < 0.0 => NEGATIVE_WEIGHT,
-            Self::BadWeight(_, x) | Self::BadGiven(_, _, x) if x.is_finite() => TOO_LARGE,
-            Self::BadWeight(..) | Self::BadGiven(..) | Self::MetricNotFinite(_) => {
-                "look for a division by zero"
-            }
-            Self::GivenCount(..) => "give one advantage for each rollout picked, in the order of the pick",
-            Self::StateTooLarge(..) => {
-                "past visits and held rollouts come with every view; remember only what does not"
-            }
-            Self::StatesTooLarge(..) => {
-                "return the state as it came where nothing is to be remembered, or raise `policy.caps.states`"
-            }
-            Self::TooManyMetrics(..) | Self::MetricName(..) | Self::MetricTwice(_) => {
-                "metrics are a few short names, each once"
-            }
-        }
-    }
-}
-
-/// What to do about a request for a prompt that is not there.
-const UNKNOWN_REQUEST: &str = naming!(
-    "take ids from `view.pool` or `view.groups` of the same call; to request any prompt, name the need",
-    "any-prompt",
-    "ANY_PROMPT",
-    "AnyPrompt"
-);
-/// What to do about a negative weight.
-const NEGATIVE_WEIGHT: &str =
-    "give a weight of 0 or more; to train away from answers, give advantages of your own";
-/// What to do about a weight or an advantage that is too large.
-const TOO_LARGE: &str = "scale it down; the run's learning rate sets how large an update is";
 
 /// Checks a policy's plan against the view it was made for.
 pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {
