@@ -26,9 +26,9 @@ use self::tuning::{Shared, Tuner};
 use crate::components::{self, Copy};
 use crate::jobs::Field;
 use crate::planned::{Planned, RunKind};
+use crate::prepared::Prepared;
 use crate::screen::Screen;
 use crate::simulation::{SimulatedRun, Simulation};
-use crate::training::Prepared;
 use crate::until::{Means, Until};
 use crate::{checkpoint, policy_loader, run_dir};
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
+use crate::prepared::Prepared;
 use crate::recorder::{self, RunIdentity};
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
-use crate::training::Prepared;
 use allot_allocation::Column;
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result, signals};
@@ -84,13 +84,12 @@ fn ended(run: &Path) -> Option<Over> {
 /// take over.
 pub fn last(
     run: &Path,
-    config: &TrainConfig,
     place: &RunIdentity<'_>,
     prepared: &Prepared<'_>,
     change: Option<&Change>,
     screen: &mut Screen<'_>,
 ) -> Result<Option<PathBuf>> {
-    let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
+    let (newest, broken) = Checkpoints::of(run, prepared.config.checkpoint.keep).newest()?;
     let Some((checkpoint, manifest)) = newest else {
         return match broken.into_iter().next() {
             // All that the run has would go away, for what somebody may still mend.

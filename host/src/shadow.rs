@@ -180,8 +180,7 @@ impl Shadow {
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = policy.shown_too(Run { settings, ..run.clone() });
-        let begun = policy.begin(&run);
-        let (state, _) = begun.map_err(|f| Error::told(format!("shadow `{name}` {f}"), f.hint()))?;
+        let (state, _) = policy_loader::begun(&policy, &run, "shadow")?;
         Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
     }
 
