@@ -115,6 +115,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    /// What the user should know of the problems and of the rollout server.
+    pub fn notes(&self) -> impl Iterator<Item = &String> {
+        let sampler = self.sampler.iter().flat_map(|sampler| &sampler.notes);
+        self.problems.notes.iter().chain(sampler)
+    }
+
     /// Refuses a run that takes more memory than this machine has.
     pub fn has_room(&self) -> Result<()> {
         // The memory of a server or of a GPU is not known here.

@@ -9,7 +9,7 @@ use allot_report::tuning::{Measure, Tuning};
 
 use crate::board;
 use crate::comparison::tuning::Tuner;
-use crate::jobs::{Field, Job, Jobs, State};
+use crate::jobs::{Field, Job, JobState, Jobs};
 use crate::screen::Screen;
 
 /// Opens whatever makes the runs, for runs in a folder.
@@ -110,7 +110,7 @@ type Failures = BTreeMap<(usize, u32, u64), String>;
 
 fn failures(jobs: &Jobs<'_>) -> Failures {
     let failed = |job: &Job| match &job.state {
-        State::Failed(reason) => {
+        JobState::Failed(reason) => {
             let of = &job.planned;
             Some(((of.arm, of.trial.unwrap_or(0), of.seed), reason.clone()))
         }

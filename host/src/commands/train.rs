@@ -3,6 +3,7 @@
 mod dry_run;
 mod resolved;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Exit, Result, count};
@@ -86,11 +87,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         over.show(run, command.json, screen);
         return Ok(Exit::Good);
     }
-    if let Some(out) = command.out.as_deref().filter(|out| out.join("resolved.toml").exists()) {
-        let out = out.display();
-        let error = Error::new(format!("there is a run in `{out}` already"));
-        return Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")));
-    }
+    refuse_existing(command.out.as_deref())?;
     let sandbox = policy_loader::sandbox(resolved.config.policy.caps.caps())?;
     let (component, policy) = resolved.policy(command, &sandbox, screen)?;
     if let Some(run) = &command.resume {
@@ -105,9 +102,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
-        let notes = prepared.sampler.iter().flat_map(|sampler| &sampler.notes);
-        let notes = prepared.problems.notes.iter().chain(notes);
-        notes.for_each(|note| screen.tell(format_args!("note: {note}")));
+        prepared.notes().for_each(|note| screen.tell(format_args!("note: {note}")));
     }
     // A run on a cluster may be tried on a machine that is smaller.
     let room = prepared.has_room();
@@ -128,19 +123,33 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     world.policy.shadows = shadows;
     world.interrupt = stop;
     // After all that can fail, so that a failed start leaves no folder.
-    let folder = match &command.resume {
-        Some(run) => run.clone(),
-        None => run_dir::new(command.out.as_deref(), command.config.as_deref().unwrap_or(Path::new("run")))?,
-    };
-    let _held = if held.is_some() { held } else { run_dir::lock(&folder)? };
-    if command.resume.is_none() {
-        // It never overwrites a run; of two processes that begin in one folder at once, the one that holds it succeeds.
-        run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
-    }
+    let (folder, _held) = folder(command, &prepared, held)?;
     let place =
         RunIdentity { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
     let start = Start { command, prepared: &prepared, place, change: change.as_ref() };
     start.go(world, evaluation, screen)
+}
+
+/// Refuses a folder that has a run.
+fn refuse_existing(out: Option<&Path>) -> Result<()> {
+    let Some(out) = out.filter(|out| out.join("resolved.toml").exists()) else { return Ok(()) };
+    let out = out.display();
+    let error = Error::new(format!("there is a run in `{out}` already"));
+    Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")))
+}
+
+/// The run's folder, locked. A new run's has its config.
+fn folder(command: &Train, prepared: &Prepared<'_>, held: Option<File>) -> Result<(PathBuf, Option<File>)> {
+    let lock = |folder: &Path| held.map_or_else(|| run_dir::lock(folder), |held| Ok(Some(held)));
+    if let Some(run) = &command.resume {
+        return Ok((run.clone(), lock(run)?));
+    }
+    let named = command.config.as_deref().unwrap_or(Path::new("run"));
+    let folder = run_dir::new(command.out.as_deref(), named)?;
+    let held = lock(&folder)?;
+    // Nothing is overwritten: of two processes that begin in one folder at once, the one that holds it succeeds.
+    run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
+    Ok((folder, held))
 }
 
 /// Says which policy runs on what.
