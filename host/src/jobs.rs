@@ -12,7 +12,7 @@ use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::{self, Follower};
 
-use crate::planned::{Planned, RunKind};
+use crate::planned::{PlannedRun, RunKind};
 use crate::resume;
 use crate::run_dir::{self, free};
 use crate::until::{Means, Until};
@@ -45,7 +45,7 @@ pub struct Field {
     /// What the columns are called.
     pub columns: Vec<String>,
     /// The runs, in the order in which their turns come.
-    pub runs: Vec<Planned>,
+    pub runs: Vec<PlannedRun>,
 }
 
 impl Field {
@@ -58,7 +58,7 @@ impl Field {
 /// A run of a comparison.
 pub struct Job {
     /// The run.
-    pub planned: Planned,
+    pub planned: PlannedRun,
     /// How it stands.
     pub state: JobState,
     /// Share of its budget or its steps that is over, from 0 to 1.
@@ -90,7 +90,7 @@ impl<'f> Jobs<'f> {
     /// The runs as they were left; those that an earlier process left under way with this executor still are.
     pub fn of(field: &'f Field, mut executor: Box<dyn Executor>) -> Result<Self> {
         let adopted = executor.adopt()?;
-        let job = |(i, planned): (usize, &Planned)| {
+        let job = |(i, planned): (usize, &PlannedRun)| {
             let adopted = adopted.contains(&i);
             let done = if adopted { None } else { over(field, planned) };
             let (share, accuracy) = (if done.is_some() { 1.0 } else { 0.0 }, done);
@@ -211,7 +211,7 @@ impl<'f> Jobs<'f> {
 }
 
 /// Makes room for a run that begins or goes on.
-fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
+fn cleared(kind: RunKind, planned: &PlannedRun) -> Result<()> {
     let old =
         ["record.jsonl", "resolved.toml", "log.jsonl"].into_iter().filter(|_| kind == RunKind::Simulate);
     let old = old.map(|name| planned.folder.join(name)).chain([planned.error_file()]);
@@ -222,7 +222,7 @@ fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
 }
 
 /// How a run that ended stands.
-fn ended(field: &Field, planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -> JobState {
+fn ended(field: &Field, planned: &PlannedRun, exit: Exit, more: Option<PathBuf>, stopping: bool) -> JobState {
     let words = match exit {
         Exit::Over => match end(&planned.folder) {
             Some(End { normal: true, accuracy, .. }) => return JobState::Finished(accuracy.unwrap_or(0.0)),
@@ -247,7 +247,7 @@ fn ended(field: &Field, planned: &Planned, exit: Exit, more: Option<PathBuf>, st
 
 /// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
 /// process is still saving nothing is touched.
-fn over(field: &Field, planned: &Planned) -> Option<f64> {
+fn over(field: &Field, planned: &PlannedRun) -> Option<f64> {
     let _held = run_dir::lock(&planned.folder).ok()?;
     if let Some(accuracy) = paused(field, planned) {
         return Some(accuracy);
@@ -263,7 +263,7 @@ fn over(field: &Field, planned: &Planned) -> Option<f64> {
 }
 
 /// The accuracy of a run that came to where it was to pause.
-fn paused(field: &Field, planned: &Planned) -> Option<f64> {
+fn paused(field: &Field, planned: &PlannedRun) -> Option<f64> {
     if planned.until == Until::default() {
         return None;
     }

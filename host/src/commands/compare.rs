@@ -96,10 +96,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let comparison = match tuned(comparison, &open_at, &seeds_of(command), screen)? {
         Tuned::Settled(comparison) => *comparison,
         Tuned::Looked => return Ok(Exit::Good),
-        Tuned::Paused => {
-            screen.tell(format_args!("paused; to go on: {go_on}"));
-            return Ok(Exit::Bad);
-        }
+        Tuned::Paused => return Ok(paused(&go_on, screen)),
     };
     let field = comparison.field();
     let mut jobs = Jobs::of(&field, open_at(&place)?)?;
@@ -110,8 +107,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let stand = standing.words(done);
     screen.tell(format_args!("{arms} {policies} × {seeds}: {all}, {pace}, in {shown}{stand}"));
     if !all_over(&mut jobs, screen, &mut |_| {})? {
-        screen.tell(format_args!("paused; to go on: {go_on}"));
-        return Ok(Exit::Bad);
+        return Ok(paused(&go_on, screen));
     }
     let failed = failed(&jobs, screen);
     if failed {
@@ -137,6 +133,11 @@ fn go_on(command: &Compare, folder: &Path) -> String {
         if executor == Where::Local { String::new() } else { format!(" --executor {}", executor.key()) };
     let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
     format!("allot compare --resume {}{place}{}", folder.display(), options.unwrap_or_default())
+}
+
+fn paused(go_on: &str, screen: &mut Screen<'_>) -> Exit {
+    screen.tell(format_args!("paused; to go on: {go_on}"));
+    Exit::Bad
 }
 
 /// What there is of a comparison already.
