@@ -9,7 +9,7 @@ use crate::interrupt;
 use crate::jobs::{Field, Happened, JobState, Jobs};
 use crate::screen::Screen;
 
-/// Makes the runs that are left to make. `after` is called whenever some ended. False where somebody wanted it to stop.
+/// Makes the runs that are left to make. `after` is called whenever some ended. Returns false where the user stopped it.
 pub fn all_over(
     jobs: &mut Jobs<'_>,
     screen: &mut Screen<'_>,
@@ -49,7 +49,7 @@ pub fn all_over(
         let open = jobs.count(|state| matches!(state, JobState::Waiting));
         if jobs.with_executor() == 0 && (stopping || open == 0) {
             table.draw(jobs, screen);
-            // A run that paused was stopped by somebody, too.
+            // A run that paused was stopped from outside.
             return Ok(!stopping && jobs.count(|state| matches!(state, JobState::Paused)) == 0);
         }
         if jobs.with_executor() == 0 && !told && began.elapsed() > Duration::from_secs(2) {

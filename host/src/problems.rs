@@ -52,7 +52,7 @@ pub struct Problems {
     pub columns: Columns,
     /// The held-out sets.
     pub sets: Vec<Set>,
-    /// What whoever runs this should know of them.
+    /// Notes about the problems, for the user.
     pub notes: Vec<String>,
 }
 

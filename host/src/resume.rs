@@ -58,7 +58,7 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
             recorder::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
-        // Somebody needed the room.
+        // The checkpoints were removed to save room.
         (None, _) => {}
     }
     Ok(Some(over))
@@ -92,7 +92,7 @@ pub fn last(
     let (newest, broken) = Checkpoints::of(run, prepared.config.checkpoint.keep).newest()?;
     let Some((checkpoint, manifest)) = newest else {
         return match broken.into_iter().next() {
-            // All that the run has would go away, for what somebody may still mend.
+            // A fresh start would remove all that the run has, though the damage may be repairable.
             Some(first) => {
                 let all = run.join("checkpoints");
                 let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);

@@ -216,7 +216,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(())
     }
 
-    /// Waits for the verdicts that are missing. Gives whether all came: once somebody asked to stop, judges that take
+    /// Waits for the verdicts that are missing. Returns whether all came: once the run was asked to stop, judges that take
     /// long are not waited for.
     async fn judge(
         &mut self,

@@ -79,7 +79,7 @@ pub struct SimulatedRun<E: Simulated, P> {
 /// One in the coin-flip world.
 pub type Simulation<P> = SimulatedRun<Coin, P>;
 
-/// A run that nobody looks at.
+/// A run without callbacks.
 impl<E: Simulated, R, P> Callbacks<E, R, P> for () {
     async fn evaluate(&mut self, world: &mut World<E, R, P>) -> std::result::Result<Scores, Stop> {
         Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
@@ -133,7 +133,7 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
         Ok(self.world.record.begin(Box::new(head))?)
     }
 
-    /// Builds the world around whoever decides. It keeps no record.
+    /// Builds the world around a policy. It keeps no record.
     pub fn with(config: &SimulateConfig, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
         Self::around(config, E::open(config)?, run, policy, state)
     }

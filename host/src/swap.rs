@@ -24,7 +24,7 @@ use crate::{run_dir, shipped};
 /// The config to be in force, until it is.
 const NEXT: &str = "next.toml";
 
-/// What somebody wants changed of a run that goes on.
+/// A change of policy or settings that the user wants for a run that resumes.
 pub struct Change {
     /// The hash of the config in force until now.
     before: String,

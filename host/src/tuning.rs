@@ -19,7 +19,7 @@ pub type Open<'o> = &'o dyn Fn(&Path) -> Result<Box<dyn Executor>>;
 pub enum Rest {
     /// It is over, and written down.
     Over(Box<Tuning>),
-    /// Somebody wanted it to stop, or a run was lost. It can go on.
+    /// The user stopped it, or a run was lost. It can be resumed.
     Paused,
 }
 

@@ -251,7 +251,7 @@ impl Tuner {
         for run in field.runs.iter().filter(|run| run.arm == arm) {
             let one = self.history(rung, run).and_then(|(history, _)| {
                 let share = self.rungs[rung].1;
-                // Nobody is measured beyond the rung, however long its last step was.
+                // No trial is measured beyond the rung, however long its last step was.
                 let within = |steps, costs: &Costs| self.means.share(steps, costs) <= share + 1e-9;
                 Seen::of(&history, self.goal, within)
             });
