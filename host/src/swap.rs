@@ -124,7 +124,7 @@ pub fn done(
         // On the disk before a checkpoint counts on it.
         write_lasting(&next, text.as_bytes())?;
     }
-    world.run.state.policy = prepared.state.clone();
+    world.run.state.policy.clone_from(&prepared.state);
     if !world.run.of.run.gives(Need::Replay) {
         // It would take what was trained on for fresh.
         let gone = world.run.state.buffer.let_go_trained();
