@@ -23,7 +23,7 @@ use allot::callbacks::{Callbacks, CameIn, Go};
 use allot::shadow::Decider;
 use allot::shipped;
 use allot::stop::Stop;
-use allot::tally::Tally;
+use allot::tally::StepTally;
 use allot::world::World;
 use allot_allocation::{RolloutId, Run, Settled};
 use allot_loop::{Learned, Scores};
@@ -113,7 +113,7 @@ struct RunRecorder {
     times: Times,
     metrics: Metrics,
     events: Events,
-    step: Tally,
+    step: StepTally,
     /// An answer.
     text: Option<String>,
     /// Steps between two checkpoints.
@@ -127,7 +127,7 @@ impl RunRecorder {
             times: Times::create(&folder.join("times.jsonl")).unwrap(),
             metrics: Metrics::create(&folder.join("metrics.jsonl")).unwrap(),
             events: Events::create(&folder.join("tensorboard")).unwrap(),
-            step: Tally::default(),
+            step: StepTally::default(),
             text: (text > 0).then(|| "0123456789".repeat(text.div_ceil(10) as usize)),
             every,
         }

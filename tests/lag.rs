@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use allot::callbacks::{Callbacks, CameIn, Decide};
 use allot::run::{self, Rest};
 use allot::simulation::Simulation;
 use allot::stop::Stop;
-use allot::world::{Clock, World};
+use allot::world::World;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{
@@ -22,7 +21,7 @@ use allot_config::simulate::SimulateConfig;
 use allot_engine::cpu::Setup;
 use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::{
-    Answer, Engine, Interrupt, Native, NativeConfig, OptimizerConfig, Sample, Sampling, UpdateConfig, place,
+    Answer, Engine, Native, NativeConfig, OptimizerConfig, Sample, Sampling, UpdateConfig, place,
 };
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Constants, Learned, Loop, Scores, State};
@@ -206,18 +205,9 @@ fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
     let every = Some(allot_loop::Every::Steps(2));
     let of = Constants { run, seed: 1, scale: Scale::default(), bounds: Bounds::default(), every };
     let folder = tempfile::tempdir().unwrap();
-    let mut world = World {
-        run: Loop::new(of, Ceilings { flops: None, seconds: None }, state),
-        engine,
-        reward: Even,
-        policy: Some4,
-        samples: HashMap::new(),
-        paid: Vec::new(),
-        record: Record::create(&folder.path().join("record.jsonl")).unwrap(),
-        log: |_| {},
-        interrupt: Interrupt::new(),
-        clock: Clock::new(),
-    };
+    let run = Loop::new(of, Ceilings { flops: None, seconds: None }, state);
+    let mut world = World::new(run, engine, Even, Some4);
+    world.record = Record::create(&folder.path().join("record.jsonl")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let rest = runtime.block_on(run::run(&mut world, &mut Slow { sampling: slow })).unwrap();
     assert!(matches!(rest, Rest::Over(_)));

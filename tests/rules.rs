@@ -431,18 +431,8 @@ fn metered(
         Metered { lengths: world.engine.prompt_lengths(), coin: world.engine, computed: Compute::default() };
     let constants = allot_loop::Constants { every: Some(Every::Steps(10)), ..world.run.of };
     let ceilings = Ceilings { flops: Some(flops), seconds: None };
-    let mut world = World {
-        run: Loop::new(constants, ceilings, world.run.state),
-        engine,
-        reward: world.reward,
-        policy: world.policy,
-        samples: world.samples,
-        paid: world.paid,
-        record: world.record,
-        log: world.log,
-        interrupt: world.interrupt,
-        clock: world.clock,
-    };
+    let run = Loop::new(constants, ceilings, world.run.state);
+    let mut world = World::new(run, engine, world.reward, world.policy);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let rest = runtime.block_on(run::run(&mut world, &mut Nobody));
     let state = &world.run.state;

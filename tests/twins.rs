@@ -179,18 +179,7 @@ fn answers_that_nobody_could_judge_cost_themselves_and_no_prompt() {
             let run = Run { terms: Some(everything(&native, config.world.prompts)), ..run };
             let state = (native.begin)(&run).unwrap();
             let world = Simulation::with(&config, run, &native, state).unwrap().world;
-            let mut world = World {
-                reward: Failing(fails),
-                run: world.run,
-                engine: world.engine,
-                policy: world.policy,
-                samples: world.samples,
-                paid: world.paid,
-                record: world.record,
-                log: world.log,
-                interrupt: world.interrupt,
-                clock: world.clock,
-            };
+            let mut world = World::new(world.run, world.engine, Failing(fails), world.policy);
             world.run.of.every = Some(Every::Steps(1000));
             let mut trained = Trained(0);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

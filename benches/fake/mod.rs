@@ -4,7 +4,7 @@
 use allot::callbacks::{Callbacks, Decide};
 use allot::run::{Rest, run};
 use allot::stop::Stop;
-use allot::world::{Clock, World};
+use allot::world::World;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Compute, Geometry, Grant, Ledger, Limits, Order, Pool, RolloutBuffer, Run};
@@ -95,18 +95,8 @@ pub fn world<P: Decide>(policy: P, state: Vec<u8>, run: &Run, record: Record) ->
     let state = State::new(state, pool, RolloutBuffer::new(0), Ledger::new(limits));
     let (scale, bounds) = (Scale::default(), Bounds::default());
     let constants = Constants { run: run.clone(), seed: 1, scale, bounds, every: None };
-    World {
-        run: Loop::new(constants, Ceilings::default(), state),
-        engine: Fake { version: 0 },
-        reward: EveryThird,
-        policy,
-        samples: std::collections::HashMap::new(),
-        paid: Vec::new(),
-        record,
-        log: |_| {},
-        interrupt: Interrupt::new(),
-        clock: Clock::new(),
-    }
+    let run = Loop::new(constants, Ceilings::default(), state);
+    World { record, ..World::new(run, Fake { version: 0 }, EveryThird, policy) }
 }
 
 /// One step.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use allot::checkpoint::{self, Checkpoints, FORMAT, Manifest, State};
+use allot::checkpoint::{self, Checkpoints, FORMAT, Manifest, RunState};
 use allot::summary::Totals;
-use allot::tally::Tally;
+use allot::tally::StepTally;
 use allot_allocation::Spent;
 use allot_record::Mark;
 use allot_sandbox::{Caps, Sandbox};
@@ -43,13 +43,13 @@ pub fn cost(case: &Case) -> Kept {
         files: std::collections::BTreeMap::new(),
     };
     let began = clock::process();
-    let state = State {
+    let state = RunState {
         run: &world.run.state,
         optimizer_steps: 1,
         samples: Vec::new(),
-        paid: Vec::new(),
+        paid: Vec::new().into(),
         evaluation: Spent::default(),
-        tally: Tally::default(),
+        tally: StepTally::default(),
         waiting: std::collections::VecDeque::new(),
         totals: Totals::new(0.0),
         record: Mark::default(),

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use allot_error::Result;
 
 use crate::interrupt;
-use crate::jobs::{Field, Happened, Jobs, State};
+use crate::jobs::{Field, Happened, JobState, Jobs};
 use crate::screen::Screen;
 
-/// Makes the runs that are left to make. `after` is called whenever some ended. False where somebody wanted it to stop.
+/// Makes the runs that are left to make. `after` is called whenever some ended. Returns false where the user stopped it.
 pub fn all_over(
     jobs: &mut Jobs<'_>,
     screen: &mut Screen<'_>,
@@ -46,11 +46,11 @@ pub fn all_over(
         } else {
             jobs.start()?;
         }
-        let open = jobs.count(|state| matches!(state, State::Waiting));
+        let open = jobs.count(|state| matches!(state, JobState::Waiting));
         if jobs.with_executor() == 0 && (stopping || open == 0) {
             table.draw(jobs, screen);
-            // A run that paused was stopped by somebody, too.
-            return Ok(!stopping && jobs.count(|state| matches!(state, State::Paused)) == 0);
+            // A run that paused was stopped from outside.
+            return Ok(!stopping && jobs.count(|state| matches!(state, JobState::Paused)) == 0);
         }
         if jobs.with_executor() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
             screen.tell(
@@ -84,12 +84,13 @@ impl Table {
     fn ended(jobs: &Jobs<'_>, i: usize, later: usize, screen: &mut Screen<'_>) {
         let job = &jobs.all[i];
         let (name, called) = (&jobs.field.rows[job.planned.arm], &jobs.field.columns[job.planned.column]);
-        let over = jobs.count(|s| matches!(s, State::Finished(_) | State::Failed(_))).saturating_sub(later);
+        let over =
+            jobs.count(|s| matches!(s, JobState::Finished(_) | JobState::Failed(_))).saturating_sub(later);
         let words = match &job.state {
-            State::Finished(accuracy) => format!("accuracy {accuracy:.4}"),
-            State::Failed(reason) => format!("failed: {reason}"),
-            State::Paused => "paused".to_owned(),
-            State::Waiting | State::Queued | State::Running => return,
+            JobState::Finished(accuracy) => format!("accuracy {accuracy:.4}"),
+            JobState::Failed(reason) => format!("failed: {reason}"),
+            JobState::Paused => "paused".to_owned(),
+            JobState::Waiting | JobState::Queued | JobState::Running => return,
         };
         if !screen.live {
             let all = jobs.all.len();
@@ -131,24 +132,24 @@ impl Table {
                 job.map_or_else(
                     || " ".repeat(6),
                     |job| match &job.state {
-                        State::Waiting | State::Queued => format!("{:>6}", "·"),
-                        State::Running => format!("{:>5.0}%", 100.0 * job.share),
-                        State::Finished(accuracy) => format!("{accuracy:>6.3}"),
-                        State::Failed(_) => format!("{:>6}", "failed"),
-                        State::Paused => format!("{:>6}", "paused"),
+                        JobState::Waiting | JobState::Queued => format!("{:>6}", "·"),
+                        JobState::Running => format!("{:>5.0}%", 100.0 * job.share),
+                        JobState::Finished(accuracy) => format!("{accuracy:>6.3}"),
+                        JobState::Failed(_) => format!("{:>6}", "failed"),
+                        JobState::Paused => format!("{:>6}", "paused"),
                     },
                 )
             };
             let cells: String = (0..columns.len()).map(cell).collect();
             lines.push(format!("{short:wide$}{cells}"));
         }
-        let over = jobs.count(|s| matches!(s, State::Finished(_) | State::Failed(_)));
+        let over = jobs.count(|s| matches!(s, JobState::Finished(_) | JobState::Failed(_)));
         let done: f64 = jobs.all.iter().map(|j| j.share).sum::<f64>() - self.before;
         let left = jobs.all.len() as f64 - self.before - done;
         let seconds = self.began.elapsed().as_secs_f64();
         let time = if done > 0.05 { about(seconds / done * left) } else { String::new() };
-        let (all, running) = (jobs.all.len(), jobs.count(|s| matches!(s, State::Running)));
-        let queued = match jobs.count(|s| matches!(s, State::Queued)) {
+        let (all, running) = (jobs.all.len(), jobs.count(|s| matches!(s, JobState::Running)));
+        let queued = match jobs.count(|s| matches!(s, JobState::Queued)) {
             0 => String::new(),
             n => format!(", {n} queued"),
         };

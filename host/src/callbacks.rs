@@ -11,7 +11,7 @@ use crate::world::World;
 use allot_error::Error;
 use allot_judges::protocol::Part;
 
-/// Whoever decides: a component in its sandbox, or a function in a test.
+/// A policy: a component in its sandbox, or a function in a test.
 pub trait Decide {
     /// The policy's name.
     fn name(&self) -> &str;
@@ -76,7 +76,7 @@ pub trait Callbacks<E: Engine, R, P> {
         Ok(Go::On)
     }
 
-    /// Somebody asked to stop: what is needed to go on from here is to be kept.
+    /// The run was asked to stop: saves what is needed to resume from here.
     fn pause(&mut self, _world: &mut World<E, R, P>) -> Result<(), Stop> {
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! Checkpoints: a run's whole state between two steps or within one, as a folder that is written aside, hashed, and
 //! then renamed. Whatever stops the program, the checkpoints that have their name are whole.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{RolloutId, Spent};
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::summary::Totals;
-use crate::tally::{Tally, Waiting};
+use crate::tally::{StepTally, Waiting};
 use crate::world::Paid;
 use allot_error::{Error, Result};
 use allot_outputs::rollouts::RolloutRow;
@@ -26,42 +28,50 @@ const WRITING: &str = ".writing-";
 /// What one is called whose place a new one of the same step takes, before its name.
 const REPLACED: &str = ".replaced-";
 
-/// The state of a run beside its model and its optimizer.
+/// The state of a run without its model and optimizer. What may be large is borrowed from the run when it is written, so
+/// that a checkpoint never copies the buffered rollouts.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct State<R = allot_loop::State> {
-    /// The loop's: the policy's memory, the pool, the buffered rollouts, the ledger, and where in its step the run is.
+pub struct RunState<'a, R = allot_loop::State> {
+    /// The loop's state: the policy's memory, the pool, the buffer, the ledger, and the place within a step.
     pub run: R,
-    /// Steps of the optimizer made.
+    /// Optimizer steps made.
     pub optimizer_steps: u32,
-    /// The buffered rollouts, as the engine knows them, by number.
-    pub samples: Vec<(RolloutId, Sample<Answer>)>,
-    /// Those that came of a round that was interrupted.
-    pub paid: Vec<Paid<Answer>>,
+    /// The buffered rollouts as the engine knows them, in the order of their numbers.
+    pub samples: Vec<(RolloutId, Cow<'a, Sample<Answer>>)>,
+    /// Rollouts of a round that was interrupted.
+    pub paid: Cow<'a, [Paid<Answer>]>,
     /// What evaluation spent.
     pub evaluation: Spent,
-    /// What the step at hand adds up to.
-    pub tally: Tally,
-    /// The same of steps that are decided and wait for their updates.
+    /// Sums of the current step.
+    pub tally: StepTally,
+    /// Sums of steps that are decided and wait for their updates.
     #[serde(default = "VecDeque::new", skip_serializing_if = "VecDeque::is_empty")]
     pub waiting: VecDeque<Waiting>,
     /// What the closing table is made of.
     pub totals: Totals,
-    /// How far the record had come by then.
+    /// The length of the record.
     pub record: Mark,
-    /// How far the times had.
+    /// The length of `times.jsonl`.
     pub times: Mark,
-    /// How far the metrics had.
+    /// The length of `metrics.jsonl`.
     pub metrics: Mark,
-    /// How far the TensorBoard events had.
+    /// The length of the TensorBoard events.
     pub events: Mark,
-    /// How far the policy's words had.
+    /// The length of `log.jsonl`.
     pub log: Mark,
-    /// How far the files of the policies that look on had, by name.
+    /// The lengths of the shadows' files, by name.
     pub shadows: BTreeMap<String, Mark>,
-    /// Parts of the table of rollouts, each finished.
+    /// Finished parts of the table of rollouts.
     pub parts: Vec<Mark>,
-    /// Rollouts whose fate the table waits for.
-    pub pending: Vec<RolloutRow>,
+    /// Rows of that table whose rollouts are still buffered.
+    pub pending: Vec<Cow<'a, RolloutRow>>,
+}
+
+impl RunState<'_> {
+    /// Takes out the rows whose rollouts are still buffered.
+    pub fn take_pending(&mut self) -> Vec<RolloutRow> {
+        std::mem::take(&mut self.pending).into_iter().map(Cow::into_owned).collect()
+    }
 }
 
 /// What a checkpoint is of, and the hashes of its files.
@@ -101,7 +111,7 @@ impl Checkpoints {
     /// checkpoint's folder.
     pub fn write(
         &self,
-        state: &State<&allot_loop::State>,
+        state: &RunState<'_, &allot_loop::State>,
         mut manifest: Manifest,
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
@@ -113,8 +123,7 @@ impl Checkpoints {
             std::fs::create_dir_all(&aside).map_err(|e| told(&aside, &e))?;
             fill(&aside)?;
             let path = aside.join("state.json");
-            let text = serde_json::to_vec(state).map_err(|e| Error::new(format!("no state: {e}")))?;
-            std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
+            streamed(state, &path).map_err(|e| told(&path, &e))?;
             for file in files(&aside)? {
                 let inside = file.strip_prefix(&aside).unwrap_or(&file).display().to_string();
                 manifest.files.insert(inside, sha256(&file)?);
@@ -207,12 +216,22 @@ impl Checkpoints {
     }
 }
 
-/// A checkpoint's state.
-pub fn state(folder: &Path) -> Result<State> {
+/// Writes a value as JSON, part by part: the text of many long rollouts is larger than they are.
+fn streamed(value: &impl Serialize, path: &Path) -> std::io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 16, File::create(path)?);
+    serde_json::to_writer(&mut file, value)?;
+    file.flush()
+}
+
+/// Reads a checkpoint's state, without its text in memory as a whole.
+pub fn state(folder: &Path) -> Result<RunState<'static>> {
     let path = folder.join("state.json");
-    let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
-    let mut state: State = serde_json::from_slice(&bytes)
-        .map_err(|e| Error::new(format!("`{}` is no state of a run: {e}", path.display())))?;
+    let file = File::open(&path).map_err(|e| Error::file("read", &path, &e))?;
+    let read = serde_json::from_reader(BufReader::with_capacity(1 << 16, file));
+    let mut state: RunState<'static> = read.map_err(|e| {
+        Error::new(format!("`{}` is not the state of a run: {e}", path.display()))
+            .hint("remove this checkpoint: the run then resumes from an earlier one")
+    })?;
     state.run.buffer.index();
     Ok(state)
 }
@@ -230,7 +249,11 @@ fn verified(folder: &Path) -> Result<Manifest> {
     let manifest = manifest(folder)?;
     if manifest.format != FORMAT {
         let what = format!("`{}` is a checkpoint of format {}", folder.display(), manifest.format);
-        return Err(Error::new(format!("{what}; this program reads format {FORMAT}")));
+        let error = Error::new(format!("{what}; this program reads format {FORMAT}"));
+        let model = folder.join("model");
+        return Err(
+            error.hint(format!("begin a new run from its model: `model.use = \"{}\"`", model.display()))
+        );
     }
     for (file, hash) in &manifest.files {
         let path = folder.join(file);

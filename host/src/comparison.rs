@@ -2,8 +2,12 @@
 //! folder again is the same comparison, which goes on, or grows by more seeds and more policies. Where its arms are
 //! tuned first, its runs are those of the settings that won ([`tuning`]).
 
+mod before;
 mod builds;
+mod copies;
+mod declared;
 pub mod looks;
+mod run_config;
 pub mod tuning;
 
 use std::path::{Path, PathBuf};
@@ -11,26 +15,25 @@ use std::path::{Path, PathBuf};
 use allot_allocation::Run;
 use allot_bank::Draws;
 use allot_config::PolicyConfig;
-use allot_config::compare::{Arm, CompareConfig, Seeds};
+use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
-use allot_config::train::{ModelConfig, TrainConfig};
-use allot_engine::tensors::DeviceName;
+use allot_config::train::TrainConfig;
 use allot_error::{Error, Result};
 use allot_files::{lasting, lasting_up_to, write_lasting};
-use allot_models::chat::{Date, may_ask_for_date};
-use allot_report::Axis;
-use allot_sandbox::sha256;
+use allot_models::chat::Date;
 use toml::Table;
 
-use self::tuning::{Shared, Tuner};
-use crate::components::{self, Copy};
+use self::before::{Before, CONFIG};
+use self::declared::Declared;
+use self::run_config::{RunDefaults, anew, bare, model_of};
+use self::tuning::Tuner;
 use crate::jobs::Field;
-use crate::planned::{Planned, RunKind};
+use crate::planned::{PlannedRun, RunKind, config_of};
+use crate::policy_loader;
+use crate::prepared::Prepared;
 use crate::screen::Screen;
 use crate::simulation::{SimulatedRun, Simulation};
-use crate::training::Prepared;
-use crate::until::{Means, Until};
-use crate::{checkpoint, policy_loader, run_dir};
+use crate::until::Means;
 
 /// A comparison.
 pub struct Comparison {
@@ -46,7 +49,7 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// Its runs, seed by seed: a comparison that is stopped has as many runs of each arm. Before its arms are tuned,
     /// they are those of the arms as they were declared, and are not to be made.
-    pub runs: Vec<Planned>,
+    pub runs: Vec<PlannedRun>,
     /// What each run may spend.
     pub means: Means,
     /// How its arms are tuned, if they are.
@@ -67,115 +70,51 @@ pub struct Comparison {
     resumed: bool,
 }
 
-/// The config of a comparison in its folder. It is written last, and says that the rest is whole.
-const CONFIG: &str = "compare.toml";
-
 impl Comparison {
     /// Checks a config, every policy and every setting in it. `overrides` were typed on top of it; `threads` is what
     /// each run takes where the config does not say it; none where the config has to.
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
-        let tree = allot_config::open(path, overrides)?;
-        let (name, mut whole, mut text) = (tree.name().to_owned(), tree.table()?, tree.text()?.into_owned());
-        let simulated = whole.contains_key("world") || whole.contains_key("bank");
-        let kind = if simulated { RunKind::Simulate } else { RunKind::Train };
-        // For its line numbers: what is wrong is told of the file as it is.
-        let (section, first, steps, budget, gpu) = match kind {
-            RunKind::Train => {
-                let config = TrainConfig::of(&tree)?;
-                let gpu = config.model.device != DeviceName::Cpu;
-                (config.compare, config.run.seed, config.run.steps, config.budget, gpu)
-            }
-            RunKind::Simulate => {
-                let config = SimulateConfig::of(&tree)?;
-                (config.compare, config.run.seed, config.run.steps, config.budget, false)
-            }
-        };
-        let Some(mut section) = section else {
-            let error = Error::new(format!("`{name}` has no section [compare]"));
-            return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
-        };
-        let unknown = kind == RunKind::Simulate && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
-        if let Some(axis) = section.axis.filter(|_| unknown) {
-            let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
-            return Err(Error::new(what));
-        }
-        let (mut arms, seeds) = (section.arms(&whole, &name)?, section.seeds(first));
+        let mut declared = Declared::read(path, overrides)?;
         let (before, resumed) = (Before::in_folder(folder)?, path == folder.join(CONFIG));
-        if let Some(before) = &before
-            && builds::name(&mut whole, &section, &arms, folder, before)
-        {
-            text = toml::to_string(&whole)
-                .map_err(|e| Error::new(format!("could not write the config: {e}")))?;
-            section = section_of(&whole, &name)?;
-            arms = section.arms(&whole, &name)?;
-        }
+        let mut arms = declared.arms(folder, before.as_ref())?;
         let mut notes = builds::give(&mut arms, folder, resumed, before.as_ref())?;
-        notes.extend(tree.based_on());
-        let means = Means { budget, steps };
-        let shared = Shared { name: &name, folder, section: &section, seeds: (first, &seeds), kind, means };
-        let tuner = section.tune.as_ref().map(|tune| Tuner::new(tune, &shared, &arms)).transpose()?;
+        notes.extend(declared.based_on.take());
+        let tune = declared.section.tune.as_ref();
+        let mut tuner = tune.map(|tune| Tuner::new(tune, &declared, folder, &arms)).transpose()?;
         let mut settled = tuner.is_none();
         if let Some(tuner) = &tuner
             && let Some(result) = tuning::result(folder)?
         {
             (arms, settled) = tuner.won(&result);
         }
-        // As they were decided when the comparison began: weights depend on threads, to the last bit, and prompts on the day.
-        let kept = {
-            let first = arms.first().zip(seeds.first());
-            let first = first.map(|(arm, seed)| config_of(folder, &arm.name, *seed));
-            let trial = tuner
-                .as_ref()
-                .and_then(|tuner| tuner.field(0, &tuner.all()).runs.first().map(|r| r.config.clone()));
-            first.into_iter().chain(trial).find_map(|config| model_of(&config))
-        };
+        // As they were when the comparison began: weights depend on threads, to the last bit, and prompts on the day.
+        let first = arms.first().zip(declared.seeds.first());
+        let first = first.map(|(arm, seed)| config_of(folder, Path::new(&arm.name), *seed));
+        let trial = tuner.as_ref().and_then(Tuner::first_config);
+        let kept = first.into_iter().chain(trial).find_map(|config| model_of(&config));
         let date = kept.as_ref().and_then(|kept| kept.date).unwrap_or_else(Date::today);
-        let threads = match kind {
-            RunKind::Simulate => 1,
-            RunKind::Train => {
-                let given =
-                    whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
-                let given = given.map(|n| n.max(1) as usize);
-                kept.and_then(|kept| kept.threads).or(given).or(threads).ok_or_else(|| {
-                    let what = format!("`{name}` does not say how many threads a run takes on a node");
-                    Error::new(what)
-                        .hint("set `model.threads`: the cores of this machine are not a cluster's")
-                })?
-            }
-        };
+        let threads = declared.threads(kept.as_ref(), threads)?;
+        let defaults = RunDefaults { threads, date };
+        if let Some(tuner) = &mut tuner {
+            tuner.defaults = defaults;
+        }
         let (mut runs, mut texts) = (Vec::new(), Vec::new());
-        for (column, seed) in seeds.iter().enumerate() {
+        for (column, seed) in declared.seeds.iter().enumerate() {
             for (i, arm) in arms.iter().enumerate() {
-                let called = format!("seed-{seed:04}");
-                let place = folder.join("runs").join(&arm.name);
-                runs.push(Planned {
-                    arm: i,
-                    column,
-                    trial: None,
-                    seed: *seed,
-                    until: Until::default(),
-                    config: config_of(folder, &arm.name, *seed),
-                    folder: place.join(&called),
-                    log: place.join(format!("{called}.log")),
-                    component: builds::copy(folder, &arm.config),
-                });
-                let run = Decided { config: &config_of(folder, &arm.name, *seed), threads, date };
-                texts.push(self::settled(
-                    kind,
-                    &arm.with_seed(*seed),
-                    &format!("{name}, {}", arm.name),
-                    &run,
-                )?);
+                let component = builds::copy(folder, &arm.config);
+                let planned = PlannedRun::new(folder, Path::new(&arm.name), *seed);
+                let run = PlannedRun { arm: i, column, component, ..planned };
+                let name = format!("{}, {}", declared.name, arm.name);
+                texts.push(run_config::settled(&run, declared.kind, &arm.with_seed(*seed), &name, defaults)?);
+                runs.push(run);
             }
         }
-        let arms = arms.into_iter().map(|arm| arm.shown).collect();
-        let folder = folder.to_owned();
-        let tuner = tuner.map(|tuner| tuner.decided(threads, date));
+        let Declared { kind, section, seeds, means, gpu, text, .. } = declared;
         Ok(Self {
-            folder,
+            folder: folder.to_owned(),
             kind,
             section,
-            arms,
+            arms: arms.into_iter().map(|arm| arm.shown).collect(),
             seeds,
             runs,
             means,
@@ -262,28 +201,6 @@ impl Comparison {
         }
         self.tuner.as_ref().map_or(Ok(()), Tuner::check)?;
         Ok(runs)
-    }
-
-    /// The bytes at a component's path, if they are those of the arm.
-    fn named(&self, run: &Planned, bytes: Vec<u8>, source: &str) -> Result<Vec<u8>> {
-        let missing =
-            run.component.as_ref().filter(|copy| run.config.exists() && sha256(&bytes) != copy.sha256);
-        let Some(copy) = missing else { return Ok(bytes) };
-        let what = format!(
-            "`{}` keeps no copy of the component of `{}`, with sha256 {}, and `{source}` is another component by now",
-            self.folder.display(),
-            self.arms[run.arm],
-            copy.sha256
-        );
-        Err(Error::new(what).hint("put the file of that time back, or begin another comparison"))
-    }
-
-    /// The copy of a run's component that the comparison keeps, or else one of the runs of its arm.
-    fn copy_of(&self, run: &Planned) -> Result<Option<Vec<u8>>> {
-        let Some(copy) = &run.component else { return Ok(None) };
-        let of_arm = self.runs.iter().filter(|other| other.arm == run.arm);
-        let of_runs = of_arm.map(|run| Copy { folder: run.folder.clone(), sha256: copy.sha256.clone() });
-        std::iter::once(copy.clone()).chain(of_runs).find_map(|copy| copy.bytes().transpose()).transpose()
     }
 
     /// What its runs can't show, by arithmetic alone, of arms as [`check`](Self::check) gives them.
@@ -383,90 +300,6 @@ impl Comparison {
         write_lasting(&path, self.text.as_bytes())?;
         lasting(&self.folder)
     }
-
-    /// Keeps a copy of each arm's component, if it is one of the user's own.
-    fn keep_components(&self) -> Result<()> {
-        for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
-            let Some(copy) =
-                run.component.as_ref().filter(|copy| copy.bytes().is_ok_and(|kept| kept.is_none()))
-            else {
-                continue;
-            };
-            let source: Table = allot_config::parse(text, "a run's config")?;
-            let source =
-                source.get("policy").and_then(|policy| policy.get("use")?.as_str()).unwrap_or_default();
-            let bytes = match self.copy_of(run)? {
-                Some(bytes) => bytes,
-                None => std::fs::read(source).map_err(|e| Error::file("read", Path::new(source), &e))?,
-            };
-            if sha256(&bytes) == copy.sha256 {
-                components::keep(&self.folder, &bytes)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What a folder's comparison was made of.
-struct Before {
-    section: CompareConfig,
-    /// Its arms: the names of their folders, and what they are called.
-    arms: Vec<(String, String)>,
-    /// The configs of its runs.
-    configs: Vec<PathBuf>,
-}
-
-impl Before {
-    /// The comparison in a folder, if there is one.
-    fn in_folder(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(CONFIG);
-        if path.exists() { Self::of(&allot_config::read(&path)?, &path, folder).map(Some) } else { Ok(None) }
-    }
-
-    /// Whether it has an arm of this name.
-    fn has(&self, arm: &Arm) -> bool {
-        self.arms.iter().any(|(name, _)| *name == arm.name)
-    }
-
-    /// From the text of its config, which is at this path.
-    fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let whole: Table = allot_config::parse(text, &name)?;
-        let damaged = || Error::new(format!("`{name}` is no comparison's config any more"));
-        let section = section_of(&whole, &name)?;
-        let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
-        let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
-        let arms = section.arms(&whole, &name)?;
-        let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, &arm.name, seed));
-        let configs = seeds.into_iter().flat_map(of).collect();
-        let arms = arms.iter().map(|arm| (arm.name.clone(), arm.shown.clone())).collect();
-        Ok(Self { section, arms, configs })
-    }
-}
-
-/// The section for the comparison, of a config that had one.
-fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
-    let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
-    section.ok_or_else(|| Error::new(format!("`{name}` is no comparison's config any more")))
-}
-
-/// A run's config as this version of the program would write it: keys that came since are in it.
-fn anew(kind: RunKind, text: &str, name: &str) -> Result<String> {
-    match kind {
-        RunKind::Train => run_dir::text(&TrainConfig::parse(text, name)?),
-        RunKind::Simulate => run_dir::text(&SimulateConfig::parse(text, name)?),
-    }
-}
-
-/// Where the config of a run is.
-fn config_of(folder: &Path, arm: &str, seed: u64) -> PathBuf {
-    folder.join("configs").join(arm).join(format!("seed-{seed:04}.toml"))
-}
-
-/// The model of a run's config, if the config has been written.
-fn model_of(config: &Path) -> Option<ModelConfig> {
-    let text = std::fs::read_to_string(config).ok()?;
-    Some(TrainConfig::parse(&text, "").ok()?.model)
 }
 
 /// What a folder's comparison asks of a report, if it is one.
@@ -487,52 +320,6 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         planned: section.seeds(first),
         looks: Vec::new(),
     })
-}
-
-/// What is the same in all runs of a comparison, whenever and wherever they begin.
-struct Decided<'a> {
-    /// Where the run's config is, or will be.
-    config: &'a Path,
-    threads: usize,
-    /// The day, for runs whose model may ask for it.
-    date: Date,
-}
-
-/// A run's config as it is written down: paths whole, threads and date decided.
-fn settled(kind: RunKind, table: &Table, name: &str, decided: &Decided<'_>) -> Result<String> {
-    let text = toml::to_string(table).map_err(|e| Error::new(format!("could not write a config: {e}")))?;
-    match kind {
-        RunKind::Train => {
-            let mut config = TrainConfig::parse(&text, name)?;
-            config.model.threads.get_or_insert(decided.threads);
-            config.settle()?;
-            if config.model.date.is_none() {
-                config.model.date = match model_of(decided.config) {
-                    Some(kept) => kept.date,
-                    None => allot_models::find(&config.model.source)
-                        .is_ok_and(|model| may_ask_for_date(&model))
-                        .then_some(decided.date),
-                };
-            }
-            config.policy.pin();
-            run_dir::text(&config)
-        }
-        RunKind::Simulate => {
-            let mut config = SimulateConfig::parse(&text, name)?;
-            config.settle()?;
-            let bank = config.bank.as_ref().map(|bank| checkpoint::sha256(Path::new(&bank.file)));
-            config.pin(bank.transpose()?);
-            run_dir::text(&config)
-        }
-    }
-}
-
-/// A run's config without its name and without the settings that were written out.
-fn bare(text: &str) -> Option<Table> {
-    let mut config: Table = toml::from_str(text).ok()?;
-    config.get_mut("run")?.as_table_mut()?.remove("name");
-    config.get_mut("policy")?.as_table_mut()?.remove("settings");
-    Some(config)
 }
 
 fn named(error: Error, name: &str) -> Error {

@@ -19,7 +19,7 @@ use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
 use allot_record::hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::checkpoint::{self, State};
+use crate::checkpoint::{self, RunState};
 
 /// Where a checkpoint has what a server keeps.
 const SERVER: &str = "server.json";
@@ -109,7 +109,7 @@ impl AnyEngine {
     }
 
     /// Takes up training where a checkpoint left it.
-    pub fn restore(&mut self, folder: &Path, state: &State) -> Result<()> {
+    pub fn restore(&mut self, folder: &Path, state: &RunState<'_>) -> Result<()> {
         match self {
             Self::Native(native) => {
                 let model = folder.join("model");

@@ -50,16 +50,16 @@ pub struct Answered<A> {
     pub parts: Vec<Part>,
 }
 
-/// What a problem's rollouts came to.
+/// Answers to a problem, counted.
 #[derive(Clone, Copy, Default)]
-struct Tally {
+struct ProblemTally {
     answers: u32,
     /// Of those, the ones with a verdict.
     judged: u32,
     correct: u32,
 }
 
-impl Tally {
+impl ProblemTally {
     /// The answers that scores are of, and how many of them are right.
     fn counted(self, unjudged: Unjudged) -> (u32, u32) {
         match unjudged {
@@ -99,8 +99,8 @@ impl Evaluation {
         self.ledger = Ledger::after(self.ledger.limits(), spent);
     }
 
-    /// Evaluates. Rollouts are the same whenever the weights are: what is evaluated twice comes to the same. Where
-    /// somebody asks to stop, nothing was done.
+    /// Evaluates. The same weights give the same rollouts, so that a second evaluation has the same result. An interrupted
+    /// one spends nothing.
     pub async fn score<E: Engine, R: Reward<E::Answer>>(
         &mut self,
         engine: &mut E,
@@ -123,17 +123,17 @@ impl Evaluation {
         steps: u32,
         interrupt: &Interrupt,
     ) -> Result<(Scores, Vec<Answered<E::Answer>>), Stop> {
-        let (mut parts, mut answered) = (Vec::new(), Vec::new());
-        let mut main = None;
-        let settings = self.settings.iter().enumerate();
-        let all = self.sets.iter().flat_map(|set| settings.clone().map(move |setting| (set, setting)));
-        for (set, (number, (setting, rollouts))) in all {
-            let (k, purpose) = (*rollouts, SampledFor::Evaluation(number));
-            let order: Vec<Request> =
-                set.prompts.clone().map(|prompt| Request::new(PromptId(prompt), k)).collect();
+        let (mut parts, mut all_answered, mut main) = (Vec::new(), Vec::new(), None);
+        for (set, number) in
+            (0..self.sets.len()).flat_map(|set| (0..self.settings.len()).map(move |n| (set, n)))
+        {
+            let (name, prompts) = (self.sets[set].name.clone(), self.sets[set].prompts.clone());
+            let (setting, k) = self.settings[number].clone();
+            let order: Vec<Request> = prompts.map(|prompt| Request::new(PromptId(prompt), k)).collect();
             let grant = self.ledger.grant(&order, |_| 0);
             let failed = |error| Stop::Engine { step: steps, error };
             let begin = &mut |place, sample: &_| reward.begin(place, sample);
+            let purpose = SampledFor::Evaluation(number);
             let sampled = engine.sample(grant, purpose, begin, interrupt).await.map_err(failed)?;
             if interrupt.is_asked() && sampled.iter().any(Option::is_none) {
                 return Err(Stop::Interrupted);
@@ -145,49 +145,53 @@ impl Evaluation {
             let verdicts = patient(reward.score(&places), interrupt).await.ok_or(Stop::Interrupted)?;
             let verdicts = verdicts.map_err(Stop::Reward)?;
 
-            let mut tallies: BTreeMap<PromptId, Tally> = BTreeMap::new();
-            let mut sources: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
-            for (sample, verdict) in samples.iter().zip(&verdicts) {
-                let tally = tallies.entry(sample.prompt).or_default();
-                tally.answers += 1;
-                tally.judged += u32::from(verdict.reward.is_some());
-                tally.correct += u32::from(verdict.reward.is_some() && verdict.correct);
-            }
-            let counted: Vec<(u32, u32)> = tallies.values().map(|t| t.counted(self.unjudged)).collect();
-            for (prompt, counted) in tallies.keys().zip(&counted) {
-                sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*counted);
-            }
-            // Those of further settings are called otherwise, for nothing that looks for a set's takes them for one.
-            let name = match setting {
-                None => format!("eval/{}", set.name),
-                Some(setting) => format!("also/{setting}/{}", set.name),
+            // Names of further settings begin otherwise: a search for a set's numbers does not find them.
+            let (shown, called) = match setting {
+                None => (format!("eval/{name}"), name),
+                Some(setting) => (format!("also/{setting}/{name}"), format!("{name}/{setting}")),
             };
-            let average = average(&counted);
-            parts.push((format!("{name}/avg@{k}"), average));
-            parts.extend(passes(k).filter_map(|k| Some((format!("{name}/pass@{k}"), passed(&counted, k)?))));
-            parts.push((format!("{name}/unjudged"), unjudged(tallies.values())));
-            if sources.len() > 1 {
-                let one = |(source, counted): (&&str, &Vec<(u32, u32)>)| {
-                    (format!("{name}/{source}"), self::average(counted))
-                };
-                parts.extend(sources.iter().map(one));
-            }
-            // The first set in the first setting is the one that a run is told by.
-            main.get_or_insert(average);
-            let name = match setting {
-                None => set.name.clone(),
-                Some(setting) => format!("{}/{setting}", set.name),
-            };
-            answered.extend(samples.into_iter().zip(verdicts).map(|(sample, verdict)| Answered {
-                set: name.clone(),
+            let answered = samples.into_iter().zip(verdicts).map(|(sample, verdict)| Answered {
+                set: called.clone(),
                 sample,
                 reward: verdict.reward,
                 correct: verdict.correct,
                 parts: verdict.parts,
-            }));
+            });
+            let answered: Vec<_> = answered.collect();
+            let (accuracy, numbers) = self.numbers(&shown, k, &answered);
+            // The run's accuracy is that of the first set in the first setting.
+            main.get_or_insert(accuracy);
+            parts.extend(numbers);
+            all_answered.extend(answered);
         }
         let spent = Some(self.ledger.spent());
-        Ok((Scores { accuracy: main.unwrap_or(0.0), parts, spent }, answered))
+        Ok((Scores { accuracy: main.unwrap_or(0.0), parts, spent }, all_answered))
+    }
+
+    /// The accuracy of answers, k to a problem, and the numbers that are called by this name.
+    fn numbers<A>(&self, name: &str, k: u32, answered: &[Answered<A>]) -> (f64, Vec<(String, f64)>) {
+        let mut tallies: BTreeMap<PromptId, ProblemTally> = BTreeMap::new();
+        for one in answered {
+            let tally = tallies.entry(one.sample.prompt).or_default();
+            tally.answers += 1;
+            tally.judged += u32::from(one.reward.is_some());
+            tally.correct += u32::from(one.reward.is_some() && one.correct);
+        }
+        let counted: Vec<(u32, u32)> = tallies.values().map(|t| t.counted(self.unjudged)).collect();
+        let mut sources: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
+        for (prompt, counted) in tallies.keys().zip(&counted) {
+            sources.entry(&self.problems[prompt.0 as usize].source).or_default().push(*counted);
+        }
+        let accuracy = average(&counted);
+        let mut numbers = vec![(format!("{name}/avg@{k}"), accuracy)];
+        numbers.extend(passes(k).filter_map(|k| Some((format!("{name}/pass@{k}"), passed(&counted, k)?))));
+        numbers.push((format!("{name}/unjudged"), unjudged(tallies.values())));
+        if sources.len() > 1 {
+            numbers.extend(
+                sources.iter().map(|(source, counted)| (format!("{name}/{source}"), average(counted))),
+            );
+        }
+        (accuracy, numbers)
     }
 
     /// A held-out rollout's row of the table.
@@ -239,7 +243,7 @@ fn average(counted: &[(u32, u32)]) -> f64 {
 }
 
 /// The share of all answers that have no verdict.
-fn unjudged<'a>(tallies: impl Iterator<Item = &'a Tally>) -> f64 {
+fn unjudged<'a>(tallies: impl Iterator<Item = &'a ProblemTally>) -> f64 {
     let (answers, judged) = tallies.fold((0, 0), |(a, j), t| (a + t.answers, j + t.judged));
     if answers == 0 { 0.0 } else { f64::from(answers - judged) / f64::from(answers) }
 }

@@ -12,14 +12,14 @@ use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::{self, Follower};
 
-use crate::planned::{Planned, RunKind};
+use crate::planned::{PlannedRun, RunKind};
 use crate::resume;
 use crate::run_dir::{self, free};
 use crate::until::{Means, Until};
 
 /// How a run stands.
 #[derive(Debug)]
-pub enum State {
+pub enum JobState {
     /// Its turn has not come.
     Waiting,
     /// Its executor has it, and has not begun it.
@@ -45,7 +45,7 @@ pub struct Field {
     /// What the columns are called.
     pub columns: Vec<String>,
     /// The runs, in the order in which their turns come.
-    pub runs: Vec<Planned>,
+    pub runs: Vec<PlannedRun>,
 }
 
 impl Field {
@@ -58,9 +58,9 @@ impl Field {
 /// A run of a comparison.
 pub struct Job {
     /// The run.
-    pub planned: Planned,
+    pub planned: PlannedRun,
     /// How it stands.
-    pub state: State,
+    pub state: JobState,
     /// Share of its budget or its steps that is over, from 0 to 1.
     pub share: f64,
     /// Its last accuracy.
@@ -90,11 +90,12 @@ impl<'f> Jobs<'f> {
     /// The runs as they were left; those that an earlier process left under way with this executor still are.
     pub fn of(field: &'f Field, mut executor: Box<dyn Executor>) -> Result<Self> {
         let adopted = executor.adopt()?;
-        let job = |(i, planned): (usize, &Planned)| {
+        let job = |(i, planned): (usize, &PlannedRun)| {
             let adopted = adopted.contains(&i);
             let done = if adopted { None } else { over(field, planned) };
             let (share, accuracy) = (if done.is_some() { 1.0 } else { 0.0 }, done);
-            let state = if adopted { State::Queued } else { done.map_or(State::Waiting, State::Finished) };
+            let state =
+                if adopted { JobState::Queued } else { done.map_or(JobState::Waiting, JobState::Finished) };
             Job { planned: planned.clone(), state, share, accuracy, follower: None }
         };
         let all = field.runs.iter().enumerate().map(job).collect();
@@ -108,11 +109,11 @@ impl<'f> Jobs<'f> {
         for news in self.executor.poll()? {
             match news {
                 News::Word(words) => happened.words.push(words),
-                News::Began(i) => self.all[i].state = State::Running,
+                News::Began(i) => self.all[i].state = JobState::Running,
                 News::Ended(i, exit, more) => {
                     let job = &mut self.all[i];
                     job.state = ended(self.field, &job.planned, exit, more, stopping);
-                    if let State::Finished(accuracy) = job.state {
+                    if let JobState::Finished(accuracy) = job.state {
                         (job.share, job.accuracy) = (1.0, Some(accuracy));
                     }
                     job.follower = None;
@@ -131,7 +132,7 @@ impl<'f> Jobs<'f> {
             if ready.len() == self.executor.room() {
                 break;
             }
-            if matches!(job.state, State::Waiting) && free(&job.planned.folder)? {
+            if matches!(job.state, JobState::Waiting) && free(&job.planned.folder)? {
                 ready.push(i);
             }
         }
@@ -144,7 +145,7 @@ impl<'f> Jobs<'f> {
         let tasks: Vec<Task> = ready.iter().map(|i| self.task(*i)).collect();
         self.executor.start(&tasks)?;
         for i in ready {
-            self.all[i].state = State::Queued;
+            self.all[i].state = JobState::Queued;
         }
         Ok(())
     }
@@ -152,7 +153,7 @@ impl<'f> Jobs<'f> {
     /// Looks how far the runs under way have come.
     pub fn look(&mut self) {
         let means = self.field.means;
-        for job in self.all.iter_mut().filter(|job| matches!(job.state, State::Running)) {
+        for job in self.all.iter_mut().filter(|job| matches!(job.state, JobState::Running)) {
             if job.follower.is_none() {
                 job.follower = Follower::open(&job.planned.folder).ok();
             }
@@ -177,17 +178,17 @@ impl<'f> Jobs<'f> {
 
     /// How many their executor has.
     pub fn with_executor(&self) -> usize {
-        self.count(|state| matches!(state, State::Queued | State::Running))
+        self.count(|state| matches!(state, JobState::Queued | JobState::Running))
     }
 
     /// Whether every run of an arm is over, and none of them failed.
     pub fn finished(&self, arm: usize) -> bool {
         let mut of = self.all.iter().filter(|job| job.planned.arm == arm);
-        of.all(|job| matches!(job.state, State::Finished(_)))
+        of.all(|job| matches!(job.state, JobState::Finished(_)))
     }
 
     /// How many stand so.
-    pub fn count(&self, so: impl Fn(&State) -> bool) -> usize {
+    pub fn count(&self, so: impl Fn(&JobState) -> bool) -> usize {
         self.all.iter().filter(|job| so(&job.state)).count()
     }
 
@@ -210,7 +211,7 @@ impl<'f> Jobs<'f> {
 }
 
 /// Makes room for a run that begins or goes on.
-fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
+fn cleared(kind: RunKind, planned: &PlannedRun) -> Result<()> {
     let old =
         ["record.jsonl", "resolved.toml", "log.jsonl"].into_iter().filter(|_| kind == RunKind::Simulate);
     let old = old.map(|name| planned.folder.join(name)).chain([planned.error_file()]);
@@ -221,14 +222,14 @@ fn cleared(kind: RunKind, planned: &Planned) -> Result<()> {
 }
 
 /// How a run that ended stands.
-fn ended(field: &Field, planned: &Planned, exit: Exit, more: Option<PathBuf>, stopping: bool) -> State {
+fn ended(field: &Field, planned: &PlannedRun, exit: Exit, more: Option<PathBuf>, stopping: bool) -> JobState {
     let words = match exit {
         Exit::Over => match end(&planned.folder) {
-            Some(End { normal: true, accuracy, .. }) => return State::Finished(accuracy.unwrap_or(0.0)),
+            Some(End { normal: true, accuracy, .. }) => return JobState::Finished(accuracy.unwrap_or(0.0)),
             _ => "it left a record without an end".to_owned(),
         },
-        Exit::Paused => return paused(field, planned).map_or(State::Paused, State::Finished),
-        Exit::Killed(_) | Exit::Cut(_) if stopping => return State::Paused,
+        Exit::Paused => return paused(field, planned).map_or(JobState::Paused, JobState::Finished),
+        Exit::Killed(_) | Exit::Cut(_) if stopping => return JobState::Paused,
         // Killed by a signal, by lack of memory, say, it told nothing.
         Exit::Killed(words) | Exit::Failed(words) => {
             Error::read(&planned.error_file()).map_or(words, |error| error.to_string())
@@ -239,14 +240,14 @@ fn ended(field: &Field, planned: &Planned, exit: Exit, more: Option<PathBuf>, st
     let empty = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len()) == 0;
     let told = |more: PathBuf| [planned.log.clone(), more].into_iter().find(|path| !empty(path));
     match more.and_then(told) {
-        Some(log) => State::Failed(format!("{words}; its log is {}", log.display())),
-        None => State::Failed(words),
+        Some(log) => JobState::Failed(format!("{words}; its log is {}", log.display())),
+        None => JobState::Failed(words),
     }
 }
 
 /// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
 /// process is still saving nothing is touched.
-fn over(field: &Field, planned: &Planned) -> Option<f64> {
+fn over(field: &Field, planned: &PlannedRun) -> Option<f64> {
     let _held = run_dir::lock(&planned.folder).ok()?;
     if let Some(accuracy) = paused(field, planned) {
         return Some(accuracy);
@@ -262,7 +263,7 @@ fn over(field: &Field, planned: &Planned) -> Option<f64> {
 }
 
 /// The accuracy of a run that came to where it was to pause.
-fn paused(field: &Field, planned: &Planned) -> Option<f64> {
+fn paused(field: &Field, planned: &PlannedRun) -> Option<f64> {
     if planned.until == Until::default() {
         return None;
     }

@@ -24,7 +24,7 @@ pub enum RunKind {
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedRun {
     /// The arm that it belongs to, by its place: its row in a table.
     pub arm: usize,
     /// Its column in a table.
@@ -45,7 +45,28 @@ pub struct Planned {
     pub component: Option<Copy>,
 }
 
-impl Planned {
+/// Where the config of a run is. `group` is its arm's name, in a tuning with a trial's.
+pub fn config_of(folder: &Path, group: &Path, seed: u64) -> PathBuf {
+    folder.join("configs").join(group).join(format!("seed-{seed:04}.toml"))
+}
+
+impl PlannedRun {
+    /// The first arm's run in a folder, in the first column; `group` is as in [`config_of`].
+    pub fn new(folder: &Path, group: &Path, seed: u64) -> Self {
+        let (place, called) = (folder.join("runs").join(group), format!("seed-{seed:04}"));
+        Self {
+            arm: 0,
+            column: 0,
+            trial: None,
+            seed,
+            config: config_of(folder, group, seed),
+            folder: place.join(&called),
+            log: place.join(format!("{called}.log")),
+            until: Until::default(),
+            component: None,
+        }
+    }
+
     /// Writes its config down. What is to last then: the folders that its config and its own folder are in.
     pub fn keep(&self, config: &str) -> Result<impl Iterator<Item = &Path>> {
         // A run's folder is there before the run is: that is what others can be kept from.

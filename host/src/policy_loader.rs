@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use allot_allocation::Run;
 use allot_authoring::draft::{self, Draft};
 use allot_component::Kind;
-use allot_error::{Error, Result, did_you_mean};
+use allot_error::{Error, Result, did_you_mean, listed};
 use allot_files::{cache, is_registry_address, turn};
 use allot_judges::component;
 use allot_registry::Reference;
-use allot_sandbox::{Caps, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
-use allot_settings::reward::RewardConfig;
+use allot_sandbox::{Caps, Cost, Description, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
+use allot_settings::RewardConfig;
 
 use crate::screen::Screen;
 use crate::shipped;
@@ -109,6 +110,25 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     let near = did_you_mean(source, shipped::names());
     let own = "a component of your own is given by its path, as in `./mine.wasm`";
     Err(Error::new(format!("no policy is called `{source}`")).hint(near).hint(own))
+}
+
+/// Calls a policy's `begin`: its first state, and what the call cost. `role` is what it is in an error.
+pub fn begun(policy: &Policy, run: &Run, role: &str) -> Result<(Vec<u8>, Cost)> {
+    policy.begin(run).map_err(|fault| {
+        let name = &policy.description().name;
+        Error::told(format!("{role} `{name}` {fault}"), fault.hint())
+    })
+}
+
+/// Refuses a policy that wants a signal which this engine does not measure.
+pub fn measurable(policy: &Description, engine: &str, signals: &[impl AsRef<str>]) -> Result<()> {
+    let all = || signals.iter().map(AsRef::as_ref);
+    let Some(missing) = policy.signals.iter().find(|wanted| !all().any(|one| one == *wanted)) else {
+        return Ok(());
+    };
+    let name = &policy.name;
+    let what = format!("policy `{name}` wants the signal `{missing}`, which engine `{engine}` can't measure");
+    Err(Error::new(what).hint(format!("it measures {}", listed(all()))))
 }
 
 /// Compiles a policy's component, or takes what an earlier time left.

@@ -53,7 +53,7 @@ pub struct Problems {
     pub columns: Columns,
     /// The held-out sets.
     pub sets: Vec<Set>,
-    /// What whoever runs this should know of them.
+    /// Notes about the problems, for the user.
     pub notes: Vec<String>,
 }
 
@@ -176,11 +176,7 @@ impl Problems {
         longest: usize,
         which: &str,
     ) -> Result<()> {
-        let n = problems.len();
-        let wanted = n.min(most);
-        let chosen: HashSet<usize> = (0..wanted).map(|i| i * n / wanted.max(1)).collect();
-        let all = problems.into_iter().enumerate();
-        let problems: Vec<Problem> = all.filter(|(i, _)| chosen.contains(i)).map(|(_, p)| p).collect();
+        let problems = evenly(problems, most);
         // On all cores: a tenth of a millisecond each, most of what is done before weights are loaded.
         let most = longest.saturating_mul(BYTES_A_TOKEN);
         let encode = |problem: &Problem| {
@@ -188,7 +184,7 @@ impl Problems {
         };
         let encoded: Vec<Result<Option<Vec<u32>>>> = problems.par_iter().map(encode).collect();
         knows_all(tokens, &problems)?;
-        let (before, mut left_out, mut longest_seen, mut unread) = (self.all.len(), 0, 0, 0);
+        let (before, mut too_long, mut unread) = (self.all.len(), Vec::new(), 0);
         for (problem, prompt) in problems.into_iter().zip(encoded) {
             let Some(prompt) = prompt? else {
                 unread += 1;
@@ -198,17 +194,18 @@ impl Problems {
                 return Err(Error::new(format!("a problem {which} asks nothing: its prompt has no tokens")));
             }
             if prompt.len() > longest {
-                left_out += 1;
-                longest_seen = longest_seen.max(prompt.len());
+                too_long.push(prompt.len());
                 continue;
             }
             self.prompts.push(prompt);
-            // Nobody else has them yet.
+            // It is not shared yet, so that nothing is copied.
             Rc::make_mut(&mut self.all).push(problem);
         }
-        if left_out > 0 {
+        let longest_seen = too_long.iter().max();
+        if let Some(most) = longest_seen {
+            let left_out = too_long.len();
             self.notes.push(format!(
-                "{left_out} problems {which} are longer than {longest} tokens (up to {longest_seen}), and left out"
+                "{left_out} problems {which} are longer than {longest} tokens (up to {most}), and left out"
             ));
         }
         if unread > 0 {
@@ -218,18 +215,24 @@ impl Problems {
             ));
         }
         if self.all.len() == before {
-            let error = Error::new(format!("there are no problems {which}"));
-            return Err(if left_out > 0 {
-                error.hint(format!(
-                    "all prompts are longer than {longest} tokens (up to {longest_seen}): shorten answers by \
+            let shorten = longest_seen.map(|most| {
+                format!(
+                    "all prompts are longer than {longest} tokens (up to {most}): shorten answers by \
                      `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
-                ))
-            } else {
-                error
+                )
             });
+            return Err(Error::new(format!("there are no problems {which}")).hints(shorten));
         }
         Ok(())
     }
+}
+
+/// At most so many problems, evenly spread.
+fn evenly(problems: Vec<Problem>, most: usize) -> Vec<Problem> {
+    let n = problems.len();
+    let wanted = n.min(most);
+    let chosen: HashSet<usize> = (0..wanted).map(|i| i * n / wanted.max(1)).collect();
+    problems.into_iter().enumerate().filter(|(i, _)| chosen.contains(i)).map(|(_, problem)| problem).collect()
 }
 
 fn dataset(

@@ -1,5 +1,6 @@
 //! What goes along with a training run: its score, its tables and curves, its checkpoints, the screen.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,16 +16,17 @@ use allot_outputs::rollouts::{Fate, Purpose, RolloutRow, Table};
 use allot_outputs::tensorboard::Events;
 
 use crate::callbacks::{Callbacks, CameIn, Go};
-use crate::checkpoint::{self, Checkpoints, Manifest, State};
+use crate::checkpoint::{self, Checkpoints, Manifest, RunState};
 use crate::engines::AnyEngine;
 use crate::evaluation::Evaluation;
+use crate::prepared::Prepared;
 use crate::progress::{Clips, Progress, Scoring};
 use crate::screen::Screen;
 use crate::shadow::Decider;
 use crate::stop::Stop;
 use crate::summary::Totals;
-use crate::tally::{Tally, Waiting};
-use crate::training::{Prepared, Trained};
+use crate::tally::{StepTally, Waiting};
+use crate::training::Trained;
 use crate::until::{Means, Until};
 use crate::world::World;
 use allot_error::Result;
@@ -49,7 +51,7 @@ pub struct RunRecorder<'a, 's> {
     pub until_next_step: bool,
     /// Where else it pauses.
     pub until: Until,
-    step: Tally,
+    step: StepTally,
     /// Of steps that are decided and wait for their updates.
     waiting: VecDeque<Waiting>,
     clips: Clips,
@@ -116,7 +118,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         evaluation: Evaluation,
         place: &RunIdentity<'_>,
         progress: Progress<'a, 's>,
-        (checkpoint, state): (PathBuf, &mut State),
+        (checkpoint, state): (PathBuf, &mut RunState<'_>),
     ) -> Result<(Self, Record)> {
         let folder = place.folder;
         // All of them are looked at before the first is cut.
@@ -129,7 +131,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             &folder.join("rollouts"),
             &name(folder),
             std::mem::take(&mut state.parts),
-            std::mem::take(&mut state.pending),
+            state.take_pending(),
         )?;
         let record = Record::resume(record)?;
         let mut times = Times::resume(times)?;
@@ -168,7 +170,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             progress,
             until_next_step: false,
             until: Until::default(),
-            step: Tally::default(),
+            step: StepTally::default(),
             waiting: VecDeque::new(),
             clips: Clips::default(),
             clock: Clock { last: Instant::now(), evaluating: 0.0 },
@@ -219,13 +221,13 @@ impl<'a, 's> RunRecorder<'a, 's> {
         self.files.metrics.sync()?;
         self.files.events.sync()?;
         self.files.log.sync()?;
-        let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, s.clone())).collect();
+        let mut samples: Vec<_> = world.samples.iter().map(|(id, s)| (*id, Cow::Borrowed(s))).collect();
         samples.sort_by_key(|(id, _)| *id);
-        let state = State {
+        let state = RunState {
             run: &world.run.state,
             optimizer_steps: world.engine.optimizer_steps(),
             samples,
-            paid: world.paid.clone(),
+            paid: Cow::Borrowed(&world.paid),
             evaluation: self.evaluation.spent(),
             tally: self.step.clone(),
             waiting: self.waiting.clone(),
@@ -237,7 +239,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
             log: self.files.log.mark(),
             shadows: world.policy.marks(),
             parts: self.files.table.parts().to_vec(),
-            pending: self.files.table.pending().cloned().collect(),
+            pending: self.files.table.pending().map(Cow::Borrowed).collect(),
         };
         let manifest = Manifest { steps: world.run.state.finished(), ..self.manifest.clone() };
         let (tokens, shape) = (&self.prepared.tokens, &self.prepared.shape);
@@ -440,14 +442,15 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
 }
 
 /// Writes what is missing from the table of a run that is over, where it was stopped just before.
-pub fn complete(folder: &Path, state: State) -> Result<()> {
+pub fn complete(folder: &Path, mut state: RunState<'_>) -> Result<()> {
     let rollouts = folder.join("rollouts");
     let is_there = |part: u32| rollouts.join(format!("part-{part:05}.parquet")).exists();
     let parts = state.parts.len() as u32;
     if state.pending.is_empty() || !is_there(parts) || is_there(parts + 1) {
         return Ok(());
     }
-    Table::resume(&rollouts, &name(folder), state.parts, state.pending)?.finish()
+    let pending = state.take_pending();
+    Table::resume(&rollouts, &name(folder), state.parts, pending)?.finish()
 }
 
 /// This machine, for the run's times.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::checkpoint::{self, Checkpoints, Manifest};
+use crate::prepared::Prepared;
 use crate::recorder::{self, RunIdentity};
 use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
-use crate::training::Prepared;
 use allot_allocation::Column;
 use allot_config::train::TrainConfig;
 use allot_error::{Error, Result, signals};
@@ -58,7 +58,7 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
             recorder::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
-        // Somebody needed the room.
+        // The checkpoints were removed to save room.
         (None, _) => {}
     }
     Ok(Some(over))
@@ -84,16 +84,15 @@ fn ended(run: &Path) -> Option<Over> {
 /// take over.
 pub fn last(
     run: &Path,
-    config: &TrainConfig,
     place: &RunIdentity<'_>,
     prepared: &Prepared<'_>,
     change: Option<&Change>,
     screen: &mut Screen<'_>,
 ) -> Result<Option<PathBuf>> {
-    let (newest, broken) = Checkpoints::of(run, config.checkpoint.keep).newest()?;
+    let (newest, broken) = Checkpoints::of(run, prepared.config.checkpoint.keep).newest()?;
     let Some((checkpoint, manifest)) = newest else {
         return match broken.into_iter().next() {
-            // All that the run has would go away, for what somebody may still mend.
+            // A fresh start would remove all that the run has, though the damage may be repairable.
             Some(first) => {
                 let all = run.join("checkpoints");
                 let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);

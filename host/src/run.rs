@@ -173,43 +173,50 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         }
         let judged = self.judge(&came, &mut verdicts).await?;
         self.lap(Phase::Judging);
+        let paid = came.into_iter().zip(verdicts).enumerate();
+        let paid = paid.filter_map(|(place, (s, verdict))| Some(Paid { place, sample: s?, verdict }));
         if !(whole && judged) {
-            let paid = came.into_iter().zip(verdicts).enumerate();
-            let paid = paid.filter_map(|(place, (s, verdict))| Some(Paid { place, sample: s?, verdict }));
             self.paid = paid.collect();
             return Err(Stop::Interrupted);
         }
-        let samples: Vec<Sample<E::Answer>> = came.into_iter().flatten().collect();
+        // A rollout without a verdict is unscorable, never lost.
+        let scored = paid.map(|paid| (paid.sample, paid.verdict.unwrap_or(UNSCORABLE)));
+        let (samples, verdicts): (Vec<_>, Vec<_>) = scored.unzip();
         self.run.state.measured.compute += self.engine.sampled(&lines, &samples);
+        self.take(round, samples, verdicts, callbacks)
+    }
+
+    /// Puts a round's rollouts in the buffer.
+    fn take(
+        &mut self,
+        round: &Round,
+        samples: Vec<Sample<E::Answer>>,
+        verdicts: Vec<Verdict>,
+        callbacks: &mut impl Callbacks<E, R, P>,
+    ) -> Result<(), Stop> {
         let (outcomes, parts): (Vec<Outcome>, Vec<_>) = samples
             .iter()
-            // A rollout without a verdict is unscorable, never lost.
-            .zip(verdicts.into_iter().map(|verdict| verdict.unwrap_or(UNSCORABLE)))
+            .zip(verdicts)
             .map(|(sample, verdict)| (outcome(sample, &verdict, self.run.of.run.parts()), verdict.parts))
             .unzip();
         let engine = &self.engine;
         let costs = |prompt, tokens| engine.cost(prompt, tokens);
         let took = self.run.sampled(&outcomes, &parts, &costs);
-        let took = took.map_err(|fault| Stop::Ledger { step, fault })?;
+        let took = took.map_err(|fault| Stop::Ledger { step: round.step, fault })?;
         took.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
         if let Some(rollouts) = took.rollouts {
             self.record.write(&Line::Rollouts(rollouts))?;
         }
-        let (first, samples_of) = (took.first, &samples);
-        callbacks.sampled(CameIn {
-            round,
-            first,
-            samples: samples_of,
-            outcomes: &outcomes,
-            parts: &parts,
-        })?;
+        let first = took.first;
+        let came = CameIn { round, first, samples: &samples, outcomes: &outcomes, parts: &parts };
+        callbacks.sampled(came)?;
         let scored =
             (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());
         self.samples.extend(scored.map(|(sample, _)| sample));
         Ok(())
     }
 
-    /// Waits for the verdicts that are missing. Gives whether all came: once somebody asked to stop, judges that take
+    /// Waits for the verdicts that are missing. Returns whether all came: once the run was asked to stop, judges that take
     /// long are not waited for.
     async fn judge(
         &mut self,

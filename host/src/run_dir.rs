@@ -143,7 +143,7 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let path = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
     let mut above = path.ancestors().skip(1);
     above.next().map_or(Ok(()), lasting)?;
-    // Which may be somebody else's.
+    // That one may belong to another user.
     let _ = above.next().map(lasting);
     Ok(())
 }
@@ -160,7 +160,7 @@ fn named(aside: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
-/// in it. A folder that is not there yet is nobody's.
+/// in it. A folder that is not there yet is free.
 pub fn lock(folder: &Path) -> Result<Option<File>> {
     match held(folder)? {
         Held::Here(held) => Ok(held),
@@ -177,15 +177,15 @@ pub fn begun(folder: &Path) -> Result<Option<File>> {
     lock(folder)
 }
 
-/// Whether no process is at work in a folder. A folder that can't be looked at is an error: whoever took it for one that is
-/// worked in would wait for nobody.
+/// Whether no process is at work in a folder. A folder that can't be read is an error: taken for a folder in use,
+/// it would be waited for in vain.
 pub fn free(folder: &Path) -> Result<bool> {
     Ok(matches!(held(folder)?, Held::Here(_)))
 }
 
 /// Who has a folder.
 enum Held {
-    /// This process, as long as the file is open; or nobody, where there are no locks or no folder.
+    /// This process, as long as the file is open; or no process, where there are no locks or no folder.
     Here(Option<File>),
     /// Another one.
     Elsewhere,

@@ -55,14 +55,14 @@ struct Tally {
 }
 
 impl<'a> Decider<'a> {
-    /// A policy that nobody looks over the shoulder.
+    /// A policy without shadows.
     pub fn alone(live: &'a Policy) -> Self {
         Self { live, shadows: Vec::new(), idle: BTreeMap::new() }
     }
 
     /// Lets each shadow write into a file of its own below the run's folder from now on. Of a run that goes on
     /// at this step and round what was written by then stays, and its shadows remember what they did then; what
-    /// was written later is cut off, as it is from the record, whoever looks on now.
+    /// was written later is cut off, as it is from the record, also where that shadow is not active now.
     pub fn keep(&mut self, run: &Path, at: (u32, u32)) -> Result<()> {
         let folder = run.join("shadows");
         let mut there = BTreeMap::new();
@@ -180,8 +180,7 @@ impl Shadow {
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = policy.shown_too(Run { settings, ..run.clone() });
-        let begun = policy.begin(&run);
-        let (state, _) = begun.map_err(|f| Error::told(format!("shadow `{name}` {f}"), f.hint()))?;
+        let (state, _) = policy_loader::begun(&policy, &run, "shadow")?;
         Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
     }
 

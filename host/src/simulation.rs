@@ -3,21 +3,22 @@
 use std::path::Path;
 
 use allot_allocation::{Column, Columns, Ledger, Pool, RolloutBuffer, Run, Terms};
-use allot_engine::{Coin, Engine, Interrupt};
+use allot_engine::{Coin, Engine};
 use allot_loop::{Constants, Loop, Scores};
 use allot_sandbox::{Description, LogLine, Policy};
 
 use crate::callbacks::{Callbacks, Decide};
+use crate::head::head;
+use crate::policy_loader;
 use crate::shadow::Decider;
-use crate::shipped;
 use crate::stop::Stop;
 use crate::summary::{self, Totals};
-use crate::world::{Clock, World};
+use crate::world::World;
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
-use allot_error::{Error, Result, listed};
+use allot_error::{Error, Result};
 use allot_judges::{Reward, RightOrWrong};
-use allot_record::{End, FORMAT, Head, Record, hex};
+use allot_record::{End, Head, Record};
 
 /// An engine without a model: what a simulated run asks of it beside the two verbs.
 pub trait Simulated: Engine + Sized {
@@ -78,7 +79,7 @@ pub struct SimulatedRun<E: Simulated, P> {
 /// One in the coin-flip world.
 pub type Simulation<P> = SimulatedRun<Coin, P>;
 
-/// A run that nobody looks at.
+/// A run without callbacks.
 impl<E: Simulated, R, P> Callbacks<E, R, P> for () {
     async fn evaluate(&mut self, world: &mut World<E, R, P>) -> std::result::Result<Scores, Stop> {
         Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
@@ -95,44 +96,20 @@ impl<'a, E: Simulated> SimulatedRun<E, Decider<'a>> {
         let run = config.run.run(prompts, settings(description, &config.policy.settings)?);
         let terms = Terms { columns: columns(&engine, description)?, ..config.terms(longest) };
         let run = policy.shown(run, terms);
-        let (state, cost) = policy
-            .begin(&run)
-            .map_err(|fault| Error::told(format!("policy `{}` {fault}", description.name), fault.hint()))?;
-        let first = hex(&state);
+        let (state, cost) = policy_loader::begun(policy, &run, "policy")?;
         let mut simulation = Self::around(config, engine, run, Decider::alone(policy), state)?;
         simulation.world.log = log;
         simulation.world.run.state.buffer = RolloutBuffer::new(description.signals.len());
-        let can = simulation.world.engine.capabilities();
-        if let Some(missing) = description.signals.iter().find(|s| !can.signals.contains(s)) {
-            let name = &description.name;
-            let error = Error::new(format!(
-                "policy `{name}` wants the signal `{missing}`, which engine `{}` can't measure",
-                can.name
-            ));
-            return Err(error.hint(format!("it measures {}", listed(can.signals.iter().map(String::as_str)))));
-        }
+        let engine = simulation.world.engine.capabilities();
+        policy_loader::measurable(description, &engine.name, &engine.signals)?;
         simulation.begun = cost.words().collect();
         simulation.begun.iter().for_each(log);
 
+        let world = &simulation.world;
         let head = Head {
-            format: FORMAT,
-            name: config.run.name.clone(),
-            allot: env!("CARGO_PKG_VERSION").to_owned(),
-            policy: shipped::policy_stamp(policy),
-            engine: can.name,
-            signals: description.signals.clone(),
-            seed: config.run.seed,
-            order: config.run.order,
-            run: simulation.world.run.of.run.clone(),
-            limits: config.budget.limits(longest),
-            ceilings: config.budget.ceilings(),
-            caps: shipped::stamp(config.policy.caps.caps()),
-            state: first,
-            accuracy: Some(simulation.world.engine.accuracy()),
-            scores: Vec::new(),
-            advantage: Some(config.advantage),
-            training: None,
-            world: simulation.world.engine.stamp(),
+            accuracy: Some(world.engine.accuracy()),
+            world: world.engine.stamp(),
+            ..head(world, &config.run, &config.budget, config.policy.caps.caps())
         };
         Ok((simulation, head))
     }
@@ -156,7 +133,7 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
         Ok(self.world.record.begin(Box::new(head))?)
     }
 
-    /// Builds the world around whoever decides. It keeps no record.
+    /// Builds the world around a policy. It keeps no record.
     pub fn with(config: &SimulateConfig, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
         Self::around(config, E::open(config)?, run, policy, state)
     }
@@ -171,19 +148,8 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
         );
         let every = Some(config.evaluation.when("the config")?);
         let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.caps.bounds());
-        let world = World {
-            run: Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state),
-            engine,
-            reward: E::judge(),
-            policy,
-            samples: std::collections::HashMap::new(),
-            paid: Vec::new(),
-            record: Record::none(),
-            log: |_| {},
-            interrupt: Interrupt::new(),
-            clock: Clock::new(),
-        };
-        Ok(Self { world, begun: Vec::new() })
+        let run = Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state);
+        Ok(Self { world: World::new(run, engine, E::judge(), policy), begun: Vec::new() })
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Stop {
         /// What it remembered.
         state: Vec<u8>,
     },
-    /// Somebody asked to stop. What was paid for by then is kept.
+    /// The run was asked to stop. Rollouts paid for by then are kept.
     #[error("stopped, as was asked for")]
     Interrupted,
     /// The engine failed.

@@ -15,15 +15,16 @@ use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
 
-use crate::checkpoint::{Checkpoints, State};
+use crate::checkpoint::{Checkpoints, RunState};
+use crate::prepared::Prepared;
 use crate::recorder::RunRecorder;
-use crate::training::{Prepared, Trained};
+use crate::training::Trained;
 use crate::{run_dir, shipped};
 
 /// The config to be in force, until it is.
 const NEXT: &str = "next.toml";
 
-/// What somebody wants changed of a run that goes on.
+/// A change of policy or settings that the user wants for a run that resumes.
 pub struct Change {
     /// The hash of the config in force until now.
     before: String,
@@ -90,7 +91,7 @@ pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Res
 }
 
 /// Refuses a swap in a run that has nothing left to decide, and only has to end.
-pub fn has_room(state: &State, steps: u32) -> Result<()> {
+pub fn has_room(state: &RunState<'_>, steps: u32) -> Result<()> {
     let run = &state.run;
     let spent = run.ledger.exhausted() && run.buffer.rollouts() == 0;
     if run.steps < steps && !spent {
@@ -123,7 +124,7 @@ pub fn done(
         // On the disk before a checkpoint counts on it.
         write_lasting(&next, text.as_bytes())?;
     }
-    world.run.state.policy = prepared.first_state().to_vec();
+    world.run.state.policy.clone_from(&prepared.state);
     if !world.run.of.run.gives(Need::Replay) {
         // It would take what was trained on for fresh.
         let gone = world.run.state.buffer.let_go_trained();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a step's plans and rollouts add up to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct StepTally {
     /// Rewards of each prompt, in the order they came.
     rewards: BTreeMap<PromptId, Vec<f32>>,
     /// Lengths of all, in generated tokens.
@@ -27,12 +27,12 @@ pub struct Tally {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Waiting {
     /// Of its plans and rollouts.
-    pub tally: Tally,
+    pub tally: StepTally,
     /// Tokens of prompts that the run had read by its plan.
     pub prompt_tokens: u64,
 }
 
-impl Tally {
+impl StepTally {
     /// Adds rollouts that were asked for and not granted.
     pub fn add_clipped(&mut self, rollouts: u64) {
         self.clipped += rollouts;
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn numbers_mean_what_trl_means_by_them() {
-        let mut tally = Tally::default();
+        let mut tally = StepTally::default();
         for (prompt, reward, tokens) in [(1, 1.0, 3), (1, 0.0, 5), (2, 1.0, 4), (2, 1.0, 4), (2, 1.0, 8)] {
             let mut outcome = Outcome::of(PromptId(prompt), 0, reward, reward == 1.0);
             outcome.tokens = tokens;

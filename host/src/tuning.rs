@@ -9,7 +9,7 @@ use allot_report::tuning::{Measure, Tuning};
 
 use crate::board;
 use crate::comparison::tuning::Tuner;
-use crate::jobs::{Field, Job, Jobs, State};
+use crate::jobs::{Field, Job, JobState, Jobs};
 use crate::screen::Screen;
 
 /// Opens whatever makes the runs, for runs in a folder.
@@ -19,7 +19,7 @@ pub type Open<'o> = &'o dyn Fn(&Path) -> Result<Box<dyn Executor>>;
 pub enum Rest {
     /// It is over, and written down.
     Over(Box<Tuning>),
-    /// Somebody wanted it to stop, or a run was lost. It can go on.
+    /// The user stopped it, or a run was lost. It can be resumed.
     Paused,
 }
 
@@ -110,7 +110,7 @@ type Failures = BTreeMap<(usize, u32, u64), String>;
 
 fn failures(jobs: &Jobs<'_>) -> Failures {
     let failed = |job: &Job| match &job.state {
-        State::Failed(reason) => {
+        JobState::Failed(reason) => {
             let of = &job.planned;
             Some(((of.arm, of.trial.unwrap_or(0), of.seed), reason.clone()))
         }

@@ -1,4 +1,4 @@
-//! All that a run is made of: its loop, and whoever does what the loop asks for.
+//! All that a run is made of: its loop, and what carries out the loop's requests.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 
 /// Everything that lives on from step to step.
 pub struct World<E: Engine, R, P> {
-    /// What comes next.
+    /// The step loop.
     pub run: Loop,
-    /// What samples and learns.
+    /// The engine, which samples and learns.
     pub engine: E,
-    /// What judges.
+    /// The reward.
     pub reward: R,
-    /// Who decides.
+    /// The policy.
     pub policy: P,
     /// The buffered rollouts, as the engine knows them.
     pub samples: HashMap<RolloutId, Sample<E::Answer>>,
-    /// What came of a round that was interrupted.
+    /// Rollouts of a round that was interrupted.
     pub paid: Vec<Paid<E::Answer>>,
-    /// Where every call and step is written.
+    /// The record of every call and step.
     pub record: Record,
-    /// Where the policy's own words go.
+    /// Receives the policy's log lines.
     pub log: fn(&LogLine),
-    /// Whether somebody wants the run to stop.
+    /// Whether the run was asked to stop.
     pub interrupt: Interrupt,
-    /// Measures how long things take.
+    /// Measures the phases of a step.
     pub clock: Clock,
 }
 
@@ -51,6 +51,22 @@ pub struct Paid<A> {
 pub struct Clock(Instant);
 
 impl<E: Engine, R, P> World<E, R, P> {
+    /// The world of a run without buffered rollouts. It keeps no record and no log.
+    pub fn new(run: Loop, engine: E, reward: R, policy: P) -> Self {
+        Self {
+            run,
+            engine,
+            reward,
+            policy,
+            samples: HashMap::new(),
+            paid: Vec::new(),
+            record: Record::none(),
+            log: |_| {},
+            interrupt: Interrupt::new(),
+            clock: Clock::new(),
+        }
+    }
+
     /// A phase has ended, and the next one begins.
     pub fn lap(&mut self, phase: Phase) {
         let seconds = self.clock.0.elapsed().as_secs_f64();

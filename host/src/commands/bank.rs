@@ -1,4 +1,4 @@
-//! `allot bank`: rollouts by prompt, from whoever sampled them, for `allot simulate --bank`.
+//! `allot bank`: rollouts by prompt, of any trainer, for `allot simulate --bank`.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

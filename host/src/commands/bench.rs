@@ -151,7 +151,7 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// What is to be done, in a model of this context. Lengths that nobody gave are those that fit.
+/// The work that was asked for, in a model of this context. Lengths that were not given are chosen to fit.
 fn works(what: &What, context: usize) -> Vec<Work> {
     let given = |n: &Option<u16>| n.map(usize::from);
     match what {

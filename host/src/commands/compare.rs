@@ -12,7 +12,7 @@ use super::report;
 use crate::board::all_over;
 use crate::comparison::{Comparison, looks};
 use crate::gather;
-use crate::jobs::{Jobs, State};
+use crate::jobs::{JobState, Jobs};
 use crate::run_dir;
 use crate::screen::Screen;
 use crate::tuning::{self, Rest};
@@ -56,7 +56,7 @@ pub struct Compare {
     json: bool,
 }
 
-/// Runs it.
+/// Compares.
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let here = command.executor == Where::Local;
     if command.slurm_options.is_some() && command.executor != Where::Slurm {
@@ -70,114 +70,140 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let most =
         comparison.runs.len().max(comparison.tuner.as_ref().map_or(0, |t| t.field(0, &t.all()).runs.len()));
     let at_once = jobs.or(of_cores).map(|n| n.min(most));
-    let pace = match (at_once, command.executor) {
-        (Some(n), Where::Local) => format!("{n} at a time"),
-        (Some(n), place) => format!("{n} at a time with {}", place.name()),
-        (None, place) => format!("as many at a time as {} has room for", place.name()),
-    };
-    let shown = comparison.folder.display().to_string();
     let place = comparison.folder.clone();
-    let (threads, gpu) = (comparison.threads, comparison.gpu);
     let setup = Setup {
         folder: &place,
         comparison: &place,
         at_once,
-        threads,
-        gpu,
+        threads: comparison.threads,
+        gpu: comparison.gpu,
         slurm: command.slurm_options.as_deref(),
     };
-    let held = if command.dry_run { None } else { run_dir::lock(&comparison.folder)? };
-    // Without a folder of its own, a dry run is of a comparison that is not there yet.
-    let placed = !command.dry_run || command.resume.is_some() || command.out.is_some();
-    let more = if placed { comparison.more()? } else { None };
-    if more.is_some_and(|more| more > 0) {
-        // Clusters know runs by their numbers, and those are others in a comparison that has grown.
-        Where::nothing_left(&setup)?;
-    }
-    let done = if more.is_some() && comparison.settled { comparison.field().over() } else { 0 };
-    let left = done < comparison.runs.len();
-    // What is over is not run again: nothing that it was made of is needed.
-    let checked = command.resume.is_none() && command.out.is_none() && !command.dry_run;
-    let arms = if left && !checked { comparison.check(screen)? } else { Vec::new() };
-    let looked = if more.is_some_and(|more| more > 0) {
-        looks::note(&comparison.folder, &comparison.seeds)?
-    } else {
-        None
-    };
-    comparison.notes.iter().chain(&looked).for_each(|words| screen.tell(format_args!("note: {words}")));
+    let held = if command.dry_run { None } else { run_dir::lock(&place)? };
+    let pace = pace(at_once, command.executor);
+    let standing = Standing::of(command, &comparison, &setup)?;
+    let arms = standing.check(command, &comparison, screen)?;
     if command.dry_run {
         let each = count(comparison.threads as u64, "thread");
-        let runs = format!("{}, {pace}, {each} each{}", comparison.runs.len(), stand(done, more));
+        let runs = format!("{}, {pace}, {each} each{}", comparison.runs.len(), standing.words(standing.done));
         show(&comparison, &arms, runs, screen);
         return Ok(Exit::Good);
     }
-    let _held = held.map_or_else(|| run_dir::begun(&comparison.folder), |held| Ok(Some(held)))?;
+    let _held = held.map_or_else(|| run_dir::begun(&place), |held| Ok(Some(held)))?;
     comparison.keep()?;
-    let place_of = if here { String::new() } else { format!(" --executor {}", command.executor.key()) };
-    let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
-    let go_on = format!("allot compare --resume {shown}{place_of}{}", options.unwrap_or_default());
+    let go_on = go_on(command, &place);
     let open_at = |folder: &Path| command.executor.open(&Setup { folder, ..setup });
     let comparison = match tuned(comparison, &open_at, &seeds_of(command), screen)? {
         Tuned::Settled(comparison) => *comparison,
         Tuned::Looked => return Ok(Exit::Good),
-        Tuned::Paused => {
-            screen.tell(format_args!("paused; to go on: {go_on}"));
-            return Ok(Exit::Bad);
-        }
+        Tuned::Paused => return Ok(paused(&go_on, screen)),
     };
     let field = comparison.field();
     let mut jobs = Jobs::of(&field, open_at(&place)?)?;
-    let done = jobs.count(|state| matches!(state, State::Finished(_)));
-    let policies = match comparison.arms.len() {
-        1 => "1 policy".to_owned(),
-        n => format!("{n} policies"),
-    };
-    let (seeds, all) = (count(comparison.seeds.len() as u64, "seed"), count(jobs.all.len() as u64, "run"));
-    screen.tell(format_args!("{policies} × {seeds}: {all}, {pace}, in {shown}{}", stand(done, more)));
+    let done = jobs.count(|state| matches!(state, JobState::Finished(_)));
+    let policies = if comparison.arms.len() == 1 { "policy" } else { "policies" };
+    let (arms, seeds) = (comparison.arms.len(), count(comparison.seeds.len() as u64, "seed"));
+    let (all, shown) = (count(jobs.all.len() as u64, "run"), place.display());
+    let stand = standing.words(done);
+    screen.tell(format_args!("{arms} {policies} × {seeds}: {all}, {pace}, in {shown}{stand}"));
     if !all_over(&mut jobs, screen, &mut |_| {})? {
-        screen.tell(format_args!("paused; to go on: {go_on}"));
-        return Ok(Exit::Bad);
+        return Ok(paused(&go_on, screen));
     }
-
-    let failed: Vec<String> = jobs
-        .all
-        .iter()
-        .filter_map(|job| match &job.state {
-            State::Failed(reason) => {
-                let (name, seed) = (&comparison.arms[job.planned.arm], job.planned.seed);
-                Some(format!("`{name}` with seed {seed} failed: {reason}"))
-            }
-            _ => None,
-        })
-        .collect();
-    for words in &failed {
-        screen.tell(words);
-    }
-    if !failed.is_empty() {
+    let failed = failed(&jobs, screen);
+    if failed {
         screen.tell(format_args!("to try failed runs again: {go_on}"));
     }
-    let out = comparison.folder.join("report");
-    screen.draw("making the report");
-    let gathered = gather::gather(std::slice::from_ref(&comparison.folder))?;
-    let made = gather::report(&gathered, &out)?;
-    screen.draw("");
-    if command.json {
-        let json = serde_json::to_string(&made);
-        screen.say(json.map_err(|e| Error::new(format!("no JSON: {e}")))?);
-    } else {
-        report::show(&made, screen);
-    }
-    screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
-    Ok(if failed.is_empty() { Exit::Good } else { Exit::Bad })
+    report(&place, command.json, screen)?;
+    Ok(if failed { Exit::Bad } else { Exit::Good })
 }
 
-/// How many runs are over already, and how many came to a comparison that was there.
-fn stand(done: usize, more: Option<usize>) -> String {
-    let done = if done > 0 { format!("; {done} are over already") } else { String::new() };
-    match more.unwrap_or(0) {
-        0 => done,
-        more => format!("{done}; {more} came to it"),
+/// How many runs are made at a time, in words.
+fn pace(at_once: Option<usize>, executor: Where) -> String {
+    match (at_once, executor) {
+        (Some(n), Where::Local) => format!("{n} at a time"),
+        (Some(n), place) => format!("{n} at a time with {}", place.name()),
+        (None, place) => format!("as many at a time as {} has room for", place.name()),
     }
+}
+
+/// The command that goes on with a comparison.
+fn go_on(command: &Compare, folder: &Path) -> String {
+    let executor = command.executor;
+    let place =
+        if executor == Where::Local { String::new() } else { format!(" --executor {}", executor.key()) };
+    let options = command.slurm_options.as_ref().map(|o| format!(" --slurm-options \"{o}\""));
+    format!("allot compare --resume {}{place}{}", folder.display(), options.unwrap_or_default())
+}
+
+fn paused(go_on: &str, screen: &mut Screen<'_>) -> Exit {
+    screen.tell(format_args!("paused; to go on: {go_on}"));
+    Exit::Bad
+}
+
+/// What there is of a comparison already.
+struct Standing {
+    /// Runs that it has beyond those of the comparison in its folder; none where that folder has no comparison.
+    more: Option<usize>,
+    /// Runs that are over.
+    done: usize,
+}
+
+impl Standing {
+    fn of(command: &Compare, comparison: &Comparison, setup: &Setup<'_>) -> Result<Self> {
+        // Without a folder of its own, a dry run is of a comparison that is not there yet.
+        let placed = !command.dry_run || command.resume.is_some() || command.out.is_some();
+        let more = if placed { comparison.more()? } else { None };
+        if more.is_some_and(|more| more > 0) {
+            // Clusters know runs by their numbers, and those are others in a comparison that has grown.
+            Where::nothing_left(setup)?;
+        }
+        let done = if more.is_some() && comparison.settled { comparison.field().over() } else { 0 };
+        Ok(Self { more, done })
+    }
+
+    /// Checks the arms, where runs are left to make, and tells the comparison's notes.
+    fn check(&self, command: &Compare, comparison: &Comparison, screen: &mut Screen<'_>) -> Result<Vec<Run>> {
+        let left = self.done < comparison.runs.len();
+        // What is over is not run again: nothing that it was made of is needed.
+        let checked = command.resume.is_none() && command.out.is_none() && !command.dry_run;
+        let arms = if left && !checked { comparison.check(screen)? } else { Vec::new() };
+        let grown = self.more.is_some_and(|more| more > 0);
+        let looked = if grown { looks::note(&comparison.folder, &comparison.seeds)? } else { None };
+        comparison.notes.iter().chain(&looked).for_each(|words| screen.tell(format_args!("note: {words}")));
+        Ok(arms)
+    }
+
+    /// How many runs are over already, and how many came to a comparison that was there.
+    fn words(&self, done: usize) -> String {
+        let done = if done > 0 { format!("; {done} are over already") } else { String::new() };
+        match self.more.unwrap_or(0) {
+            0 => done,
+            more => format!("{done}; {more} came to it"),
+        }
+    }
+}
+
+/// Tells which runs failed; returns whether some did.
+fn failed(jobs: &Jobs<'_>, screen: &mut Screen<'_>) -> bool {
+    let mut some = false;
+    for job in &jobs.all {
+        if let JobState::Failed(reason) = &job.state {
+            let (name, seed) = (&jobs.field.rows[job.planned.arm], job.planned.seed);
+            screen.tell(format_args!("`{name}` with seed {seed} failed: {reason}"));
+            some = true;
+        }
+    }
+    some
+}
+
+/// Makes the report of a comparison, and shows it.
+fn report(folder: &PathBuf, json: bool, screen: &mut Screen<'_>) -> Result<()> {
+    let out = folder.join("report");
+    screen.draw("making the report");
+    let gathered = gather::gather(std::slice::from_ref(folder))?;
+    let made = gather::report(&gathered, &out)?;
+    screen.draw("");
+    report::tell(&made, &out, json, screen)
 }
 
 /// What came of tuning the arms.

@@ -55,13 +55,13 @@ impl FromStr for At {
 
 /// What a replay came to.
 #[derive(Default)]
-struct Tally {
+struct Replayed {
     calls: u64,
     differ: u64,
     states: u64,
-    /// The first call whose plan differs, and who was asked there.
+    /// The first call whose plan differs, and the policy that was asked there.
     first: Option<((u32, u32), String)>,
-    /// Steps from which on the record has another policy, and who is asked from there on.
+    /// Steps from which on the record has another policy, and the policy that is asked from there on.
     swaps: Vec<(u32, String)>,
 }
 
@@ -73,7 +73,7 @@ struct Witness {
     state: Vec<u8>,
 }
 
-/// Who is asked about a record: the policy that was named, or on each part of it that part's own.
+/// The policies that are asked about a record: the one that was named, or each on the part that it decided.
 struct Witnesses<'a> {
     command: &'a Replay,
     head: &'a Head,
@@ -87,10 +87,10 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     let witnesses = Witnesses::new(command, &head, screen)?;
     let mut witness = witnesses.first(screen)?;
     if let Some(at) = command.at {
-        return one(&witnesses, at, &mut reader, witness, screen);
+        return OneCall::find(&witnesses, at, &mut reader, witness, screen)?.ask(command.json, screen);
     }
     let mut views = Views::new(&head)?;
-    let mut tally = Tally::default();
+    let mut tally = Replayed::default();
     let mut ended = false;
     for line in &mut reader {
         let line = line?;
@@ -149,14 +149,14 @@ impl<'a> Witnesses<'a> {
         Ok(Self { command, head, sandbox, named: named.map(Rc::new) })
     }
 
-    /// Who is asked from the record's first call on.
+    /// The policy that is asked from the record's first call on.
     fn first(&self, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&self.head.policy.sha256, screen)?;
         let settings = settings(self.command, &self.head.run.settings, &policy, Some(screen))?;
         self.begun(policy, Run { settings, ..self.head.run.clone() })
     }
 
-    /// Who is asked once another policy, or the same one with other settings, took over.
+    /// The policy that is asked once another one, or the same one with other settings, took over.
     fn after(&self, swap: &Swap, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&swap.policy.sha256, screen)?;
         let settings = settings(self.command, &swap.settings, &policy, None)?;
@@ -233,70 +233,84 @@ struct Kept {
     view: View,
 }
 
-/// Asks one call. A policy of the recorded one's name remembers what that remembered; another is led through
-/// all calls before.
-fn one(
-    witnesses: &Witnesses<'_>,
-    at: At,
-    reader: &mut Reader,
-    mut witness: Witness,
-    screen: &mut Screen<'_>,
-) -> Result<Exit> {
-    let Witnesses { command, head, .. } = witnesses;
-    let mut views = Views::new(head)?;
-    let mut name = head.policy.name.clone();
-    let mut state = unhex(&head.state).unwrap_or_default();
-    let mut found: Option<Asked> = None;
-    for line in reader {
-        let line = line?;
-        if let Line::Swap(swap) = &line {
-            witness = witnesses.after(swap, screen)?;
-            name.clone_from(&swap.policy.name);
-            state = unhex(&swap.state).unwrap_or_default();
-        }
-        let Some(asked) = views.take(&line)? else { continue };
-        if (asked.view.step, asked.view.round) == (at.step, at.round) {
-            found = Some(asked);
-            break;
-        }
-        if name != witness.policy.description().name {
-            witness.state = witness.ask(&asked.view)?.0.state;
-        }
-        state = asked.plan.state;
-    }
-    let (view, recorded) = if let Some(Asked { view, plan }) = found {
-        (view, Some(plan))
-    } else {
-        let kept = kept(&command.record, at)?;
-        state = unhex(&kept.state).unwrap_or_default();
-        // What it could ask for is in the record as well.
-        (View { history: views.history().clone(), ..kept.view }, None)
-    };
-    if name == witness.policy.description().name {
-        witness.state = state;
-    }
-    let (plan, cost) = witness.ask(&view)?;
-    let equal = recorded.as_ref().map(|recorded| same(&plan, recorded));
-    if command.json {
-        screen.say(serde_json::json!({
-            "step": at.step, "round": at.round, "view": view, "plan": plan, "recorded": recorded,
-            "same": equal, "log": cost.log.iter().map(|l| &l.text).collect::<Vec<_>>(),
-            "printed": cost.printed, "fuel": cost.fuel, "memory": cost.memory,
-        }));
-    } else {
-        screen.say(diff::text(&plan).trim_end());
-        let told = match equal {
-            Some(true) => "as recorded".to_owned(),
-            Some(false) => {
-                "the record has another plan; replay without --at shows how they differ".to_owned()
+/// A call of a run, and the policy that is asked about it.
+struct OneCall {
+    witness: Witness,
+    view: View,
+    /// The recorded plan; none of a call that failed.
+    recorded: Option<Plan>,
+}
+
+impl OneCall {
+    /// Finds a call. A policy of the recorded one's name gets the recorded state; another one is asked about all calls
+    /// before it.
+    fn find(
+        witnesses: &Witnesses<'_>,
+        at: At,
+        reader: &mut Reader,
+        mut witness: Witness,
+        screen: &mut Screen<'_>,
+    ) -> Result<Self> {
+        let Witnesses { command, head, .. } = witnesses;
+        let mut views = Views::new(head)?;
+        let mut name = head.policy.name.clone();
+        let mut state = unhex(&head.state).unwrap_or_default();
+        let mut found: Option<Asked> = None;
+        for line in reader {
+            let line = line?;
+            if let Line::Swap(swap) = &line {
+                witness = witnesses.after(swap, screen)?;
+                name.clone_from(&swap.policy.name);
+                state = unhex(&swap.state).unwrap_or_default();
             }
-            None => "the run stopped at this call; now it has a plan".to_owned(),
+            let Some(asked) = views.take(&line)? else { continue };
+            if (asked.view.step, asked.view.round) == (at.step, at.round) {
+                found = Some(asked);
+                break;
+            }
+            if name != witness.policy.description().name {
+                witness.state = witness.ask(&asked.view)?.0.state;
+            }
+            state = asked.plan.state;
+        }
+        let (view, recorded) = if let Some(Asked { view, plan }) = found {
+            (view, Some(plan))
+        } else {
+            let kept = kept(&command.record, at)?;
+            state = unhex(&kept.state).unwrap_or_default();
+            // The record has the history of the run.
+            (View { history: views.history().clone(), ..kept.view }, None)
         };
-        let (fuel, memory) = (cost.fuel, cost.memory);
-        cost.words().for_each(|line| crate::run_dir::tell(&line));
-        screen.tell(format_args!("{told}; {fuel} Wasm instructions, {memory} bytes"));
+        if name == witness.policy.description().name {
+            witness.state = state;
+        }
+        Ok(Self { witness, view, recorded })
     }
-    Ok(if equal == Some(false) { Exit::Bad } else { Exit::Good })
+
+    /// Asks about it, and shows the plan.
+    fn ask(&self, json: bool, screen: &mut Screen<'_>) -> Result<Exit> {
+        let Self { witness, view, recorded } = self;
+        let (plan, cost) = witness.ask(view)?;
+        let equal = recorded.as_ref().map(|recorded| same(&plan, recorded));
+        if json {
+            screen.say(serde_json::json!({
+                "step": view.step, "round": view.round, "view": view, "plan": plan, "recorded": recorded,
+                "same": equal, "log": cost.log.iter().map(|l| &l.text).collect::<Vec<_>>(),
+                "printed": cost.printed, "fuel": cost.fuel, "memory": cost.memory,
+            }));
+        } else {
+            screen.say(diff::text(&plan).trim_end());
+            let told = match equal {
+                Some(true) => "as recorded",
+                Some(false) => "the record has another plan; replay without --at shows how they differ",
+                None => "the run stopped at this call; now it has a plan",
+            };
+            let (fuel, memory) = (cost.fuel, cost.memory);
+            cost.words().for_each(|line| crate::run_dir::tell(&line));
+            screen.tell(format_args!("{told}; {fuel} Wasm instructions, {memory} bytes"));
+        }
+        Ok(if equal == Some(false) { Exit::Bad } else { Exit::Good })
+    }
 }
 
 /// What a run's folder keeps of a call that failed.
@@ -336,7 +350,7 @@ fn same(plan: &Plan, recorded: &Plan) -> bool {
     Plan { state: recorded.state.clone(), ..plan.clone() } == *recorded
 }
 
-fn show(tally: &Tally, screen: &mut Screen<'_>) {
+fn show(tally: &Replayed, screen: &mut Screen<'_>) {
     let calls = tally.calls;
     match &tally.first {
         None if tally.states == 0 => screen.say(format_args!("{calls} calls, no difference")),

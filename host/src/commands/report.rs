@@ -1,6 +1,6 @@
 //! `allot report`: what runs came to, as a page, figures and tables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
@@ -65,16 +65,28 @@ pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     screen.draw(format_args!("reading {} runs", gathered.runs.len()));
     let report = gather::report(&gathered, &out)?;
     screen.draw("");
-    if command.json {
-        let json = serde_json::to_string(&report);
-        screen.say(json.map_err(|e| Error::new(format!("no JSON: {e}")))?);
-    } else if let Some(format) = command.format {
+    if let Some(format) = command.format {
         print(&report, format, &command.tables, screen)?;
+        tell_place(&out, screen);
     } else {
-        show(&report, screen);
+        tell(&report, &out, command.json, screen)?;
     }
-    screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
     Ok(Exit::Good)
+}
+
+/// Shows a report, or prints it as JSON, and says where it is.
+pub fn tell(report: &Report, out: &Path, json: bool, screen: &mut Screen<'_>) -> Result<()> {
+    if json {
+        screen.say(serde_json::to_string(report).map_err(|e| Error::new(format!("no JSON: {e}")))?);
+    } else {
+        show(report, screen);
+    }
+    tell_place(out, screen);
+    Ok(())
+}
+
+fn tell_place(out: &Path, screen: &mut Screen<'_>) {
+    screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
 }
 
 /// What was typed goes before what a comparison's config says.
@@ -126,7 +138,7 @@ fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<
 }
 
 /// The report on the screen: the table, what to beware of, and what it comes to.
-pub fn show(report: &Report, screen: &mut Screen<'_>) {
+fn show(report: &Report, screen: &mut Screen<'_>) {
     screen.say(&report.title);
     screen.say("");
     for line in table(report) {

@@ -10,7 +10,7 @@ use allot_engine::Coin;
 use allot_error::{Error, Exit, Result};
 use allot_files::lasting;
 use allot_loop::{Clipped, Scores};
-use allot_record::StepEnd;
+use allot_record::{End, StepEnd};
 use allot_report::Costs;
 use allot_sandbox::{LogLine, Policy, Sandbox};
 use clap::Args;
@@ -19,6 +19,7 @@ use crate::callbacks::{Callbacks, CameIn, Go};
 use crate::progress::Clips;
 use crate::run::Rest;
 use crate::screen::Screen;
+use crate::shadow::Decider;
 use crate::simulation::{Simulated, SimulatedRun};
 use crate::stop::Stop;
 use crate::summary::{Totals, percent};
@@ -128,16 +129,10 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let mut log = folder.as_ref().map(|folder| Log::create(&folder.join("log.jsonl"))).transpose()?;
     log.as_mut().map_or(Ok(()), |log| log.write(None, &simulation.begun))?;
 
-    let description = policy.description();
-    let draft = policy.is_draft().then_some(config.policy.source.as_str());
-    screen.tell(format_args!(
-        "policy {} {}{}, sha256 {}, seed {}",
-        description.name,
-        description.version,
-        if draft.is_some() { ", a draft" } else { "" },
-        &policy.sha256()[..12],
-        config.run.seed
-    ));
+    let (description, sha256, seed) = (policy.description(), &policy.sha256()[..12], config.run.seed);
+    let draft = if policy.is_draft() { ", a draft" } else { "" };
+    let (name, version) = (&description.name, &description.version);
+    screen.tell(format_args!("policy {name} {version}{draft}, sha256 {sha256}, seed {seed}"));
     simulation.world.engine.before().into_iter().for_each(|words| screen.tell(words));
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
@@ -149,36 +144,51 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
     if let (Ok(_), Some(folder)) = (&rest, &folder) {
-        // A comparison counts on it from now on, and nobody looks again.
+        // A comparison counts on it from now on, and does not look again.
         world.record.sync()?;
         lasting(folder)?;
     }
     world.policy.shadows.iter().for_each(|shadow| screen.tell(shadow.summary()));
     match rest {
         Ok(Rest::Over(end)) => {
-            let engine = &world.engine;
-            if command.json {
-                let (name, sha256) = (&description.name, policy.sha256());
-                let more = engine.json(&totals, &end);
-                let mut json = totals.json(&end, name, sha256, config.run.seed, more);
-                if draft.is_some() {
-                    json["draft"] = true.into();
-                }
-                screen.say(json);
-            } else {
-                totals.show(&end, engine.rows(&totals, &end), screen);
-            }
-            engine.after(&totals).into_iter().for_each(|words| screen.tell(words));
-            if draft.is_some() {
-                screen.tell("a draft decided: `allot train` and `compare` need the component, which `allot build` makes");
-            }
+            show(command, &totals, &end, world, screen);
             if let Some(folder) = &folder {
                 screen.tell(format_args!("record in {}", folder.join("record.jsonl").display()));
             }
             Ok(Exit::Good)
         }
         Ok(Rest::Paused) => Ok(Exit::Bad),
-        Err(stop) => Err(run_dir::stopped(&stop, folder.as_deref(), draft)),
+        Err(stop) => {
+            let draft = policy.is_draft().then_some(config.policy.source.as_str());
+            Err(run_dir::stopped(&stop, folder.as_deref(), draft))
+        }
+    }
+}
+
+/// Shows what a run came to.
+fn show<E: Simulated>(
+    command: &Simulate,
+    totals: &Totals,
+    end: &End,
+    world: &World<E, E::Judge, Decider<'_>>,
+    screen: &mut Screen<'_>,
+) {
+    let (engine, policy, seed) = (&world.engine, world.policy.live, world.run.of.seed);
+    if command.json {
+        let more = engine.json(totals, end);
+        let mut json = totals.json(end, &policy.description().name, policy.sha256(), seed, more);
+        if policy.is_draft() {
+            json["draft"] = true.into();
+        }
+        screen.say(json);
+    } else {
+        totals.show(end, engine.rows(totals, end), screen);
+    }
+    engine.after(totals).into_iter().for_each(|words| screen.tell(words));
+    if policy.is_draft() {
+        screen.tell(
+            "a draft decided: `allot train` and `compare` need the component, which `allot build` makes",
+        );
     }
 }
 

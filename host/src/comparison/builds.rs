@@ -9,7 +9,7 @@ use allot_files::{looks_like_a_path, settle};
 use allot_sandbox::sha256;
 use toml::{Table, Value};
 
-use super::Before;
+use super::before::Before;
 use crate::components::Copy;
 use crate::planned;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot_config::compare::{Arm, CompareConfig};
+use allot_config::compare::Arm;
 use allot_config::ranges::Range;
 use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
 use allot_error::{Error, Result};
@@ -16,9 +16,11 @@ use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, 
 use allot_report::{Axis, Costs, follow};
 use toml::Table;
 
-use super::{Decided, anew, builds, settled};
+use super::builds;
+use super::declared::Declared;
+use super::run_config::{RunDefaults, anew, settled};
 use crate::jobs::Field;
-use crate::planned::{self, Planned, RunKind};
+use crate::planned::{self, PlannedRun, RunKind};
 use crate::until::{Means, Until};
 
 /// A tuning that is to be done.
@@ -36,8 +38,8 @@ pub struct Tuner {
     arms: Vec<ArmTuner>,
     kind: RunKind,
     search: Search,
-    threads: usize,
-    date: Date,
+    /// What its runs have in common.
+    pub defaults: RunDefaults,
     /// What the comparison's config is called in an error.
     name: String,
 }
@@ -51,22 +53,6 @@ struct ArmTuner {
 
 /// The trials of a rung, by arm.
 pub type Alive = Vec<Vec<u32>>;
-
-/// What a comparison has in common with its tuning.
-pub struct Shared<'c> {
-    /// What its config is called in an error.
-    pub name: &'c str,
-    /// Its folder.
-    pub folder: &'c Path,
-    /// Its section.
-    pub section: &'c CompareConfig,
-    /// The run's seed, and the comparison's own ones.
-    pub seeds: (u64, &'c [u64]),
-    /// What kind of runs it has.
-    pub kind: RunKind,
-    /// What each may spend.
-    pub means: Means,
-}
 
 /// What a tuning came to: in its folder once it is over, and made anew from its trials' records where it is lost.
 const RESULT: &str = "tuning.json";
@@ -88,9 +74,10 @@ pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
 
 impl Tuner {
     /// The tuning of these arms, which are as they were declared.
-    pub fn new(tune: &TuneConfig, of: &Shared<'_>, arms: &[Arm]) -> Result<Self> {
-        let Shared { name, section, seeds: (first, own), means, kind, .. } = *of;
-        let seeds = tune.seeds(name, first, own)?;
+    pub fn new(tune: &TuneConfig, of: &Declared, comparison: &Path, arms: &[Arm]) -> Result<Self> {
+        let Declared { name, section, means, kind, seed: first, .. } = of;
+        let (first, means) = (*first, *means);
+        let seeds = tune.seeds(name, first, &of.seeds)?;
         let arm = |(i, arm): (usize, &Arm)| {
             Ok(ArmTuner {
                 ranges: tune.of(name, arm, i == 0)?,
@@ -112,23 +99,22 @@ impl Tuner {
         let target = section.targets.first().copied();
         let target = target.filter(|_| tune.objective(&section.targets) == Objective::Cost);
         Ok(Self {
-            folder: planned::tuning(of.folder),
+            folder: planned::tuning(comparison),
             goal: Goal { target, axis },
             seeds,
             rungs: tune.rungs(most),
             means,
             arms,
-            kind,
+            kind: *kind,
             search: tune.search(),
-            threads: 1,
-            date: Date::today(),
-            name: name.to_owned(),
+            defaults: RunDefaults { threads: 1, date: Date::today() },
+            name: name.clone(),
         })
     }
 
-    /// The same, with so many threads for each run, and this day for its prompts.
-    pub fn decided(self, threads: usize, date: Date) -> Self {
-        Self { threads, date, ..self }
+    /// Where the config of its first run is.
+    pub fn first_config(&self) -> Option<PathBuf> {
+        self.field(0, &self.all()).runs.first().map(|run| run.config.clone())
     }
 
     /// All trials of all arms.
@@ -191,21 +177,16 @@ impl Tuner {
         }
     }
 
-    fn planned(&self, rung: usize, (arm, trial): (usize, u32), (seed, column): (u64, usize)) -> Planned {
-        let (called, name) = (format!("seed-{seed:04}"), &self.arms[arm].arm.name);
-        let trial_folder = format!("trial-{trial:02}");
-        let place = self.folder.join("runs").join(name).join(&trial_folder);
-        let config = self.folder.join("configs").join(name).join(&trial_folder);
-        Planned {
+    fn planned(&self, rung: usize, (arm, trial): (usize, u32), (seed, column): (u64, usize)) -> PlannedRun {
+        let of = &self.arms[arm].arm;
+        let group = Path::new(&of.name).join(format!("trial-{trial:02}"));
+        PlannedRun {
             arm,
             column,
             trial: Some(trial),
-            seed,
-            config: config.join(format!("{called}.toml")),
-            folder: place.join(&called),
-            log: place.join(format!("{called}.log")),
             until: self.until(rung),
-            component: self.folder.parent().and_then(|of| builds::copy(of, &self.arms[arm].arm.config)),
+            component: self.folder.parent().and_then(|folder| builds::copy(folder, &of.config)),
+            ..PlannedRun::new(&self.folder, &group, seed)
         }
     }
 
@@ -219,9 +200,7 @@ impl Tuner {
         }
         let shown: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let name = format!("{}, trial {trial} of {} ({})", self.name, of.arm.name, shown.join(", "));
-        let place = self.planned(0, (arm, trial), (seed, 0)).config;
-        let run = Decided { config: &place, threads: self.threads, date: self.date };
-        settled(self.kind, &config, &name, &run)
+        settled(&self.planned(0, (arm, trial), (seed, 0)), self.kind, &config, &name, self.defaults)
             .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
     }
 
@@ -272,7 +251,7 @@ impl Tuner {
         for run in field.runs.iter().filter(|run| run.arm == arm) {
             let one = self.history(rung, run).and_then(|(history, _)| {
                 let share = self.rungs[rung].1;
-                // Nobody is measured beyond the rung, however long its last step was.
+                // No trial is measured beyond the rung, however long its last step was.
                 let within = |steps, costs: &Costs| self.means.share(steps, costs) <= share + 1e-9;
                 Seen::of(&history, self.goal, within)
             });
@@ -290,7 +269,7 @@ impl Tuner {
     }
 
     /// A run's history up to where it paused in a rung, and what it cost by then. None of one that failed.
-    fn history(&self, rung: usize, run: &Planned) -> Option<(History, Costs)> {
+    fn history(&self, rung: usize, run: &PlannedRun) -> Option<(History, Costs)> {
         let mut history = follow::read(&run.folder, &mut |_| {}).ok()?;
         if let Some(steps) = self.until(rung).in_history(&self.means, &history) {
             history.steps.truncate(steps as usize);

@@ -1,0 +1,109 @@
+//! The config of a run that is to begin or to resume, and the component of its policy.
+
+use std::path::Path;
+
+use allot_config::train::TrainConfig;
+use allot_error::{Error, Result};
+use allot_models::hub;
+use allot_sandbox::{Policy, Sandbox};
+
+use super::Train;
+use crate::screen::Screen;
+use crate::swap::{self, Change};
+use crate::{components, opened, policy_loader, run_dir};
+
+/// A run's config.
+pub struct Resolved {
+    /// The config.
+    pub config: TrainConfig,
+    /// Its text in the run's folder.
+    pub text: String,
+    /// What is to change in a run that resumes.
+    pub change: Option<Change>,
+}
+
+impl Resolved {
+    /// The config of the run that a command is about.
+    pub fn of(command: &Train, screen: &mut Screen<'_>) -> Result<Self> {
+        let Some(run) = &command.resume else {
+            let path = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
+            let mut config = given(command, path, screen)?;
+            config.pin(hub::pinned_model, hub::pinned_files)?;
+            return Ok(Self { text: run_dir::text(&config)?, config, change: None });
+        };
+        let path = run.join("resolved.toml");
+        let text = allot_config::read(&path).map_err(|t| t.hint("--resume takes the folder of a run"))?;
+        let kept = TrainConfig::parse(&text, &path.display().to_string())?;
+        if let Some(path) = &command.config {
+            let mut given = given(command, path, screen)?;
+            given.pin_as(&kept);
+            if run_dir::text(&given)? != run_dir::text(&kept)? {
+                let what = format!("the run in `{}` has another config than the one given", run.display());
+                return Err(Error::new(what).hint("leave the config out: a run goes on with its own"));
+            }
+        } else if command.policy.is_some() || !command.set.is_empty() {
+            let named = command.policy.as_deref();
+            let config = swap::config(&kept, named, &command.set)?;
+            let change = Some(Change::of(&text, named));
+            return Ok(Self { text: run_dir::text(&config)?, config, change });
+        }
+        Ok(Self { config: kept, text, change: None })
+    }
+
+    /// Fails where a run that is over was to change.
+    pub fn refuse_change(&self) -> Result<()> {
+        if !self.change.as_ref().is_some_and(|change| change.of_config(&self.text)) {
+            return Ok(());
+        }
+        let error = Error::new("a run that is over has nothing left for another policy");
+        Err(error.hint("begin a run with that policy, and report both: allot report RUN RUN"))
+    }
+
+    /// The component of the run's policy, and the policy.
+    pub fn policy(
+        &self,
+        command: &Train,
+        sandbox: &Sandbox,
+        screen: &mut Screen<'_>,
+    ) -> Result<(Vec<u8>, Policy)> {
+        let policy = &self.config.policy;
+        // A path that was named anew may hold another component by now, and that one is wanted.
+        let named = self.change.as_ref().is_some_and(Change::named);
+        let demanded = policy.sha256.as_deref().filter(|_| !named);
+        let own = command.resume.as_deref().filter(|_| !named);
+        let component = match own.filter(|run| components::in_charge(run).is_some()) {
+            Some(run) => components::of(Some(run), &policy.source, screen)?,
+            None => components::demanded(own.or(command.out.as_deref()), policy, screen)?,
+        };
+        let policy = policy_loader::of_bytes(sandbox, &component, demanded, &policy.source, screen)?;
+        Ok((component, policy))
+    }
+
+    /// Settles the change of a run under this policy, and drops one that changes nothing.
+    pub fn keep_a_change(&mut self, run: &Path, policy: &Policy, screen: &mut Screen<'_>) -> Result<()> {
+        let Some(change) = &self.change else { return Ok(()) };
+        let demanded = &mut self.config.policy.sha256;
+        *demanded = demanded.take().filter(|sha256| sha256 == policy.sha256());
+        self.text = run_dir::text(&self.config)?;
+        if !change.is_one(run, &self.text, policy)? {
+            let name = &policy.description().name;
+            screen.tell(format_args!("policy `{name}` is in force already, with these settings"));
+            self.change = None;
+        }
+        Ok(())
+    }
+}
+
+/// A config with what was typed on top of it.
+fn given(command: &Train, path: &Path, screen: &mut Screen<'_>) -> Result<TrainConfig> {
+    let mut config = TrainConfig::of(&opened::config(path, &command.overrides, screen)?)?;
+    if let Some(policy) = &command.policy {
+        config.policy.become_other(policy);
+    }
+    if let Some(seed) = command.seed {
+        config.run.seed = seed;
+    }
+    config.policy.settings.extend(allot_config::typed(&command.set, "--set ")?);
+    config.settle()?;
+    Ok(config)
+}

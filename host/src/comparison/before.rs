@@ -1,0 +1,56 @@
+//! The comparison that a folder has already: what it asks, its arms, and the configs of its runs.
+
+use std::path::{Path, PathBuf};
+
+use allot_config::compare::{Arm, CompareConfig};
+use allot_error::{Error, Result};
+use toml::Table;
+
+use crate::planned::config_of;
+
+/// The config of a comparison in its folder. It is written last, and says that the rest is whole.
+pub const CONFIG: &str = "compare.toml";
+
+/// What a folder's comparison was made of.
+pub struct Before {
+    /// Its section of the config.
+    pub section: CompareConfig,
+    /// Its arms: the names of their folders, and what they are called.
+    pub arms: Vec<(String, String)>,
+    /// The configs of its runs.
+    pub configs: Vec<PathBuf>,
+}
+
+impl Before {
+    /// The comparison in a folder, if there is one.
+    pub fn in_folder(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(CONFIG);
+        if path.exists() { Self::of(&allot_config::read(&path)?, &path, folder).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether it has an arm of this name.
+    pub fn has(&self, arm: &Arm) -> bool {
+        self.arms.iter().any(|(name, _)| *name == arm.name)
+    }
+
+    /// From the text of its config, which is at this path.
+    pub fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let whole: Table = allot_config::parse(text, &name)?;
+        let damaged = || Error::new(format!("`{name}` is no comparison's config any more"));
+        let section = section_of(&whole, &name)?;
+        let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
+        let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
+        let arms = section.arms(&whole, &name)?;
+        let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, Path::new(&arm.name), seed));
+        let configs = seeds.into_iter().flat_map(of).collect();
+        let arms = arms.iter().map(|arm| (arm.name.clone(), arm.shown.clone())).collect();
+        Ok(Self { section, arms, configs })
+    }
+}
+
+/// The section for the comparison, of a config that had one.
+pub fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
+    let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
+    section.ok_or_else(|| Error::new(format!("`{name}` is no comparison's config any more")))
+}

@@ -1,0 +1,173 @@
+//! The first line of a run's record: what the run is made of, and what decides its results.
+
+use allot_config::train::AlsoConfig;
+use allot_config::{BudgetConfig, RunConfig};
+use allot_engine::Engine;
+use allot_judges::pool::Preflight as Judge;
+use allot_loop::Scores;
+use allot_record::{FORMAT, Head, hex};
+use allot_remote::RemoteConfig;
+use allot_remote::rollouts::RolloutsConfig;
+use allot_sandbox::Caps;
+use allot_settings::{ComponentConfig, HttpConfig, PythonConfig, RewardConfig};
+use serde_json::{Value, json};
+
+use crate::prepared::Prepared;
+use crate::shadow::Decider;
+use crate::shipped;
+use crate::training::Trained;
+use crate::world::World;
+
+/// The head of any run that is about to begin, without its first accuracy.
+pub fn head<E: Engine, R>(
+    world: &World<E, R, Decider<'_>>,
+    run: &RunConfig,
+    budget: &BudgetConfig,
+    caps: Caps,
+) -> Head {
+    let (policy, of) = (world.policy.live, &world.run.of);
+    Head {
+        format: FORMAT,
+        name: run.name.clone(),
+        allot: env!("CARGO_PKG_VERSION").to_owned(),
+        policy: shipped::policy_stamp(policy),
+        engine: world.engine.capabilities().name,
+        signals: policy.description().signals.clone(),
+        seed: of.seed,
+        order: run.order,
+        run: of.run.clone(),
+        limits: world.run.state.ledger.limits(),
+        ceilings: budget.ceilings(),
+        caps: shipped::stamp(caps),
+        state: hex(&world.run.state.policy),
+        accuracy: None,
+        scores: Vec::new(),
+        advantage: Some(of.scale),
+        world: None,
+        training: None,
+    }
+}
+
+impl Prepared<'_> {
+    /// The head of a training run.
+    pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
+        let config = &self.config;
+        let caps = config.policy.caps.caps();
+        Head {
+            accuracy: Some(scores.accuracy),
+            scores: scores.parts.clone(),
+            training: Some(self.stamp(fingerprint)),
+            ..head(world, &config.run, &config.budget, caps)
+        }
+    }
+
+    /// What decides the results of a training run beside the policy.
+    fn stamp(&self, fingerprint: &str) -> Value {
+        let (config, train) = (&self.config, self.problems.train);
+        let mut training = json!({
+            "weights": fingerprint,
+            "parameters": self.shape.parameters(),
+            "trained": self.memory.trained,
+            "device": config.model.device,
+            "dtype": config.model.dtype,
+            "threads": self.setup.threads,
+            "lora": config.model.lora,
+            "sampling": config.rollout,
+            "update": config.update,
+            "optimizer": config.optimizer,
+            "reward": self.reward(),
+            "problems": { "train": train, "sha256": self.problems.hash(0..train) },
+            "held_out": self.held_out(),
+        });
+        if let Some(date) = self.tokens.date() {
+            training["date"] = json!(date);
+        }
+        if let Some(server) = config.engine.server() {
+            elsewhere(&mut training, server);
+        }
+        if let Some(rollouts) = &config.rollouts {
+            training["rollouts"] = sampled_by(rollouts);
+        }
+        training
+    }
+
+    fn held_out(&self) -> Value {
+        let (config, train) = (&self.config, self.problems.train);
+        let evaluation = &config.evaluation;
+        let mut held_out = json!({
+            "problems": self.problems.all.len() - train,
+            "sha256": self.problems.hash(train..self.problems.all.len()),
+            "rollouts": evaluation.rollouts,
+            "unjudged": evaluation.unjudged,
+            "sampling": config.evaluation_sampling(),
+        });
+        if !evaluation.also.is_empty() {
+            let also = |setting: &AlsoConfig| {
+                let rollouts = setting.rollouts.unwrap_or(evaluation.rollouts);
+                json!({ "name": setting.name, "rollouts": rollouts, "sampling": config.sampling_as(setting.sampling) })
+            };
+            held_out["also"] = evaluation.also.iter().map(also).collect();
+        }
+        if let Some(growth) = evaluation.growth {
+            // Evaluations are not at equal distances then.
+            held_out["every_rollouts"] = json!(evaluation.every_rollouts);
+            held_out["growth"] = json!(growth);
+        }
+        held_out
+    }
+
+    fn reward(&self) -> Value {
+        let all = &self.config.reward;
+        let mut judged = all.each().iter().zip(&self.judges).map(|(one, met)| judged(one, met.as_ref()));
+        if all.graders.is_empty()
+            && let Some(only) = judged.next()
+        {
+            return only;
+        }
+        let mut reward = json!(RewardConfig { graders: Vec::new(), ..all.clone() });
+        reward["graders"] = judged.collect();
+        reward
+    }
+}
+
+/// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
+/// they were written down or not.
+fn judged(one: &RewardConfig, met: Option<&Judge>) -> Value {
+    let python = one.sandboxed().then(|| PythonConfig {
+        interpreter: None,
+        wheels: None,
+        ..one.python.clone().unwrap_or_default()
+    });
+    let http = one.http.as_ref().map(HttpConfig::identity);
+    let component = one.component.as_ref().map(ComponentConfig::identity);
+    let mut judged = json!(RewardConfig { judge: None, python, http, component, ..one.clone() });
+    if let Some(met) = met {
+        judged["judge"] = json!(met.identity);
+    }
+    judged
+}
+
+/// What a record says of a run that a server trains, in place of what it would say of this machine. Neither the
+/// server's address nor its key: a run is the same wherever its server is.
+fn elsewhere(training: &mut Value, server: &RemoteConfig) {
+    for here in ["trained", "device", "dtype", "threads"] {
+        training[here] = Value::Null;
+    }
+    training["server"] = json!({
+        "kind": server.server,
+        "can": server.server.can(),
+        "base_model": server.base_model,
+        "lora_rank": server.lora_rank,
+        "samples_per_request": server.samples_per_request,
+    });
+}
+
+/// What a record says of the server that samples. Neither its address nor its key, nor where weights are handed over.
+fn sampled_by(rollouts: &RolloutsConfig) -> Value {
+    json!({
+        "kind": rollouts.kind,
+        "model": rollouts.model,
+        "dtype": rollouts.dtype,
+        "tolerance": rollouts.tolerance,
+    })
+}

@@ -1,0 +1,197 @@
+//! A training run before its weights are loaded: what can be checked without them, and what it takes.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use allot_allocation::{Run, Terms};
+use allot_config::settings;
+use allot_config::train::TrainConfig;
+use allot_engine::cpu::{Memory, Sampled, Setup};
+use allot_engine::model::{By, Shape};
+use allot_engine::tensors::{self, DeviceName};
+use allot_engine::{Signal, Stops};
+use allot_error::{Error, Result};
+use allot_judges::graders;
+use allot_judges::pool::Preflight as Judge;
+use allot_models::tokens::Tokens;
+use allot_remote::preflight;
+use allot_remote::rollouts::{self, Preflight as Sampler};
+use allot_sandbox::{LogLine, Policy};
+use candle_core::Device;
+
+use crate::problems::{Found, Problems};
+use crate::{engines, memory, policy_loader};
+
+/// What to do about a prompt and an answer that are too long together.
+const TOGETHER: &str = "a prompt and its answer must fit into the context together";
+
+/// All that can be known before the weights are loaded.
+pub struct Prepared<'a> {
+    /// The run's config, with the date that its prompts name.
+    pub config: TrainConfig,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// The run as the policy sees it.
+    pub run: Run,
+    /// The model's files.
+    pub path: PathBuf,
+    /// The model's shape.
+    pub shape: Shape,
+    /// The model's tokenizer.
+    pub tokens: Rc<Tokens>,
+    /// Tokens and texts that end an answer.
+    pub stops: Stops,
+    /// The problems.
+    pub problems: Rc<Problems>,
+    /// Graders outside this program, as they answered to a first request.
+    pub judges: Vec<Option<Judge>>,
+    /// How the model is set up.
+    pub setup: Setup,
+    /// The model's device.
+    pub device: Device,
+    /// Memory that the run needs.
+    pub memory: Memory,
+    /// What the rollout server said of itself, if one samples.
+    pub sampler: Option<Sampler>,
+    /// The state that the policy begins with.
+    pub state: Vec<u8>,
+    /// Log lines written by the policy's `begin`.
+    pub log: Vec<LogLine>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Checks everything that can be checked without the weights: what is quickly seen first, and of that what no run can do
+    /// without.
+    pub fn new(mut config: TrainConfig, policy: &'a Policy) -> Result<Self> {
+        let description = policy.description();
+        let settings = settings(description, &config.policy.settings)?;
+        let (engine, signals) = signals(&config);
+        policy_loader::measurable(description, engine, signals)?;
+        let device = tensors::open(config.model.device)?;
+        if let Some(server) = config.engine.server() {
+            engines::has_room("engine.connections", u64::from(server.connections))?;
+            preflight(server)?;
+        }
+        let path = allot_models::find(&config.model.source)?;
+        let shape = allot_models::shape(&path)?;
+        let sampler = sampler(&config, &shape)?;
+        // Side by side: with a real tokenizer and a data set each takes a tenth of a second.
+        let (tokens, found) =
+            rayon::join(|| Tokens::read(&path), || Found::load(&config, &description.columns));
+        let tokens = tokens?;
+        tokens.fits(shape.vocabulary)?;
+
+        let stops = tokens.stops_and(&config.model.stop)?;
+        let longest = longest_prompt(&config, &shape)?;
+        if let Some(date) = config.model.date {
+            tokens.set_date(date);
+        }
+        let problems = Problems::of(found?, &config, &tokens, longest)?;
+        // A run that is resumed or repeated asks the same.
+        config.model.date = config.model.date.or(tokens.date());
+        let judges = graders::check(&config.reward, &problems.all)?;
+        let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
+        let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
+        let (state, cost) = policy_loader::begun(policy, &run, "policy")?;
+        let setup = setup(&config, &problems);
+        sampler.as_ref().map_or(Ok(()), |sampler| sampler.fits(setup.longest))?;
+        let memory = memory(&config, &shape, &setup)?;
+        Ok(Self {
+            config,
+            policy,
+            run,
+            path,
+            shape,
+            tokens: Rc::new(tokens),
+            stops,
+            problems: Rc::new(problems),
+            judges,
+            setup,
+            device,
+            memory,
+            sampler,
+            state,
+            log: cost.words().collect(),
+        })
+    }
+
+    /// What the user should know of the problems and of the rollout server.
+    pub fn notes(&self) -> impl Iterator<Item = &String> {
+        let sampler = self.sampler.iter().flat_map(|sampler| &sampler.notes);
+        self.problems.notes.iter().chain(sampler)
+    }
+
+    /// Refuses a run that takes more memory than this machine has.
+    pub fn has_room(&self) -> Result<()> {
+        // The memory of a server or of a GPU is not known here.
+        let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
+        if here { memory::has_room(&self.memory) } else { Ok(()) }
+    }
+}
+
+/// The engine's name, and the signals that it measures.
+fn signals(config: &TrainConfig) -> (&'static str, &'static [&'static str]) {
+    match (config.engine.server(), &config.rollouts) {
+        (Some(_), _) => ("tinker", &allot_remote::SIGNALS[..]),
+        (None, Some(rollouts)) => (rollouts.kind.name(), &allot_remote::SIGNALS[..]),
+        (None, None) => ("native", &Signal::NAMES[..]),
+    }
+}
+
+/// Asks the rollout server about itself, if one samples.
+fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
+    let Some(rollouts) = &config.rollouts else { return Ok(None) };
+    // Each rollout is a request of its own, and each server gets this many at a time.
+    engines::has_room("model.rows", (config.model.rows * rollouts.url.all().len()) as u64)?;
+    Ok(Some(rollouts::preflight(rollouts, shape, &config.unusual())?))
+}
+
+/// The most tokens that a prompt may have.
+fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
+    let answer = config.rollout.max_tokens as usize;
+    let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
+    let (most, limit) = shape.most(by);
+    let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
+        let what = format!("`rollout.max_tokens` is {answer}, and the model's {limit} has {most}");
+        Error::new(what).hint(TOGETHER)
+    })?;
+    let longest = config.model.max_prompt_tokens.unwrap_or(room);
+    if longest > room || longest == 0 {
+        let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
+        return Err(Error::new(what).hint(TOGETHER));
+    }
+    Ok(longest)
+}
+
+/// How the model is set up for these problems.
+fn setup(config: &TrainConfig, problems: &Problems) -> Setup {
+    let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
+    Setup {
+        precision: config.model.dtype,
+        threads: config.model.threads.unwrap_or(1),
+        longest: prompt + config.rollout.max_tokens as usize,
+        lora: config.model.lora,
+        reference: config.update.loss.kl > 0.0,
+        seed: config.run.seed,
+    }
+}
+
+/// Memory that a run needs. Fails where the device can't run the model.
+fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> {
+    let (update, model) = (&config.update, &config.model);
+    let (rows, micro) = (model.rows, update.micro_batch_tokens);
+    match model.device {
+        DeviceName::Cpu => {
+            // A policy that asks for fewer rollouts of a prompt has more prompts at a time.
+            let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
+            let sampled = Sampled { rows, answer: config.rollout.max_tokens as usize, together };
+            let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
+            Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })
+        }
+        DeviceName::Cuda(_) => {
+            let kernels = shape.has_kernels();
+            kernels.map_err(|reason| Error::new(reason).hint("set `model.device` to \"cpu\""))?;
+            Ok(tensors::memory(shape, setup, rows, micro, update.recompute))
+        }
+    }
+}
