@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::address::{Address, Lock, is_loopback};
-use crate::protobuf;
+use crate::protobuf::{CONTENT, Outcome, PassRequest};
 
 /// The longest pause before something is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -174,7 +174,7 @@ impl Client {
                 self.http.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
             }
             Some(Said::Protobuf(body)) => {
-                self.http.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
+                self.http.post(url).header(CONTENT_TYPE, CONTENT).body(body.to_vec())
             }
             None => self.http.get(url),
         };
@@ -184,7 +184,7 @@ impl Client {
         let mut response = request.send().await?;
         let (status, mut body) = (response.status(), Vec::new());
         let content = response.headers().get(CONTENT_TYPE);
-        let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(protobuf::CONTENT.as_bytes()));
+        let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(CONTENT.as_bytes()));
         let later =
             response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
         let later = later.map(Duration::from_secs);
@@ -215,21 +215,18 @@ impl Client {
         self.say(verb, body.map(Said::Json), true).await
     }
 
-    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
-    /// way, in which both are one request as protobuf.
-    pub(crate) async fn pass(&self, verb: &str, body: &Value) -> Result<Heard, Failure> {
+    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to take protobuf only, in which both
+    /// are one request.
+    pub(crate) async fn pass(&self, request: PassRequest) -> Result<Heard, Failure> {
         if !self.newer.get() {
-            let text = body.to_string();
-            match self.ask(verb, Some(&text)).await {
+            match self.ask(request.verb(), Some(&request.json())).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
-                // What a server says that has no such request at all, and not that it lost the model.
-                Err(Failure::Lost(detail)) if verb == "forward" && detail == "Not Found" => {}
+                Err(Failure::Lost(detail)) if request.forward_only && is_unrouted(&detail) => {}
                 other => return other,
             }
             self.newer.set(true);
         }
-        let message = protobuf::passed(body, verb == "forward");
-        self.say("forward_backward", Some(Said::Protobuf(&message)), true).await
+        self.say("forward_backward", Some(Said::Protobuf(&request.message())), true).await
     }
 
     /// The same as [`ask`](Self::ask), of something that is not asked for again where it broke, for it may be half
@@ -290,7 +287,7 @@ impl Client {
     }
 
     /// Waits for what was promised.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
+    pub(crate) async fn fetch<T: Outcome>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
         let body = json!({ "request_id": promise }).to_string();
         loop {
@@ -300,6 +297,9 @@ impl Client {
                 Err(Failure::Refused { status, detail, .. }) => return Err(failed(verb, status, detail)),
                 Err(failure) => return Err(failure),
             };
+            if answer.protobuf {
+                return T::decode(&answer.body).ok_or_else(|| self.broken(verb));
+            }
             let value: Value = self.read(verb, &answer)?;
             if value["type"] == "try_again" {
                 if value["request_id"].as_str().is_some_and(|id| id != promise) {
@@ -320,13 +320,10 @@ impl Client {
         }
     }
 
-    /// An answer as what it should be.
+    /// Parses an answer in JSON.
     pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &Heard) -> Result<T, Failure> {
         if heard.protobuf {
-            let Some(value) = protobuf::answer(verb, &heard.body) else {
-                return Err(self.wrong(verb, "a message that breaks off, or of another kind"));
-            };
-            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("something else: {e}")));
+            return Err(self.broken(verb));
         }
         serde_json::from_slice(&heard.body).map_err(|e| {
             let text = String::from_utf8_lossy(&heard.body);
@@ -336,6 +333,11 @@ impl Client {
             }
             self.wrong(verb, &format!("something else: {e}"))
         })
+    }
+
+    /// A message that cannot be read as what was asked for.
+    fn broken(&self, verb: &str) -> Failure {
+        self.wrong(verb, "a message that breaks off, or of another kind")
     }
 
     /// A model whose numbers have left all bounds.
@@ -422,7 +424,15 @@ impl Key {
     }
 }
 
-/// What a promise that failed means: what the server says it no longer has is lost, and can be made anew.
+/// Whether a server that answers 404 with this detail has no route for the path at all, rather than no such model. So
+/// answers FastAPI 0.136.3, which has it from Starlette 1.3.1's `HTTPException`; the 404s of SkyRL's own routes name
+/// what is missing (`skyrl/tinker/api.py` of 2026-08-21: "Model not found").
+fn is_unrouted(detail: &str) -> bool {
+    detail == "Not Found"
+}
+
+/// What the failure of a promise means. A model that the server no longer has is lost, and can be made again: SkyRL then
+/// says "not loaded" or "not found" (`skyrl/tinker/engine.py` and `api.py` of 2026-08-21).
 fn failed(verb: &str, status: u16, detail: String) -> Failure {
     let said = detail.to_lowercase();
     if said.contains("not loaded") || said.contains("not found") {
@@ -458,4 +468,20 @@ fn root(error: &reqwest::Error) -> String {
 
 pub(crate) fn dash(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_without_a_route_is_not_a_lost_model() {
+        assert!(is_unrouted("Not Found"));
+        for detail in ["Model not found", "Session not found", "Model 'm' not found", "not found", ""] {
+            assert!(!is_unrouted(detail), "{detail}");
+        }
+        let lost = ["Model m not loaded (likely stale request from previous server)", "Future not found"];
+        assert!(lost.iter().all(|detail| matches!(failed("", 400, (*detail).to_owned()), Failure::Lost(_))));
+        assert!(matches!(failed("", 400, "out of memory".to_owned()), Failure::Refused { .. }));
+    }
 }

@@ -146,7 +146,7 @@ impl Remote {
             let sampling = trainer.config.sampling(purpose);
             let seed = wire_seed(trainer.config.seed, w.prompt, version, w.first);
             let body = sample::body(trainer.prompt(w.prompt), w.count, seed, sampling, &trainer.config.stops);
-            let sampled: sample::Sampled = session.sample(&trainer.client, sampler, body).await?;
+            let sampled = session.sample(&trainer.client, sampler, body).await?;
             let over = (version, trainer.shape.vocabulary, sampling, &trainer.config.stops);
             Ok((i, sample::rollouts(&trainer.client, w, sampled, over, trainer.config.signals.len())?))
         };

@@ -2,10 +2,10 @@
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
 use allot_engine::{Answer, End, Sample, Sampling, SamplingMask, Stops};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
+use crate::protobuf::Sampled;
 
 /// Some rollouts of one prompt, asked for together.
 #[derive(Clone, Copy)]
@@ -14,20 +14,6 @@ pub(crate) struct Wanted {
     /// The first one's position.
     pub(crate) first: u32,
     pub(crate) count: u32,
-}
-
-/// What a server answers to `asample`.
-#[derive(Clone, Deserialize)]
-pub(crate) struct Sampled {
-    sequences: Vec<Sequence>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Sequence {
-    stop_reason: String,
-    tokens: Vec<u32>,
-    /// `null` is how some write a number that is not finite.
-    logprobs: Option<Vec<Option<f32>>>,
 }
 
 /// What is asked for, in the order of the grant's lines.
