@@ -8,7 +8,6 @@ use reqwest::Url;
 /// A server's place, and the manners towards it.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// Where it is.
     pub(crate) url: String,
     /// What comes between that and a verb.
     pub(crate) path: &'static str,

@@ -1,5 +1,4 @@
-//! The way to a server and back: one exchange, the same again after a pause where that may help, and what
-//! goes wrong in words.
+//! An HTTP client: single requests, requests that are retried after a pause, and the sentences that describe failures.
 
 use std::cell::Cell;
 use std::error::Error as _;
@@ -40,22 +39,21 @@ pub(crate) struct Client {
     newer: Cell<bool>,
 }
 
-/// What opens the server. It has no `Debug`, so that it is never shown.
+/// An API key. It has no `Debug`, so that it is never shown.
 #[derive(Clone)]
 struct Key {
     text: String,
     header: HeaderValue,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 pub(crate) enum Failure {
-    /// The server no longer has what it was asked about.
+    /// The server no longer has the model, session or state that the request names.
     Lost(String),
-    /// The server will not.
+    /// The server refused the request.
     Refused {
         /// What it was asked.
         verb: String,
-        /// Its status.
         status: u16,
         /// Its own words.
         detail: String,
@@ -66,15 +64,15 @@ pub(crate) enum Failure {
     Stop(EngineError),
 }
 
-/// What is said in one exchange.
+/// A request's body.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum RequestBody<'a> {
     Json(&'a str),
     Protobuf(&'a [u8]),
 }
 
-/// What one exchange brought.
-pub(crate) struct Heard {
+/// A server's reply to one request.
+pub(crate) struct ServerReply {
     status: StatusCode,
     /// Whether it is protobuf, and not JSON.
     protobuf: bool,
@@ -83,7 +81,7 @@ pub(crate) struct Heard {
     body: Vec<u8>,
 }
 
-impl Heard {
+impl ServerReply {
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
@@ -92,7 +90,7 @@ impl Heard {
         self.later
     }
 
-    /// What came, as it came.
+    /// The body, unparsed.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
@@ -125,7 +123,7 @@ impl Client {
         Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
-    /// A client for the check before a run starts: patience is short, and nobody is told that it runs out.
+    /// A client for the check before a run starts: its patience is short, and it shows no notices.
     pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
         to.patience = to.patience.min(AT_FIRST);
         Self::open(to, |_| ())
@@ -136,7 +134,6 @@ impl Client {
         Self::open(self.to.clone(), |_| ())
     }
 
-    /// Where it goes.
     pub(crate) fn to(&self) -> &Address {
         &self.to
     }
@@ -167,13 +164,17 @@ impl Client {
     }
 
     /// One exchange. Where nothing is said it is a GET.
-    pub(crate) async fn once(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, reqwest::Error> {
+    pub(crate) async fn once(
+        &self,
+        verb: &str,
+        said: Option<RequestBody<'_>>,
+    ) -> Result<ServerReply, reqwest::Error> {
         let url = self.url(verb);
         let mut request = match said {
-            Some(Said::Json(body)) => {
+            Some(RequestBody::Json(body)) => {
                 self.http.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
             }
-            Some(Said::Protobuf(body)) => {
+            Some(RequestBody::Protobuf(body)) => {
                 self.http.post(url).header(CONTENT_TYPE, CONTENT).body(body.to_vec())
             }
             None => self.http.get(url),
@@ -194,10 +195,10 @@ impl Client {
                 break;
             }
         }
-        Ok(Heard { status, protobuf, later, body })
+        Ok(ServerReply { status, protobuf, later, body })
     }
 
-    /// Removes something that nobody needs any more. Where that fails it only takes up room.
+    /// Removes something that is not needed any more. A failure is ignored: it only costs disk space.
     pub(crate) async fn remove(&self, path: &str) {
         let mut request = self.http.delete(self.url(path));
         if let Some(key) = &self.key {
@@ -210,14 +211,14 @@ impl Client {
         format!("{}{}{verb}", self.to.url.trim_end_matches('/'), self.to.path)
     }
 
-    /// Asks until there is an answer that says something, or patience is at its end.
-    pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<Heard, Failure> {
-        self.say(verb, body.map(Said::Json), true).await
+    /// Sends a request, and again after pauses, until the server answers it or patience runs out.
+    pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<ServerReply, Failure> {
+        self.say(verb, body.map(RequestBody::Json), true).await
     }
 
     /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to take protobuf only, in which both
     /// are one request.
-    pub(crate) async fn pass(&self, request: PassRequest) -> Result<Heard, Failure> {
+    pub(crate) async fn pass(&self, request: PassRequest) -> Result<ServerReply, Failure> {
         if !self.newer.get() {
             match self.ask(request.verb(), Some(&request.json())).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
@@ -226,16 +227,21 @@ impl Client {
             }
             self.newer.set(true);
         }
-        self.say("forward_backward", Some(Said::Protobuf(&request.message())), true).await
+        self.say("forward_backward", Some(RequestBody::Protobuf(&request.message())), true).await
     }
 
     /// The same as [`ask`](Self::ask), of something that is not asked for again where it broke, for it may be half
     /// done then.
-    pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<Heard, Failure> {
-        self.say(verb, Some(Said::Json(body)), false).await
+    pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<ServerReply, Failure> {
+        self.say(verb, Some(RequestBody::Json(body)), false).await
     }
 
-    async fn say(&self, verb: &str, said: Option<Said<'_>>, again: bool) -> Result<Heard, Failure> {
+    async fn say(
+        &self,
+        verb: &str,
+        said: Option<RequestBody<'_>>,
+        again: bool,
+    ) -> Result<ServerReply, Failure> {
         let (mut began, mut pauses) = (None, self.pauses());
         loop {
             let turn = self.turn().await;
@@ -286,7 +292,7 @@ impl Client {
         }
     }
 
-    /// Waits for what was promised.
+    /// Waits for the outcome of a request that the server promised to do.
     pub(crate) async fn fetch<T: Outcome>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
         let body = json!({ "request_id": promise }).to_string();
@@ -321,7 +327,7 @@ impl Client {
     }
 
     /// Parses an answer in JSON.
-    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &Heard) -> Result<T, Failure> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &ServerReply) -> Result<T, Failure> {
         if heard.protobuf {
             return Err(self.broken(verb));
         }
@@ -442,7 +448,7 @@ fn failed(verb: &str, status: u16, detail: String) -> Failure {
     }
 }
 
-/// What stops a run, in words.
+/// An error that stops a run.
 pub(crate) fn told(what: impl Into<String>, hint: &str) -> EngineError {
     EngineError::Remote { what: what.into(), hint: hint.to_owned() }
 }

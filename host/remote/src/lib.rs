@@ -50,4 +50,4 @@ pub use patience::patient;
 pub use preflight::preflight;
 pub use server::{Can, Cuts, Mean, Server};
 pub use service::{Service, ServiceConfig};
-pub use state::State;
+pub use state::ServerState;

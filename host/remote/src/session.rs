@@ -1,4 +1,4 @@
-//! A model on the server: made, loaded, asked, saved. What is in here is gone when the server is.
+//! A model on the server: created, loaded, trained, sampled, saved. It is gone when the server restarts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use allot_engine::EngineError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Failure, Heard, told};
+use crate::client::{Client, Failure, ServerReply, told};
 use crate::config::RemoteConfig;
 use crate::heartbeat::Heartbeat;
 use crate::learn::{PolicyLoss, Stepped};
@@ -39,12 +39,12 @@ struct Promise {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct MadeModel {
     model_id: String,
 }
 
 #[derive(Deserialize)]
-struct Sampler {
+struct MadeSampler {
     sampling_session_id: Option<String>,
     path: Option<String>,
 }
@@ -55,13 +55,13 @@ struct SamplingSession {
 }
 
 #[derive(Deserialize)]
-struct Saved {
+struct SavedState {
     path: String,
 }
 
-impl Outcome for Made {}
-impl Outcome for Sampler {}
-impl Outcome for Saved {}
+impl Outcome for MadeModel {}
+impl Outcome for MadeSampler {}
+impl Outcome for SavedState {}
 
 impl Session {
     /// A fresh model, or one in the state that was saved under a path.
@@ -121,7 +121,7 @@ impl Session {
             "base_model": config.base_model,
             "lora_config": { "rank": config.lora_rank, "seed": seed & 0x7fff_ffff },
         });
-        let made: Made =
+        let made: MadeModel =
             session.done(client, "create_model", &body).await.map_err(|failure| match failure {
                 Failure::Refused { status, detail, .. } => {
                     Failure::Stop(Self::unmade(config, status, &detail))
@@ -183,14 +183,19 @@ impl Session {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Asks for something, and waits for it.
+    /// Sends a request and waits for its outcome.
     async fn done<T: Outcome>(&self, client: &Client, verb: &str, body: &Value) -> Result<T, Failure> {
         let answer = client.ask(verb, Some(&body.to_string())).await?;
         self.outcome(client, verb, &answer).await
     }
 
-    /// Waits for what an answer promises.
-    async fn outcome<T: Outcome>(&self, client: &Client, verb: &str, answer: &Heard) -> Result<T, Failure> {
+    /// Waits for the outcome that an answer promises.
+    async fn outcome<T: Outcome>(
+        &self,
+        client: &Client,
+        verb: &str,
+        answer: &ServerReply,
+    ) -> Result<T, Failure> {
         let promise: Promise = client.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
             return Err(client.wrong(verb, "the promise of another request"));
@@ -229,7 +234,7 @@ impl Session {
     pub(crate) async fn save(&self, client: &Client, name: &str) -> Result<String, Failure> {
         let mut n = 0;
         loop {
-            // Where the answer to a first request was lost, the name is taken, and nobody knows by what.
+            // Where the answer to a first request was lost, the name is taken by an unknown state.
             let name = if n == 0 { name.to_owned() } else { format!("{name}-{n}") };
             let body = json!({
                 "type": "save_weights",
@@ -237,7 +242,7 @@ impl Session {
                 "path": name,
                 "seq_id": self.number(),
             });
-            match self.done::<Saved>(client, "save_weights", &body).await {
+            match self.done::<SavedState>(client, "save_weights", &body).await {
                 Err(Failure::Refused { status: 409, .. }) if n < 9 => n += 1,
                 other => return Ok(other?.path),
             }
@@ -255,7 +260,7 @@ impl Session {
         // Those of an earlier version were all kept. A run makes millions.
         self.promises.borrow_mut().clear();
         let mut tries = 0;
-        let made: Sampler = loop {
+        let made: MadeSampler = loop {
             let body = json!({
                 "type": "save_weights_for_sampler",
                 "model_id": self.model,

@@ -10,7 +10,7 @@ use crate::config::RemoteConfig;
 use crate::learn::{self, Batch, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::session::Session;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// What never changes of an engine.
 pub(crate) struct Trainer {
@@ -22,8 +22,8 @@ pub(crate) struct Trainer {
     pub(crate) prompts: Vec<Vec<u32>>,
 }
 
-/// What comes of an update: what is told of it, what it computed, and where the server has it.
-pub(crate) type Made = Result<(Report, Compute, State), Failure>;
+/// An update's metrics, what it computed, and where the server has it.
+pub(crate) type UpdateOutcome = Result<(Report, Compute, ServerState), Failure>;
 
 impl Trainer {
     pub(crate) fn prompt(&self, prompt: PromptId) -> &[u32] {
@@ -68,10 +68,10 @@ impl Trainer {
     pub(crate) async fn learn(
         &self,
         session: &Session,
-        state: &State,
+        state: &ServerState,
         update: &UpdateConfig,
         mut lessons: Vec<TrainingSample>,
-    ) -> Made {
+    ) -> UpdateOutcome {
         let (client, optimizer) = (&self.client, &self.config.optimizer);
         self.rescore(session, &mut lessons).await?;
         let masked = update.mask_truncated.then(|| lessons.iter().filter(|l| l.masked).count());
@@ -93,7 +93,7 @@ impl Trainer {
         let version = state.version + 1;
         let path = session.save(client, &format!("update-{version:06}")).await?;
         let saved =
-            State { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
+            ServerState { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
         let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
         let computed = self.counted(update, &lessons, metrics.steps);
         let mut report = metrics.report();
