@@ -287,7 +287,7 @@ fn micro_step(
     })?;
     let one = |(part, lesson): (OnceLock<_>, &TrainingSample<'_>)| match part.into_inner() {
         // A core may pass over a sequence without an answer, which has no loss.
-        None if lesson.sequence.answer() == 0 => Default::default(),
+        None if lesson.sequence.answer() == 0 => (Part::default(), 0.0),
         part => part.expect("a core asks for the loss of each answer"),
     };
     Ok(parts.into_iter().zip(lessons).map(one).collect())

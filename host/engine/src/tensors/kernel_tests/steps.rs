@@ -159,8 +159,8 @@ fn draws_are_the_sampler_s() {
         };
         let rows: Vec<Vec<f32>> = (0..ROWS).map(row).collect();
         let unit = |i: usize| match i {
-            _ if i % 17 == 0 => 0.0,
-            _ if i % 19 == 0 => 1.0 - f64::EPSILON,
+            _ if i.is_multiple_of(17) => 0.0,
+            _ if i.is_multiple_of(19) => 1.0 - f64::EPSILON,
             _ => stream.unit(),
         };
         let units: Vec<f64> = (0..ROWS * RING).map(unit).collect();
