@@ -122,7 +122,7 @@ impl AnyEngine {
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
                 let text = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
-                let kept: allot_remote::State = serde_json::from_slice(&text)
+                let kept: allot_remote::ServerState = serde_json::from_slice(&text)
                     .map_err(|e| Error::new(format!("`{}` is no state of a server: {e}", path.display())))?;
                 if (kept.version, kept.optimizer_steps) != (state.run.version, state.optimizer_steps) {
                     let what = format!("`{}` is of another step than its checkpoint", path.display());

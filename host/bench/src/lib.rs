@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
-use allot_engine::cpu::{Limits, Setup};
+use allot_engine::cpu::{MachineLimits, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
@@ -117,7 +117,7 @@ pub enum Weights<'a> {
 pub struct Bench {
     models: Vec<(Precision, Box<dyn Core>)>,
     shape: Shape,
-    limits: Option<Limits>,
+    limits: Option<MachineLimits>,
 }
 
 impl Bench {
@@ -136,7 +136,7 @@ impl Bench {
         };
         let models = place.precisions.iter().map(model).collect::<std::result::Result<_, _>>()?;
         let on_cpu = place.device == DeviceName::Cpu;
-        let limits = on_cpu.then(|| Limits::new(place.threads)).transpose()?;
+        let limits = on_cpu.then(|| MachineLimits::new(place.threads)).transpose()?;
         Ok(Self { models, shape, limits })
     }
 

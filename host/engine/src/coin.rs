@@ -114,8 +114,8 @@ impl Coin {
     }
 
     /// The column that a policy calls so, if the world has it: `difficulty` is what an answer's odds hang on, in
-    /// logits, and `level` is what somebody might have written beside a problem: from 1 to 5, each for a fifth of
-    /// all that there could be. It is also the source.
+    /// logits, and `level` is a coarse label as data sets have it: from 1 to 5, each for a fifth of
+    /// the distribution. It is also the source.
     pub fn column(&self, name: &str) -> Option<Column> {
         // Where the fifths of a normal distribution end.
         const FIFTHS: [f64; 4] = [

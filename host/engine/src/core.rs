@@ -1,5 +1,5 @@
-//! A core: a model with what training it needs, on some device. The engine asks nothing else of it, and
-//! knows neither where the numbers are nor how they are computed.
+//! A core: a model on a device, with the state of its training. This trait is all that the engine knows of a core: not
+//! where the numbers are, nor how they are computed.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
 
 pub use crate::statistics::TokenStatistics;
 
-/// From a sequence's number and what the model thinks of its answer to the gradient of the loss by that. It may be called
-/// from several threads, and in any order.
+/// Returns the gradient of the loss by the statistics of an answer's tokens, given its sequence's number and these
+/// statistics. A core calls it once for each sequence with an answer, in any order and from several threads.
 pub type Loss<'a> = dyn Fn(usize, &[TokenStatistics]) -> TokenGradients + Sync + 'a;
 
 /// A model that samples, scores and learns.
 pub trait Core {
-    /// The layout in which this core's numbers are told.
+    /// The layout of this core's weights and gradients.
     fn arena(&self) -> &Arena;
 
     /// The model's shape.
@@ -30,8 +30,8 @@ pub trait Core {
         false
     }
 
-    /// Samples an answer to each request, `rows` at a time. `whole` gets each as soon as it is whole, with its
-    /// request's number, in any order. Where somebody asks to stop those that are not whole are given up.
+    /// Samples an answer to each request, `rows` at a time. `whole` is called with each answer once it is complete, and
+    /// its request's number, in any order. On an interrupt the incomplete ones are dropped.
     fn sample(
         &self,
         requests: &[Request<'_>],
@@ -41,7 +41,7 @@ pub trait Core {
         interrupt: &Interrupt,
     ) -> Result<(), ModelError>;
 
-    /// The same, for whoever needs no answer before the last: all of them, in the order of the requests.
+    /// Samples an answer to each request and returns all of them, in the order of the requests.
     fn answers(
         &self,
         requests: &[Request<'_>],
@@ -54,7 +54,7 @@ pub trait Core {
         Ok(answers)
     }
 
-    /// What the model thinks of each answer's tokens; under the reference if that is asked for.
+    /// Statistics of each answer's tokens, under the current weights or the reference.
     fn score(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -78,8 +78,8 @@ pub trait Core {
     /// before it was cut. Where that is not finite nothing changes.
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError>;
 
-    /// Waits until all that was asked for is done. Only whoever measures time has to ask: what comes after
-    /// waits for what it needs.
+    /// Waits until the device has done all work. Only measurements of time need it: later calls wait for what they
+    /// read.
     fn wait(&self) -> Result<(), ModelError> {
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Sequence<'_> {
         self.tokens[..self.prompt] == other.tokens[..other.prompt]
     }
 
-    /// Tokens that the model reads: the last one is only foretold.
+    /// Tokens that the model reads: all but the last, which it only predicts.
     pub fn read(&self) -> usize {
         self.tokens.len() - 1
     }

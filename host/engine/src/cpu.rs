@@ -41,7 +41,7 @@ use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, Stops};
 
 pub use arena::Arena;
-pub use limits::Limits;
+pub use limits::MachineLimits;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::{Memory, Sampled};
 pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moments};
@@ -52,7 +52,7 @@ use arithmetic::Arithmetic;
 use block::RopeTable;
 use decode::Decode;
 use packed::PackedWeights;
-use pass::{How, Pass};
+use pass::{Pass, PassContext};
 use weights::{Gradients, Weights};
 
 /// Whether this processor has an instruction for products in bf16. Without one the same numbers come from float32.
@@ -183,6 +183,27 @@ impl Cpu {
         Weights { arena: &self.arena, base: &self.base, adapters, laid: None, arithmetic: self.arithmetic }
     }
 
+    /// The weights in the layout of products, which is made here where they have changed since.
+    fn packed(&self) -> &PackedWeights {
+        self.laid.get_or_init(|| {
+            let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
+            self.view().pack(spare)
+        })
+    }
+
+    /// How passes compute, on the pool's threads, with the weights or those of the reference, which are used too seldom to
+    /// be laid out.
+    fn how(&self, PassOptions { temperature, recompute }: PassOptions, reference: bool) -> PassContext<'_> {
+        let weights = if reference {
+            let base = self.reference.as_deref().unwrap_or(&self.base);
+            Weights { base, adapters: None, ..self.view() }
+        } else {
+            Weights { laid: Some(self.packed()), ..self.view() }
+        };
+        let threads = (self.threads / self.slices()).max(1);
+        PassContext { weights, rope: &self.rope, temperature, recompute, threads }
+    }
+
     /// The weights are about to change.
     fn outdated(&mut self) {
         if let (Some(laid), Ok(spare)) = (self.laid.take(), self.spare.get_mut()) {
@@ -218,7 +239,7 @@ impl Core for Cpu {
         let (tell, told) = mpsc::channel();
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let laid = self.laid.get_or_init(|| weights.pack(spare(&self.spare)));
+                let laid = self.packed();
                 let weights = Weights { laid: Some(laid), ..weights };
                 Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(requests);
             });
@@ -236,33 +257,15 @@ impl Core for Cpu {
         reference: bool,
     ) -> Result<Vec<Vec<TokenStatistics>>, ModelError> {
         let slices = self.slices();
-        self.passes.resize_with(slices, Pass::default);
-        let Self {
-            arena,
-            arithmetic,
-            base,
-            adapters,
-            reference: frozen,
-            rope,
-            laid,
-            spare: old,
-            passes,
-            pool,
-            threads,
-            ..
-        } = self;
-        let adapters = adapters.as_ref().filter(|_| !reference).map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let base = if reference { frozen.as_deref().unwrap_or(base) } else { base };
-        let mut weights = Weights { arena, base, adapters, laid: None, arithmetic: *arithmetic };
-        let threads = inner(*threads, slices);
-        pool.install(|| {
-            // Those of a reference are used too seldom to be kept.
-            weights.laid = (!reference).then(|| laid.get_or_init(|| weights.pack(spare(old))));
-            let how = How { weights, rope, temperature: options.temperature, recompute: false, threads };
-            let parts = split(sequences, slices);
-            let work = parts.into_par_iter().zip(passes.par_iter_mut());
-            Ok(work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat())
-        })
+        let mut passes = std::mem::take(&mut self.passes);
+        passes.resize_with(slices, Pass::default);
+        let scored = self.pool.install(|| {
+            let how = self.how(options, reference);
+            let work = split(sequences, slices).into_par_iter().zip(passes.par_iter_mut());
+            work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
+        });
+        self.passes = passes;
+        Ok(scored)
     }
 
     fn learn(
@@ -271,39 +274,21 @@ impl Core for Cpu {
         options: PassOptions,
         loss: &Loss<'_>,
     ) -> Result<(), ModelError> {
-        let slices = self.slices();
-        let trained = self.trained().len();
-        self.passes.resize_with(slices, Pass::default);
+        let (slices, trained) = (self.slices(), self.trained().len());
         self.gradients.resize_with(slices, || vec![0.0; trained]);
         if sequences.is_empty() {
             return Ok(());
         }
-        let Self {
-            arena,
-            arithmetic,
-            base,
-            adapters,
-            rope,
-            laid,
-            spare: old,
-            gradients,
-            passes,
-            pool,
-            threads,
-            ..
-        } = self;
-        let adapters = adapters.as_ref().map(|(a, n)| (a as &Adapters, n.as_slice()));
-        let mut weights = Weights { arena, base, adapters, laid: None, arithmetic: *arithmetic };
-        let (temperature, recompute) = (options.temperature, options.recompute);
-        let threads = inner(*threads, slices);
-        pool.install(|| {
-            weights.laid = Some(laid.get_or_init(|| weights.pack(spare(old))));
-            let how = How { weights, rope, temperature, recompute, threads };
+        let (mut passes, mut gradients) =
+            (std::mem::take(&mut self.passes), std::mem::take(&mut self.gradients));
+        passes.resize_with(slices, Pass::default);
+        self.pool.install(|| {
+            let how = self.how(options, false);
             let parts = split(sequences, slices);
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
             work.for_each(|((part, pass), gradients)| {
                 let first = part.start;
-                let mut gradients = match adapters {
+                let mut gradients = match self.adapters {
                     Some(_) => Gradients::Adapters(gradients),
                     None => Gradients::Full(gradients),
                 };
@@ -311,6 +296,7 @@ impl Core for Cpu {
                 pass.learn(how, &sequences[part], own, &mut gradients);
             });
         });
+        (self.passes, self.gradients) = (passes, gradients);
         Ok(())
     }
 
@@ -395,16 +381,6 @@ impl Core for Cpu {
 fn pool(threads: usize) -> Result<ThreadPool, ModelError> {
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|e| ModelError::Threads(e.to_string()))
-}
-
-/// The room that is spare, if any.
-fn spare(old: &Mutex<Option<PackedWeights>>) -> Option<PackedWeights> {
-    old.lock().ok().and_then(|mut old| old.take())
-}
-
-/// Threads of each matrix product inside a slice.
-fn inner(threads: usize, slices: usize) -> usize {
-    (threads / slices).max(1)
 }
 
 /// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences

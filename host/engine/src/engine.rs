@@ -13,7 +13,7 @@ use allot_error::Error;
 /// [`Engine::sample`] gives, and the rollout. Once for each, in any order.
 pub type Whole<'a, A> = &'a mut dyn FnMut(usize, &Sample<A>);
 
-/// Rollouts in the order that they were granted in; none in place of one that was not whole when somebody asked to stop.
+/// Rollouts in the order of their grant; none in place of one that an interrupt left incomplete.
 pub type Sampled<A> = Vec<Option<Sample<A>>>;
 
 /// What rollouts are sampled for. It says how, where a grant's lines do not.
@@ -36,9 +36,9 @@ pub trait Engine {
     /// Model updates made so far.
     fn version(&self) -> u32;
 
-    /// Samples what was granted: all of it, in the order of the grant's lines. A rollout's draws
-    /// depend on (run seed, prompt, version, position) and on how it is sampled alone. `whole` is told of each as it comes. Those that were not
-    /// whole when somebody asked to stop are missing; nothing else may be.
+    /// Samples all rollouts of a grant, in the order of its lines. A rollout's draws depend only on (run seed, prompt,
+    /// version, position) and on how it is sampled. `whole` is called with each as it is completed. Only rollouts that an
+    /// interrupt left incomplete are missing.
     fn sample(
         &mut self,
         grant: Grant,
@@ -54,8 +54,8 @@ pub trait Engine {
     }
 
     /// One model update on these examples, in this order, cut into optimizer steps as this geometry says, or else as
-    /// the engine's own config does. There is at least one example. Where somebody asks to stop before
-    /// the first step of the optimizer, the model stays as it is: [`EngineError::Interrupted`].
+    /// the engine's own config does. There is at least one example. An interrupt before the first step of the
+    /// optimizer leaves the model as it is: [`EngineError::Interrupted`].
     fn update(
         &mut self,
         batch: &[Example<'_, Self::Answer>],
@@ -161,7 +161,7 @@ pub enum EngineError {
         /// How far they may, in nats.
         most: f64,
     },
-    /// Somebody asked to stop before the model was changed.
+    /// The update was interrupted before it changed the model.
     #[error("the update was interrupted")]
     Interrupted,
     /// The model could not be run.

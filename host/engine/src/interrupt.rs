@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody may ask for work to stop. Copies of one share the wish.
+/// A request to stop work. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that nobody has asked for yet.
+    /// An interrupt that is not asked for yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for a stop. Gives whether somebody did before.
+    /// Asks for a stop. Returns whether it was asked for before.
     pub fn ask(&self) -> bool {
         self.0.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether somebody asked.
+    /// Whether a stop was asked for.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

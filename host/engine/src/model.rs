@@ -30,6 +30,9 @@ pub use gguf::Gguf;
 pub use rope::{Factor, Llama3, Rope, Scaling, Yarn};
 pub use shape::{By, Shape, SpecialIds};
 
+/// The result of something that a model does.
+pub(crate) type ModelResult<T> = Result<T, ModelError>;
+
 /// Why a model can't be loaded or run.
 #[derive(Debug, Error)]
 pub enum ModelError {

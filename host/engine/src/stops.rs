@@ -1,5 +1,5 @@
-//! What ends an answer: tokens, and texts by their bytes. A text may span tokens, and end in the middle of one. Tokens
-//! are here what somebody says that they stand for; what text is made of them is not known.
+//! What ends an answer: tokens, and texts by their bytes. A text may span tokens, and end in the middle of one. The
+//! bytes of each token are given; this file knows no tokenizer.
 
 use std::sync::Arc;
 
@@ -224,7 +224,7 @@ mod tests {
         let stops = Stops::from([0, 7]).with_texts(euro);
         assert_eq!(stops.end(&[1, 2, 0]), Some(End::Text(1)));
         assert_eq!(stops.end(&[1, 1, 0, 2]), Some(End::Token(2)));
-        assert_eq!(stops.end(&[2, 1, 99, 1]), None, "a token that nobody knows is nothing");
+        assert_eq!(stops.end(&[2, 1, 99, 1]), None, "an unknown token is nothing");
         assert_eq!(stops.end(&[2, 7]), Some(End::Token(1)));
         assert_eq!(Stops::default().end(&[1, 2]), None);
     }

@@ -31,6 +31,7 @@ mod plain;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::iter::zip;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -328,22 +329,10 @@ impl Core for Tensors {
 
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
         let device = &self.device;
-        let mut of = BTreeMap::new();
-        let mut both = |name: &str, dims: &[usize], mean: &[f32], square: &[f32]| {
-            let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, dims, device);
-            of.insert(name.to_owned(), (tensor(mean)?, tensor(square)?));
-            Ok::<_, ModelError>(())
-        };
-        if let Some(adapters) = &self.adapters {
-            let layout = &adapters.layout;
-            let stored = read_moments(folder, steps, layout.len())?;
-            adapters.set(&read_adapters(folder, layout)?, device)?;
-            if steps > 0 {
-                let means = layout.tensors(&stored.means).zip(layout.tensors(&stored.squares));
-                means
-                    .into_iter()
-                    .try_for_each(|((name, dims, mean), (_, _, square))| both(name, dims, mean, square))?;
-            }
+        let stored = if let Some(adapters) = &self.adapters {
+            let stored = read_moments(folder, steps, adapters.layout.len())?;
+            adapters.set(&read_adapters(folder, &adapters.layout)?, device)?;
+            stored
         } else {
             let loaded = Checkpoint::load(model, device)?;
             let stored = read_moments(folder, steps, self.arena.len)?;
@@ -351,12 +340,19 @@ impl Core for Tensors {
                 let new = loaded.weights.get(name).ok_or_else(|| ModelError::Missing(name.clone()))?;
                 weight.set(new.as_tensor())?;
             }
-            if steps > 0 {
-                let means = self.arena.tensors(&stored.means).zip(self.arena.tensors(&stored.squares));
-                means
-                    .into_iter()
-                    .try_for_each(|((name, dims, mean), (_, _, square))| both(name, dims, mean, square))?;
+            stored
+        };
+        let moments = |numbers| -> Vec<(&str, &[usize], &[f32])> {
+            match &self.adapters {
+                _ if steps == 0 => Vec::new(),
+                Some(adapters) => adapters.layout.tensors(numbers).collect(),
+                None => self.arena.tensors(numbers).collect(),
             }
+        };
+        let mut of = BTreeMap::new();
+        for ((name, dims, mean), (_, _, square)) in zip(moments(&stored.means), moments(&stored.squares)) {
+            let tensor = |numbers: &[f32]| Tensor::from_slice(numbers, dims, device);
+            of.insert(name.to_owned(), (tensor(mean)?, tensor(square)?));
         }
         self.refresh()?;
         self.moments = Moments { steps, of };

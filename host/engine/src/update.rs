@@ -1,6 +1,9 @@
 //! One model update: mini-batches of rollouts, a few passes over them, micro-batches that fit into
 //! memory, and the optimizer's steps.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use allot_allocation::{Compute, Flops};
 pub use allot_settings::update::{Old, UpdateConfig};
 
@@ -47,34 +50,34 @@ pub struct UpdateContext<'a> {
 /// What the number of a batch's masked answers is called, where they are masked.
 pub const MASKED: &str = "masked";
 
-/// Makes one update. Also gives what it computed.
+/// The samples of one step of the optimizer.
+struct MiniBatch<'a> {
+    /// What losses are normalized over: all samples, also those that have no gradient.
+    over: LossNormalization,
+    /// The samples with a gradient.
+    lessons: Vec<TrainingSample<'a>>,
+    /// How many samples with a gradient come before these in the update.
+    first: usize,
+}
+
+/// Log-probabilities that losses are measured from, by sample.
+struct Anchors {
+    /// Before the update.
+    old: Vec<Vec<f32>>,
+    /// Under the reference; empty without a penalty on the divergence from it.
+    reference: Vec<Vec<f32>>,
+}
+
+/// Makes one update. Returns its metrics, and what it computed.
 pub fn update(
     core: &mut dyn Core,
     lessons: &[TrainingSample<'_>],
     context: UpdateContext<'_>,
 ) -> Result<(Report, Compute), EngineError> {
     let config = context.update;
-    // A rollout without an advantage has a gradient of exactly zero, unless it is held to a reference or its entropy is
-    // wanted: it counts in the means, and is not computed.
-    let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
-    let counts = |l: &&TrainingSample<'_>| {
-        !masked(l) && (l.advantage != 0.0 || config.loss.teaches_without_advantage())
-    };
-    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
-    let batches: Vec<(LossNormalization, Vec<TrainingSample<'_>>)> = lessons
-        .chunks(size.max(1))
-        .map(|batch| {
-            let over = LossNormalization {
-                answers: batch.len(),
-                tokens: batch.iter().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
-                longest: context.longest,
-                correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
-            };
-            (over, batch.iter().filter(counts).copied().collect())
-        })
-        .collect();
-    let truncated = lessons.iter().filter(|l| masked(l)).count();
-    let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|(_, batch)| batch).copied().collect();
+    let batches = mini_batches(lessons, context);
+    let masked = lessons.iter().filter(|l| config.masks(l.truncated)).count();
+    let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|batch| &batch.lessons).copied().collect();
     let old = old(core, &lessons, context)?;
     let apart = context.foreign.and_then(|_| apart(&lessons, &old));
     if let (Some(apart), Some(most)) = (apart, context.foreign)
@@ -82,57 +85,26 @@ pub fn update(
     {
         return Err(EngineError::Apart { apart, most });
     }
-    let reference: Vec<Vec<f32>> = if config.loss.kl > 0.0 {
+    let reference = if config.loss.kl > 0.0 {
         let all: Vec<&TrainingSample<'_>> = lessons.iter().collect();
         log_probs(core, &all, context, true)?
     } else {
         vec![Vec::new(); lessons.len()]
     };
+    let anchors = Anchors { old, reference };
 
-    let (mut sums, untouched) = (Sums::default(), core.steps());
+    let (mut sums, untouched) = (UpdateSums::default(), core.steps());
     for _ in 0..config.epochs {
-        let mut next = 0;
-        for (over, batch) in &batches {
-            let first = next;
-            next += batch.len();
-            // With nothing to learn from the optimizer still makes its step.
+        for batch in &batches {
+            // Without samples the optimizer still makes its step.
             core.learn(&[], options(config, 1.0), &|_, _| TokenGradients::default())?;
             let mut value = 0.0;
-            for micro in micro_batches(batch, config.micro_batch_tokens) {
+            for micro in micro_batches(&batch.lessons, config.micro_batch_tokens) {
                 if core.steps() == untouched && context.interrupt.is_asked() {
                     core.forget();
                     return Err(EngineError::Interrupted);
                 }
-                let sequences: Vec<Sequence<'_>> = batch[micro.clone()].iter().map(|l| l.sequence).collect();
-                let parts = std::sync::Mutex::new(vec![(Part::default(), 0.0); sequences.len()]);
-                let options = options(config, batch[micro.start].temperature);
-                core.learn(&sequences, options, &|j, statistics| {
-                    let (lesson, n) = (&batch[micro.start + j], first + micro.start + j);
-                    let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
-                    let entropies: Vec<f32> = statistics.iter().map(|t| t.entropy).collect();
-                    let (old, sampled) = match config.old_log_probs {
-                        Old::Decoupled => (old[n].as_slice(), lesson.sampled),
-                        Old::Sampling => (lesson.sampled, lesson.sampled),
-                        Old::Recomputed => (old[n].as_slice(), old[n].as_slice()),
-                    };
-                    let told = LossInputs {
-                        advantage: f64::from(lesson.advantage),
-                        new: &new,
-                        old,
-                        sampled,
-                        reference: &reference[n],
-                        entropies: &entropies,
-                    };
-                    let mut part = part(&config.loss, told, *over);
-                    let gradient = std::mem::take(&mut part.gradient);
-                    let entropy = entropies.iter().map(|h| f64::from(*h)).sum();
-                    if let Ok(mut parts) = parts.lock() {
-                        parts[j] = (part, entropy);
-                    }
-                    gradient
-                })?;
-                // In the sequences' order, whatever order they were done in.
-                for (part, entropy) in parts.into_inner().unwrap_or_default() {
+                for (part, entropy) in micro_step(core, config, batch, micro, &anchors)? {
                     value += part.value;
                     sums.add(&part, entropy);
                 }
@@ -145,13 +117,80 @@ pub fn update(
             if !norm.is_finite() {
                 return Err(EngineError::NotFinite("the gradient"));
             }
-            sums.step(value, norm, rate, batch.iter().map(|l| l.sequence.answer()).sum());
+            sums.step(value, norm, rate, batch.lessons.iter().map(|l| l.sequence.answer()).sum());
         }
     }
     let mut report = sums.report(config.loss.kl > 0.0);
     report.metrics.extend(apart.map(|apart| ("sampling/sampling_logp_difference/mean", apart)));
-    report.metrics.extend(config.mask_truncated.then_some((MASKED, truncated as f64)));
+    report.metrics.extend(config.mask_truncated.then_some((MASKED, masked as f64)));
     Ok((report, computed(core, &lessons, context, sums.steps as u64)))
+}
+
+/// The mini-batches of an epoch. A sample without an advantage has a gradient of exactly zero, unless it is held to a
+/// reference or its entropy is wanted: it counts in the means, and is not computed.
+fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) -> Vec<MiniBatch<'a>> {
+    let config = context.update;
+    let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
+    let counts = |l: &&TrainingSample<'_>| {
+        !masked(l) && (l.advantage != 0.0 || config.loss.teaches_without_advantage())
+    };
+    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
+    let mut next = 0;
+    let batch = |batch: &[TrainingSample<'a>]| {
+        let over = LossNormalization {
+            answers: batch.len(),
+            tokens: batch.iter().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
+            longest: context.longest,
+            correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
+        };
+        let (lessons, first): (Vec<_>, _) = (batch.iter().filter(counts).copied().collect(), next);
+        next += lessons.len();
+        MiniBatch { over, lessons, first }
+    };
+    lessons.chunks(size.max(1)).map(batch).collect()
+}
+
+/// Adds the gradients of a micro-batch. Returns each sample's part of the loss and the sum of its tokens' entropies, in
+/// the order of the samples, whatever order the core takes them in.
+fn micro_step(
+    core: &mut dyn Core,
+    config: &UpdateConfig,
+    batch: &MiniBatch<'_>,
+    micro: Range<usize>,
+    anchors: &Anchors,
+) -> Result<Vec<(Part, f64)>, EngineError> {
+    let (lessons, first) = (&batch.lessons[micro.clone()], batch.first + micro.start);
+    let sequences: Vec<Sequence<'_>> = lessons.iter().map(|l| l.sequence).collect();
+    let parts: Vec<OnceLock<(Part, f64)>> = lessons.iter().map(|_| OnceLock::new()).collect();
+    core.learn(&sequences, options(config, lessons[0].temperature), &|i, statistics| {
+        let (lesson, n) = (&lessons[i], first + i);
+        let new: Vec<f32> = statistics.iter().map(|t| t.log_prob).collect();
+        let entropies: Vec<f32> = statistics.iter().map(|t| t.entropy).collect();
+        let (old, sampled) = match config.old_log_probs {
+            Old::Decoupled => (anchors.old[n].as_slice(), lesson.sampled),
+            Old::Sampling => (lesson.sampled, lesson.sampled),
+            Old::Recomputed => (anchors.old[n].as_slice(), anchors.old[n].as_slice()),
+        };
+        let inputs = LossInputs {
+            advantage: f64::from(lesson.advantage),
+            new: &new,
+            old,
+            sampled,
+            reference: &anchors.reference[n],
+            entropies: &entropies,
+        };
+        let mut part = part(&config.loss, inputs, batch.over);
+        let gradient = std::mem::take(&mut part.gradient);
+        let entropy = entropies.iter().map(|h| f64::from(*h)).sum();
+        parts[i].set((part, entropy)).expect("a core asks for the loss of each answer once");
+        gradient
+    })?;
+    let one = |(part, lesson): (OnceLock<_>, &TrainingSample<'_>)| match part.into_inner() {
+        // A core may pass over a sequence without an answer, which has no loss.
+        None if lesson.sequence.answer() == 0 => (Part::default(), 0.0),
+        part => part.expect("a core asks for the loss of each answer"),
+    };
+    Ok(parts.into_iter().zip(lessons).map(one).collect())
 }
 
 /// What an update over these lessons computed.
@@ -250,7 +289,7 @@ fn options(config: &UpdateConfig, temperature: f32) -> PassOptions {
 
 /// Runs of lessons of one temperature, all with a sampling mask or all without, and at most this many tokens, or of one
 /// that is longer.
-fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<std::ops::Range<usize>> {
+fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<Range<usize>> {
     let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
     for (i, lesson) in lessons.iter().enumerate() {
         let more = lesson.sequence.read();
@@ -269,9 +308,9 @@ fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<std::ops::R
     all
 }
 
-/// What an update's steps add up to.
+/// Sums over an update's steps.
 #[derive(Default)]
-struct Sums {
+struct UpdateSums {
     steps: f64,
     loss: f64,
     norm: f64,
@@ -284,7 +323,7 @@ struct Sums {
     weights: f64,
 }
 
-impl Sums {
+impl UpdateSums {
     fn add(&mut self, part: &Part, entropy: f64) {
         self.entropy += entropy;
         self.low += part.clipped_low as f64;

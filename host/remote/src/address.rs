@@ -9,7 +9,6 @@ use allot_settings::{RemoteConfig, RolloutsConfig, ServiceConfig, engine, rollou
 /// A server's place, and the manners towards it.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// Where it is.
     pub(crate) url: String,
     /// What comes between that and a verb.
     pub(crate) path: &'static str,

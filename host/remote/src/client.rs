@@ -1,5 +1,4 @@
-//! The way to a server and back: one exchange, the same again after a pause where that may help, and what
-//! goes wrong in words.
+//! An HTTP client: single requests, requests that are retried after a pause, and the sentences that describe failures.
 
 use std::cell::Cell;
 use std::error::Error as _;
@@ -17,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use allot_settings::address::is_loopback;
 
 use crate::address::{Address, Lock};
-use crate::protobuf;
+use crate::protobuf::{CONTENT, Outcome, PassRequest};
 
 /// The longest pause before something is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -42,22 +41,21 @@ pub(crate) struct Client {
     newer: Cell<bool>,
 }
 
-/// What opens the server. It has no `Debug`, so that it is never shown.
+/// An API key. It has no `Debug`, so that it is never shown.
 #[derive(Clone)]
 struct Key {
     text: String,
     header: HeaderValue,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 pub(crate) enum Failure {
-    /// The server no longer has what it was asked about.
+    /// The server no longer has the model, session or state that the request names.
     Lost(String),
-    /// The server will not.
+    /// The server refused the request.
     Refused {
         /// What it was asked.
         verb: String,
-        /// Its status.
         status: u16,
         /// Its own words.
         detail: String,
@@ -68,15 +66,15 @@ pub(crate) enum Failure {
     Stop(EngineError),
 }
 
-/// What is said in one exchange.
+/// A request's body.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum RequestBody<'a> {
     Json(&'a str),
     Protobuf(&'a [u8]),
 }
 
-/// What one exchange brought.
-pub(crate) struct Heard {
+/// A server's reply to one request.
+pub(crate) struct ServerReply {
     status: StatusCode,
     /// Whether it is protobuf, and not JSON.
     protobuf: bool,
@@ -85,7 +83,7 @@ pub(crate) struct Heard {
     body: Vec<u8>,
 }
 
-impl Heard {
+impl ServerReply {
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
@@ -94,7 +92,7 @@ impl Heard {
         self.later
     }
 
-    /// What came, as it came.
+    /// The body, unparsed.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
@@ -127,7 +125,7 @@ impl Client {
         Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
-    /// A client for the check before a run starts: patience is short, and nobody is told that it runs out.
+    /// A client for the check before a run starts: its patience is short, and it shows no notices.
     pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
         to.patience = to.patience.min(AT_FIRST);
         Self::open(to, |_| ())
@@ -138,7 +136,6 @@ impl Client {
         Self::open(self.to.clone(), |_| ())
     }
 
-    /// Where it goes.
     pub(crate) fn to(&self) -> &Address {
         &self.to
     }
@@ -169,14 +166,18 @@ impl Client {
     }
 
     /// One exchange. Where nothing is said it is a GET.
-    pub(crate) async fn once(&self, verb: &str, said: Option<Said<'_>>) -> Result<Heard, reqwest::Error> {
+    pub(crate) async fn once(
+        &self,
+        verb: &str,
+        said: Option<RequestBody<'_>>,
+    ) -> Result<ServerReply, reqwest::Error> {
         let url = self.url(verb);
         let mut request = match said {
-            Some(Said::Json(body)) => {
+            Some(RequestBody::Json(body)) => {
                 self.http.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
             }
-            Some(Said::Protobuf(body)) => {
-                self.http.post(url).header(CONTENT_TYPE, protobuf::CONTENT).body(body.to_vec())
+            Some(RequestBody::Protobuf(body)) => {
+                self.http.post(url).header(CONTENT_TYPE, CONTENT).body(body.to_vec())
             }
             None => self.http.get(url),
         };
@@ -186,7 +187,7 @@ impl Client {
         let mut response = request.send().await?;
         let (status, mut body) = (response.status(), Vec::new());
         let content = response.headers().get(CONTENT_TYPE);
-        let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(protobuf::CONTENT.as_bytes()));
+        let protobuf = content.is_some_and(|c| c.as_bytes().starts_with(CONTENT.as_bytes()));
         let later =
             response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
         let later = later.map(Duration::from_secs);
@@ -196,10 +197,10 @@ impl Client {
                 break;
             }
         }
-        Ok(Heard { status, protobuf, later, body })
+        Ok(ServerReply { status, protobuf, later, body })
     }
 
-    /// Removes something that nobody needs any more. Where that fails it only takes up room.
+    /// Removes something that is not needed any more. A failure is ignored: it only costs disk space.
     pub(crate) async fn remove(&self, path: &str) {
         let mut request = self.http.delete(self.url(path));
         if let Some(key) = &self.key {
@@ -212,35 +213,37 @@ impl Client {
         format!("{}{}{verb}", self.to.url.trim_end_matches('/'), self.to.path)
     }
 
-    /// Asks until there is an answer that says something, or patience is at its end.
-    pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<Heard, Failure> {
-        self.say(verb, body.map(Said::Json), true).await
+    /// Sends a request, and again after pauses, until the server answers it or patience runs out.
+    pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<ServerReply, Failure> {
+        self.say(verb, body.map(RequestBody::Json), true).await
     }
 
-    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
-    /// way, in which both are one request as protobuf.
-    pub(crate) async fn pass(&self, verb: &str, body: &Value) -> Result<Heard, Failure> {
+    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to take protobuf only, in which both
+    /// are one request.
+    pub(crate) async fn pass(&self, request: PassRequest) -> Result<ServerReply, Failure> {
         if !self.newer.get() {
-            let text = body.to_string();
-            match self.ask(verb, Some(&text)).await {
+            match self.ask(request.verb(), Some(&request.json())).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
-                // What a server says that has no such request at all, and not that it lost the model.
-                Err(Failure::Lost(detail)) if verb == "forward" && detail == "Not Found" => {}
+                Err(Failure::Lost(detail)) if request.forward_only && is_unrouted(&detail) => {}
                 other => return other,
             }
             self.newer.set(true);
         }
-        let message = protobuf::passed(body, verb == "forward");
-        self.say("forward_backward", Some(Said::Protobuf(&message)), true).await
+        self.say("forward_backward", Some(RequestBody::Protobuf(&request.message())), true).await
     }
 
     /// The same as [`ask`](Self::ask), of something that is not asked for again where it broke, for it may be half
     /// done then.
-    pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<Heard, Failure> {
-        self.say(verb, Some(Said::Json(body)), false).await
+    pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<ServerReply, Failure> {
+        self.say(verb, Some(RequestBody::Json(body)), false).await
     }
 
-    async fn say(&self, verb: &str, said: Option<Said<'_>>, again: bool) -> Result<Heard, Failure> {
+    async fn say(
+        &self,
+        verb: &str,
+        said: Option<RequestBody<'_>>,
+        again: bool,
+    ) -> Result<ServerReply, Failure> {
         let (mut began, mut pauses) = (None, self.pauses());
         loop {
             let turn = self.turn().await;
@@ -291,8 +294,8 @@ impl Client {
         }
     }
 
-    /// Waits for what was promised.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
+    /// Waits for the outcome of a request that the server promised to do.
+    pub(crate) async fn fetch<T: Outcome>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
         let body = json!({ "request_id": promise }).to_string();
         loop {
@@ -302,6 +305,9 @@ impl Client {
                 Err(Failure::Refused { status, detail, .. }) => return Err(failed(verb, status, detail)),
                 Err(failure) => return Err(failure),
             };
+            if answer.protobuf {
+                return T::decode(&answer.body).ok_or_else(|| self.broken(verb));
+            }
             let value: Value = self.read(verb, &answer)?;
             if value["type"] == "try_again" {
                 if value["request_id"].as_str().is_some_and(|id| id != promise) {
@@ -322,13 +328,10 @@ impl Client {
         }
     }
 
-    /// An answer as what it should be.
-    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &Heard) -> Result<T, Failure> {
+    /// Parses an answer in JSON.
+    pub(crate) fn read<T: DeserializeOwned>(&self, verb: &str, heard: &ServerReply) -> Result<T, Failure> {
         if heard.protobuf {
-            let Some(value) = protobuf::answer(verb, &heard.body) else {
-                return Err(self.wrong(verb, "a message that breaks off, or of another kind"));
-            };
-            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("something else: {e}")));
+            return Err(self.broken(verb));
         }
         serde_json::from_slice(&heard.body).map_err(|e| {
             let text = String::from_utf8_lossy(&heard.body);
@@ -338,6 +341,11 @@ impl Client {
             }
             self.wrong(verb, &format!("something else: {e}"))
         })
+    }
+
+    /// A message that cannot be read as what was asked for.
+    fn broken(&self, verb: &str) -> Failure {
+        self.wrong(verb, "a message that breaks off, or of another kind")
     }
 
     /// A model whose numbers have left all bounds.
@@ -424,7 +432,15 @@ impl Key {
     }
 }
 
-/// What a promise that failed means: what the server says it no longer has is lost, and can be made anew.
+/// Whether a server that answers 404 with this detail has no route for the path at all, rather than no such model. So
+/// answers FastAPI 0.136.3, which has it from Starlette 1.3.1's `HTTPException`; the 404s of SkyRL's own routes name
+/// what is missing (`skyrl/tinker/api.py` of 2026-08-21: "Model not found").
+fn is_unrouted(detail: &str) -> bool {
+    detail == "Not Found"
+}
+
+/// What the failure of a promise means. A model that the server no longer has is lost, and can be made again: SkyRL then
+/// says "not loaded" or "not found" (`skyrl/tinker/engine.py` and `api.py` of 2026-08-21).
 fn failed(verb: &str, status: u16, detail: String) -> Failure {
     let said = detail.to_lowercase();
     if said.contains("not loaded") || said.contains("not found") {
@@ -434,7 +450,7 @@ fn failed(verb: &str, status: u16, detail: String) -> Failure {
     }
 }
 
-/// What stops a run, in words.
+/// An error that stops a run.
 pub(crate) fn told(what: impl Into<String>, hint: &str) -> EngineError {
     EngineError::Remote { what: what.into(), hint: hint.to_owned() }
 }
@@ -460,4 +476,20 @@ fn root(error: &reqwest::Error) -> String {
 
 pub(crate) fn dash(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_without_a_route_is_not_a_lost_model() {
+        assert!(is_unrouted("Not Found"));
+        for detail in ["Model not found", "Session not found", "Model 'm' not found", "not found", ""] {
+            assert!(!is_unrouted(detail), "{detail}");
+        }
+        let lost = ["Model m not loaded (likely stale request from previous server)", "Future not found"];
+        assert!(lost.iter().all(|detail| matches!(failed("", 400, (*detail).to_owned()), Failure::Lost(_))));
+        assert!(matches!(failed("", 400, "out of memory".to_owned()), Failure::Refused { .. }));
+    }
 }

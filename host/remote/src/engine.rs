@@ -18,8 +18,8 @@ use crate::client::{Client, Failure, told};
 use crate::patience::patient;
 use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
-use crate::state::State;
-use crate::trainer::{Made, Trainer};
+use crate::state::ServerState;
+use crate::trainer::{Trainer, UpdateOutcome};
 use allot_settings::RemoteConfig;
 
 /// What a policy may ask to be measured for each rollout.
@@ -31,7 +31,7 @@ const LOSSES: u32 = 5;
 /// The engine.
 pub struct Remote {
     trainer: Rc<Trainer>,
-    state: State,
+    state: ServerState,
     /// Whether a checkpoint names the server's state of now, so that it must stay.
     kept: Cell<bool>,
     session: Option<Rc<Session>>,
@@ -45,7 +45,7 @@ pub struct Remote {
 struct Begun {
     /// The model that it is made on.
     session: Rc<Session>,
-    update: MaybeDone<LocalBoxFuture<'static, Made>>,
+    update: MaybeDone<LocalBoxFuture<'static, UpdateOutcome>>,
 }
 
 impl Remote {
@@ -61,7 +61,7 @@ impl Remote {
         let client = Client::open(Address::trainer(server), notice)?;
         Ok(Self {
             trainer: Rc::new(Trainer { client, server: server.clone(), config, shape, prompts }),
-            state: State::default(),
+            state: ServerState::default(),
             kept: Cell::new(true),
             session: None,
             begun: None,
@@ -70,13 +70,13 @@ impl Remote {
     }
 
     /// The state that a checkpoint keeps. The server has to keep it too, from now on.
-    pub fn keep(&self) -> &State {
+    pub fn keep(&self) -> &ServerState {
         self.kept.set(true);
         &self.state
     }
 
     /// Takes up training where a checkpoint left it.
-    pub fn restore(&mut self, state: State) {
+    pub fn restore(&mut self, state: ServerState) {
         self.state = state;
         self.kept.set(true);
         (self.session, self.begun) = (None, None);
@@ -127,7 +127,7 @@ impl Remote {
     async fn ask(
         &self,
         session: &Session,
-        (wanted, purpose): (&[sample::Wanted], Purpose),
+        (wanted, purpose): (&[sample::WantedRollouts], Purpose),
         came: &mut [Option<Vec<Sample<Answer>>>],
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -147,7 +147,7 @@ impl Remote {
             let sampling = trainer.config.sampling(purpose);
             let seed = wire_seed(trainer.config.seed, w.prompt, version, w.first);
             let body = sample::body(trainer.prompt(w.prompt), w.count, seed, sampling, &trainer.config.stops);
-            let sampled: sample::Sampled = session.sample(&trainer.client, sampler, body).await?;
+            let sampled = session.sample(&trainer.client, sampler, body).await?;
             let over = (version, trainer.shape.vocabulary, sampling, &trainer.config.stops);
             Ok((i, sample::rollouts(&trainer.client, w, sampled, over, trainer.config.signals.len())?))
         };
@@ -160,10 +160,11 @@ impl Remote {
         Ok(())
     }
 
-    /// The same, on a model that is made anew where the server loses it, until all have come or somebody asks to stop.
+    /// Asks for all rollouts, until they have come or the run is interrupted. A model that the server loses is created
+    /// again.
     async fn all(
         &mut self,
-        (wanted, purpose): (&[sample::Wanted], Purpose),
+        (wanted, purpose): (&[sample::WantedRollouts], Purpose),
         came: &mut [Option<Vec<Sample<Answer>>>],
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
@@ -192,7 +193,7 @@ impl Remote {
         session: &Rc<Session>,
         batch: &[Example<'_, Answer>],
         geometry: Option<Geometry>,
-    ) -> LocalBoxFuture<'static, Made> {
+    ) -> LocalBoxFuture<'static, UpdateOutcome> {
         let (trainer, session, state) = (Rc::clone(&self.trainer), Rc::clone(session), self.state.clone());
         let (lessons, update) =
             (self.trainer.lessons(batch, self.state.version), self.trainer.config.update.cut(geometry));
@@ -200,7 +201,7 @@ impl Remote {
     }
 
     /// The server has made an update, and saved it.
-    async fn takes(&mut self, (report, computed, state): (Report, Compute, State)) -> Report {
+    async fn takes(&mut self, (report, computed, state): (Report, Compute, ServerState)) -> Report {
         let before = std::mem::replace(&mut self.state, state);
         let kept = self.kept.replace(false);
         if let Some(path) = before.path.filter(|_| !kept) {
@@ -256,7 +257,7 @@ impl Engine for Remote {
         let all = beside(&mut begun, all).await;
         self.begun = begun;
         all.unwrap_or(Ok(()))?;
-        let one = |(came, wanted): (Option<Vec<_>>, &sample::Wanted)| match came {
+        let one = |(came, wanted): (Option<Vec<_>>, &sample::WantedRollouts)| match came {
             Some(samples) => samples.into_iter().map(Some).collect(),
             None => vec![None; wanted.count as usize],
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::client::{Client, Said};
+use crate::client::{Client, RequestBody};
 
 /// How often, at least. Servers wait for minutes.
 const EVERY: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ impl Heartbeat {
             };
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 // One that is lost tells of nothing that the run's next request would not.
-                let _ = runtime.block_on(client.once("session_heartbeat", Some(Said::Json(&body))));
+                let _ = runtime.block_on(client.once("session_heartbeat", Some(RequestBody::Json(&body))));
             }
         });
         Self(stop)

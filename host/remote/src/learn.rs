@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Failure};
+use crate::protobuf::{Datum, LossNumber, Outcome, Passed, PassedSequence, Tensor};
 use allot_settings::server::{Can, Cuts, Mean};
 
 /// A rollout to learn from.
@@ -33,17 +34,13 @@ pub(crate) struct TrainingSample {
     pub(crate) advantage: f32,
 }
 
-/// What a server answers to `forward` and `forward_backward`.
-#[derive(Deserialize)]
-pub(crate) struct Passed {
-    loss_fn_outputs: Vec<Map<String, Value>>,
-}
-
 /// What a server answers to `optim_step`. Not all say anything.
 #[derive(Deserialize)]
 pub(crate) struct Stepped {
     pub(crate) metrics: Option<Map<String, Value>>,
 }
+
+impl Outcome for Stepped {}
 
 impl Stepped {
     /// The norm of the gradients, where it is told.
@@ -94,7 +91,7 @@ impl Batch {
     }
 
     /// A lesson as a datum.
-    pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &TrainingSample) -> Value {
+    pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &TrainingSample) -> Datum {
         let scale = self.scale(update.loss.kind, can, lesson) * f64::from(lesson.advantage);
         let sampled = if update.old_log_probs == Old::Decoupled { &lesson.sampled } else { &lesson.old };
         let advantages: Vec<f32> = (0..lesson.old.len())
@@ -103,10 +100,9 @@ impl Batch {
                 (scale * weight.min(self.over.correction)) as f32
             })
             .collect();
-        let mut datum = bare(lesson, can.weights);
-        datum["loss_fn_inputs"]["logprobs"] = tensor(&padded(lesson, &lesson.old));
-        datum["loss_fn_inputs"]["advantages"] = tensor(&padded(lesson, &advantages));
-        datum
+        bare(lesson, can.weights)
+            .with("logprobs", Tensor::floats(&padded(lesson, &lesson.old)))
+            .with("advantages", Tensor::floats(&padded(lesson, &advantages)))
     }
 
     /// What the server's log-probabilities make of our own loss.
@@ -122,26 +118,31 @@ impl Batch {
 }
 
 /// A lesson without what it teaches, to be looked at.
-pub(crate) fn bare(lesson: &TrainingSample, weights: bool) -> Value {
+pub(crate) fn bare(lesson: &TrainingSample, weights: bool) -> Datum {
     let read = lesson.tokens.len() - 1;
-    let mut inputs = json!({
-        "target_tokens": { "data": &lesson.tokens[1..], "dtype": "int64", "shape": [read] },
-    });
-    if weights {
-        inputs["weights"] = tensor(&padded(lesson, &vec![1.0; lesson.sampled.len()]));
+    let datum = Datum::new(&lesson.tokens[..read]).with("target_tokens", Tensor::tokens(&lesson.tokens[1..]));
+    if !weights {
+        return datum;
     }
-    json!({
-        "model_input": { "chunks": [{ "type": "encoded_text", "tokens": &lesson.tokens[..read] }] },
-        "loss_fn_inputs": inputs,
-    })
+    datum.with("weights", Tensor::floats(&padded(lesson, &vec![1.0; lesson.sampled.len()])))
+}
+
+/// A loss of the protocol.
+pub(crate) struct PolicyLoss {
+    pub(crate) name: &'static str,
+    pub(crate) numbers: [LossNumber; 2],
 }
 
 /// The loss's name and numbers, as the protocol has them: ratios are given by their bounds, not by distances.
-pub(crate) fn loss(update: &UpdateConfig) -> (&'static str, Value) {
+pub(crate) fn loss(update: &UpdateConfig) -> PolicyLoss {
     let bounds = update.loss.bounds();
-    let name = if update.loss.kind == LossKind::Cispo { "cispo" } else { "ppo" };
-    let (low, high) = (1.0 - bounds.low, 1.0 + bounds.high);
-    (name, json!({ "clip_low_threshold": low, "clip_high_threshold": high }))
+    PolicyLoss {
+        name: if update.loss.kind == LossKind::Cispo { "cispo" } else { "ppo" },
+        numbers: [
+            LossNumber::new("clip_low_threshold", 1.0 - bounds.low),
+            LossNumber::new("clip_high_threshold", 1.0 + bounds.high),
+        ],
+    }
 }
 
 /// An optimizer step's numbers.
@@ -170,15 +171,14 @@ pub(crate) fn log_probs(
     if came != asked {
         return Err(client.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
     }
-    let one = |(output, lesson): (&Map<String, Value>, &&TrainingSample)| {
+    let one = |(output, lesson): (&PassedSequence, &&TrainingSample)| {
         let read = lesson.tokens.len() - 1;
-        let data = output.get("logprobs").and_then(|l| l["data"].as_array());
-        let Some(data) = data.filter(|data| data.len() == read) else {
-            let came = data.map_or(0, Vec::len);
-            let what = format!("{came} log-probabilities of a sequence of {read}");
+        let data = output.logprobs.as_ref().map_or(&[][..], |log_probs| &log_probs.data);
+        if data.len() != read {
+            let what = format!("{} log-probabilities of a sequence of {read}", data.len());
             return Err(client.wrong(verb, &what));
-        };
-        let number = |l: &Value| l.as_f64().map(|l| l as f32).filter(|l| l.is_finite());
+        }
+        let number = |l: &Option<f32>| l.filter(|l| l.is_finite());
         let finite: Option<Vec<f32>> = data[lesson.prompt - 1..].iter().map(number).collect();
         finite.ok_or_else(|| client.mad(verb, "a log-probability"))
     };
@@ -190,8 +190,4 @@ fn padded(lesson: &TrainingSample, numbers: &[f32]) -> Vec<f32> {
     let mut all = vec![0.0; lesson.prompt - 1];
     all.extend_from_slice(numbers);
     all
-}
-
-fn tensor(numbers: &[f32]) -> Value {
-    json!({ "data": numbers, "dtype": "float32", "shape": [numbers.len()] })
 }

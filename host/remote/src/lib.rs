@@ -47,4 +47,4 @@ pub use engine::{Remote, SIGNALS};
 pub use patience::patient;
 pub use preflight::preflight;
 pub use service::Service;
-pub use state::State;
+pub use state::ServerState;

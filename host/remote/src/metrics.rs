@@ -5,7 +5,7 @@ use allot_engine::loss::Part;
 
 use crate::learn::TrainingSample;
 
-/// What an update's steps add up to.
+/// Sums over an update's steps.
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// Steps of the optimizer.

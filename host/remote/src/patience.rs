@@ -1,14 +1,14 @@
-//! Waiting for what works elsewhere, once somebody asked to stop.
+//! Waiting for work elsewhere after an interrupt.
 
 use std::time::Duration;
 
 use allot_engine::Interrupt;
 
-/// How long work under way may go on after somebody asked to stop: a job that is taken its machine has half a minute,
-/// and must still write down what it has.
+/// How long work in progress may take after an interrupt. A job that is preempted has half a minute, and must still write
+/// its results.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// What comes of some work, unless somebody asks to stop and it takes long from then on.
+/// Returns the result of some work; none if it takes longer than a grace period after an interrupt.
 pub async fn patient<T>(work: impl Future<Output = T>, interrupt: &Interrupt) -> Option<T> {
     let asked = async {
         while !interrupt.is_asked() {

@@ -1,14 +1,15 @@
-//! The messages that newer servers take and give as protobuf: one request, two answers. They are made of the JSON that
-//! older servers take, and become the JSON that those answer, so that no other file knows of them. Messages and field
-//! numbers are those of `tinker_public.proto` in the package `tinker` 0.25.0, as far as they are used here; its lists of
-//! numbers are bytes, the lowest first.
+//! Messages that some servers take and give as protobuf, and others as JSON: `forward` and `forward_backward`, and
+//! what they and `asample` come to. Messages and field numbers are those of `tinker_public.proto` in the package
+//! `tinker` 0.25.0, as far as they are used here; its lists of numbers are bytes, in little-endian order.
 
 use std::collections::BTreeMap;
 
 use prost::Message;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// What such a message calls itself.
+/// The content type of protobuf.
 pub(crate) const CONTENT: &str = "application/x-protobuf";
 
 // Kinds of numbers in a list.
@@ -18,35 +19,45 @@ const BFLOAT16: i32 = 4;
 
 // ---- the request
 
-/// `forward` and `forward_backward`.
+/// `forward` or `forward_backward`: in protobuf both are one request.
 #[derive(PartialEq, Message)]
-struct PassRequest {
+pub(crate) struct PassRequest {
     #[prost(string, tag = "1")]
-    model: String,
+    pub(crate) model_id: String,
     #[prost(uint64, tag = "2")]
-    number: u64,
+    pub(crate) seq_id: u64,
     #[prost(message, repeated, tag = "3")]
-    data: Vec<Datum>,
+    pub(crate) data: Vec<Datum>,
     #[prost(string, tag = "4")]
-    loss: String,
-    #[prost(btree_map = "string, double", tag = "5")]
-    loss_config: BTreeMap<String, f64>,
+    pub(crate) loss_fn: String,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) loss_fn_config: Vec<LossNumber>,
     #[prost(bool, tag = "6")]
-    forward_only: bool,
+    pub(crate) forward_only: bool,
 }
 
+/// One entry of the map of a loss's settings.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LossNumber {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(double, tag = "2")]
+    number: f64,
+}
+
+/// A sequence, and what its loss needs.
 #[derive(PartialEq, Message)]
-struct Datum {
+pub(crate) struct Datum {
     #[prost(message, repeated, tag = "1")]
     chunks: Vec<Chunk>,
-    #[prost(btree_map = "string, message", tag = "2")]
-    inputs: BTreeMap<String, Tensor>,
+    #[prost(message, repeated, tag = "2")]
+    inputs: Vec<LossInput>,
 }
 
 #[derive(PartialEq, Message)]
 struct Chunk {
-    #[prost(message, optional, tag = "1")]
-    text: Option<Text>,
+    #[prost(message, required, tag = "1")]
+    text: Text,
 }
 
 #[derive(PartialEq, Message)]
@@ -56,8 +67,18 @@ struct Text {
     tokens: Vec<u8>,
 }
 
+/// One entry of the map of a loss's inputs.
 #[derive(PartialEq, Message)]
-struct Tensor {
+struct LossInput {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, required, tag = "2")]
+    tensor: Tensor,
+}
+
+/// A list of numbers.
+#[derive(PartialEq, Message)]
+pub(crate) struct Tensor {
     #[prost(bytes = "vec", tag = "1")]
     data: Vec<u8>,
     #[prost(int32, tag = "3")]
@@ -66,62 +87,143 @@ struct Tensor {
     shape: Vec<u64>,
 }
 
-/// The body of `forward` or `forward_backward` as the one request that newer servers know for both. A part of
-/// it that is missing is left out.
-pub(crate) fn passed(body: &Value, forward: bool) -> Vec<u8> {
-    let input = &body[if forward { "forward_input" } else { "forward_backward_input" }];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    PassRequest {
-        model: text(&body["model_id"]),
-        number: body["seq_id"].as_u64().unwrap_or_default(),
-        data: list(&input["data"]).map(datum).collect(),
-        loss: text(&input["loss_fn"]),
-        loss_config: pairs(&input["loss_fn_config"])
-            .map(|(name, value)| (name.clone(), value.as_f64().unwrap_or_default()))
-            .collect(),
-        forward_only: forward,
-    }
-    .encode_to_vec()
-}
-
-fn datum(datum: &Value) -> Datum {
-    let chunk = |chunk: &Value| {
-        let tokens = list(&chunk["tokens"]).filter_map(Value::as_i64);
-        Chunk { text: Some(Text { tokens: tokens.flat_map(|token| (token as i32).to_le_bytes()).collect() }) }
-    };
-    Datum {
-        chunks: list(&datum["model_input"]["chunks"]).map(chunk).collect(),
-        inputs: pairs(&datum["loss_fn_inputs"]).map(|(name, value)| (name.clone(), tensor(value))).collect(),
+impl LossNumber {
+    pub(crate) fn new(name: &str, number: f64) -> Self {
+        Self { name: name.to_owned(), number }
     }
 }
 
-fn tensor(tensor: &Value) -> Tensor {
-    let whole = tensor["dtype"] == "int64";
-    let one = |number: &Value| {
-        if whole {
-            number.as_i64().unwrap_or_default().to_le_bytes().to_vec()
-        } else {
-            (number.as_f64().unwrap_or_default() as f32).to_le_bytes().to_vec()
+impl Datum {
+    pub(crate) fn new(tokens: &[u32]) -> Self {
+        let tokens = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        Self { chunks: vec![Chunk { text: Text { tokens } }], inputs: Vec::new() }
+    }
+
+    /// The same with one more input of the loss.
+    pub(crate) fn with(mut self, name: &str, tensor: Tensor) -> Self {
+        self.inputs.push(LossInput { name: name.to_owned(), tensor });
+        self
+    }
+
+    fn json(&self) -> Value {
+        let chunk = |chunk: &Chunk| json!({ "type": "encoded_text", "tokens": whole(&chunk.text.tokens, u32::from_le_bytes) });
+        let chunks: Vec<Value> = self.chunks.iter().map(chunk).collect();
+        let inputs = self.inputs.iter().map(|input| (input.name.clone(), input.tensor.json()));
+        json!({ "model_input": { "chunks": chunks }, "loss_fn_inputs": inputs.collect::<Map<_, _>>() })
+    }
+}
+
+impl Tensor {
+    pub(crate) fn tokens(tokens: &[u32]) -> Self {
+        Self::new(
+            INT64,
+            tokens.len(),
+            tokens.iter().flat_map(|token| i64::from(*token).to_le_bytes()).collect(),
+        )
+    }
+
+    pub(crate) fn floats(numbers: &[f32]) -> Self {
+        Self::new(FLOAT32, numbers.len(), numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    }
+
+    fn new(kind: i32, count: usize, data: Vec<u8>) -> Self {
+        Self { data, kind, shape: vec![count as u64] }
+    }
+
+    fn json(&self) -> Value {
+        let (data, dtype) = match self.kind {
+            INT64 => (json!(whole(&self.data, i64::from_le_bytes)), "int64"),
+            _ => (json!(whole(&self.data, f32::from_le_bytes)), "float32"),
+        };
+        json!({ "data": data, "dtype": dtype, "shape": self.shape })
+    }
+}
+
+impl PassRequest {
+    /// The request's name where it is made in JSON.
+    pub(crate) fn verb(&self) -> &'static str {
+        if self.forward_only { "forward" } else { "forward_backward" }
+    }
+
+    /// The request as a message. A map's entries are sorted by name, as the package writes them.
+    pub(crate) fn message(mut self) -> Vec<u8> {
+        self.loss_fn_config.sort_by(|a, b| a.name.cmp(&b.name));
+        for datum in &mut self.data {
+            datum.inputs.sort_by(|a, b| a.name.cmp(&b.name));
         }
-    };
-    Tensor {
-        data: list(&tensor["data"]).flat_map(one).collect(),
-        kind: if whole { INT64 } else { FLOAT32 },
-        shape: list(&tensor["shape"]).filter_map(Value::as_u64).collect(),
+        self.encode_to_vec()
     }
+
+    /// The request as JSON.
+    pub(crate) fn json(&self) -> String {
+        let data: Vec<Value> = self.data.iter().map(Datum::json).collect();
+        let mut input = json!({ "data": data, "loss_fn": self.loss_fn });
+        if !self.loss_fn_config.is_empty() {
+            let numbers = self.loss_fn_config.iter().map(|n| (n.name.clone(), json!(n.number)));
+            input["loss_fn_config"] = numbers.collect::<Map<_, _>>().into();
+        }
+        let key = format!("{}_input", self.verb());
+        json!({ "model_id": self.model_id, "seq_id": self.seq_id, key: input }).to_string()
+    }
+}
+
+/// Numbers of so many bytes each, of bytes that were written here.
+fn whole<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
 }
 
 // ---- the answers
 
-#[derive(PartialEq, Message)]
-struct SampleAnswer {
-    #[prost(message, repeated, tag = "1")]
-    sequences: Vec<Sequence>,
+/// What the server has done, as JSON and, for some requests and servers, as protobuf.
+pub(crate) trait Outcome: DeserializeOwned {
+    /// The outcome that a message has. None where the message is broken, or there is no such message.
+    fn decode(_message: &[u8]) -> Option<Self> {
+        None
+    }
+}
+
+impl Outcome for Value {}
+
+/// The outcome of `asample`.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(crate) struct Sampled {
+    pub(crate) sequences: Vec<SampledSequence>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(crate) struct SampledSequence {
+    pub(crate) stop_reason: String,
+    pub(crate) tokens: Vec<u32>,
+    /// `null` stands for a number that is not finite.
+    pub(crate) logprobs: Option<Vec<Option<f32>>>,
+}
+
+/// The outcome of `forward` and `forward_backward`.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(crate) struct Passed {
+    pub(crate) loss_fn_outputs: Vec<PassedSequence>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(crate) struct PassedSequence {
+    pub(crate) logprobs: Option<LogProbs>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(crate) struct LogProbs {
+    /// `null` stands for a number that is not finite.
+    pub(crate) data: Vec<Option<f32>>,
 }
 
 #[derive(PartialEq, Message)]
-struct Sequence {
-    /// 0 where it came to its end, 1 where it met the length limit.
+struct SampledMessage {
+    #[prost(message, repeated, tag = "1")]
+    sequences: Vec<SequenceMessage>,
+}
+
+#[derive(PartialEq, Message)]
+struct SequenceMessage {
+    /// 0 for a sequence that ended, 1 for one that met the length limit.
     #[prost(int32, tag = "1")]
     stop: i32,
     /// Tokens of 4 bytes.
@@ -133,20 +235,20 @@ struct Sequence {
 }
 
 #[derive(PartialEq, Message)]
-struct PassAnswer {
+struct PassedMessage {
     #[prost(message, repeated, tag = "2")]
-    records: Vec<Outputs>,
+    records: Vec<RecordMessage>,
 }
 
 #[derive(PartialEq, Message)]
-struct Outputs {
+struct RecordMessage {
     #[prost(btree_map = "string, message", tag = "2")]
-    lists: BTreeMap<String, Lists>,
+    lists: BTreeMap<String, ListsMessage>,
 }
 
-/// Lists of numbers, one after the other in one; where each begins and the last ends is told in bytes.
+/// Lists of numbers, joined. `offsets` has the byte at which each begins, and that at which the last one ends.
 #[derive(PartialEq, Message)]
-struct Lists {
+struct ListsMessage {
     #[prost(bytes = "vec", tag = "1")]
     data: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -155,71 +257,62 @@ struct Lists {
     kind: i32,
 }
 
-/// An answer to `verb` as JSON. None where it is no such message.
-pub(crate) fn answer(verb: &str, bytes: &[u8]) -> Option<Value> {
-    match verb {
-        "asample" => sampled(bytes),
-        "forward" | "forward_backward" => outputs(bytes),
-        _ => None,
+impl Outcome for Sampled {
+    fn decode(message: &[u8]) -> Option<Self> {
+        let sequence = |sequence: SequenceMessage| {
+            let stop_reason = ["stop", "length"].get(usize::try_from(sequence.stop).ok()?)?;
+            // The smallest token is 0: a negative one is no token.
+            let token = |bytes| u32::try_from(i32::from_le_bytes(bytes)).ok();
+            Some(SampledSequence {
+                stop_reason: (*stop_reason).to_owned(),
+                tokens: each(&sequence.tokens, token)?.into_iter().collect::<Option<_>>()?,
+                logprobs: match &sequence.log_probs[..] {
+                    [] => None,
+                    bytes => Some(each(bytes, finite)?),
+                },
+            })
+        };
+        let sequences = SampledMessage::decode(message).ok()?.sequences;
+        Some(Self { sequences: sequences.into_iter().map(sequence).collect::<Option<_>>()? })
     }
 }
 
-fn sampled(bytes: &[u8]) -> Option<Value> {
-    let sequence = |sequence: &Sequence| {
-        let stop = match sequence.stop {
-            0 => "stop",
-            1 => "length",
-            _ => return None,
-        };
-        let log_probs = match &sequence.log_probs[..] {
-            [] => Value::Null,
-            bytes => json!(each(bytes, f32::from_le_bytes)?),
-        };
-        let tokens = each(&sequence.tokens, i32::from_le_bytes)?;
-        Some(json!({ "stop_reason": stop, "tokens": tokens, "logprobs": log_probs }))
-    };
-    let answer = SampleAnswer::decode(bytes).ok()?;
-    let sequences: Option<Vec<Value>> = answer.sequences.iter().map(sequence).collect();
-    Some(json!({ "sequences": sequences? }))
-}
-
-/// Log-probabilities, sequence by sequence. What else a server has measured is passed over.
-fn outputs(bytes: &[u8]) -> Option<Value> {
-    let mut all: Vec<Value> = Vec::new();
-    for record in PassAnswer::decode(bytes).ok()?.records {
-        if let Some(lists) = record.lists.get("logprobs") {
-            all.extend(split(lists)?.into_iter().map(|data| json!({ "logprobs": { "data": data } })));
+impl Outcome for Passed {
+    /// Log-probabilities, sequence by sequence. Other measurements of the server are ignored.
+    fn decode(message: &[u8]) -> Option<Self> {
+        let mut loss_fn_outputs = Vec::new();
+        for record in PassedMessage::decode(message).ok()?.records {
+            if let Some(lists) = record.lists.get("logprobs") {
+                let outputs = split(lists)?.into_iter();
+                loss_fn_outputs
+                    .extend(outputs.map(|data| PassedSequence { logprobs: Some(LogProbs { data }) }));
+            }
         }
+        Some(Self { loss_fn_outputs })
     }
-    Some(json!({ "loss_fn_outputs": all }))
 }
 
-fn split(lists: &Lists) -> Option<Vec<Vec<f32>>> {
+fn split(lists: &ListsMessage) -> Option<Vec<Vec<Option<f32>>>> {
     let offsets = each(&lists.offsets, i64::from_le_bytes)?;
     let one = |pair: &[i64]| {
         let part = lists.data.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
         match lists.kind {
-            FLOAT32 => each(part, f32::from_le_bytes),
+            FLOAT32 => each(part, finite),
             // The upper half of a float.
-            BFLOAT16 => each(part, |half: [u8; 2]| f32::from_le_bytes([0, 0, half[0], half[1]])),
+            BFLOAT16 => each(part, |[low, high]: [u8; 2]| finite([0, 0, low, high])),
             _ => None,
         }
     };
     offsets.windows(2).map(one).collect()
 }
 
-/// Numbers of so many bytes each.
+fn finite(bytes: [u8; 4]) -> Option<f32> {
+    Some(f32::from_le_bytes(bytes)).filter(|number| number.is_finite())
+}
+
+/// Numbers of so many bytes each. None where some bytes are left over.
 fn each<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
-    let (all, rest) = bytes.as_chunks::<N>();
-    rest.is_empty().then(|| all.iter().map(|bytes| number(*bytes)).collect())
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn pairs(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flat_map(Map::iter)
+    bytes.len().is_multiple_of(N).then(|| whole(bytes, number))
 }
 
 #[cfg(test)]
@@ -242,24 +335,30 @@ mod tests {
                            000000000008000000000000000c00000000000000180118021a130a086c6f73733a73756d110000000000\
                            00f83f";
 
+    /// The same request in JSON.
+    const JSON: &str = r#"{"model_id":"model_1","seq_id":300,"forward_input":{"data":[{"model_input":{"chunks":[{"type":"encoded_text","tokens":[1,70000]}]},"loss_fn_inputs":{"weights":{"data":[0.0,0.5],"dtype":"float32","shape":[2]},"target_tokens":{"data":[70000,3],"dtype":"int64","shape":[2]}}}],"loss_fn":"ppo","loss_fn_config":{"clip_high_threshold":1.2}}}"#;
+
+    fn request() -> PassRequest {
+        let datum = Datum::new(&[1, 70_000])
+            .with("weights", Tensor::floats(&[0.0, 0.5]))
+            .with("target_tokens", Tensor::tokens(&[70_000, 3]));
+        PassRequest {
+            model_id: "model_1".to_owned(),
+            seq_id: 300,
+            data: vec![datum],
+            loss_fn: "ppo".to_owned(),
+            loss_fn_config: vec![LossNumber::new("clip_high_threshold", 1.2)],
+            forward_only: true,
+        }
+    }
+
     #[test]
     fn a_request_is_written_as_the_package_writes_it() {
-        let body = json!({
-            "model_id": "model_1",
-            "seq_id": 300,
-            "forward_input": {
-                "data": [{
-                    "model_input": { "chunks": [{ "type": "encoded_text", "tokens": [1, 70_000] }] },
-                    "loss_fn_inputs": {
-                        "target_tokens": { "data": [70_000, 3], "dtype": "int64", "shape": [2] },
-                        "weights": { "data": [0.0, 0.5], "dtype": "float32", "shape": [2] },
-                    },
-                }],
-                "loss_fn": "ppo",
-                "loss_fn_config": { "clip_high_threshold": 1.2 },
-            },
-        });
-        assert_eq!(passed(&body, true), unhex(REQUEST));
+        assert_eq!(request().json(), JSON);
+        assert_eq!(request().message(), unhex(REQUEST));
+        let backward = PassRequest { forward_only: false, loss_fn_config: Vec::new(), ..request() };
+        let json = JSON.replace("forward_input", "forward_backward_input");
+        assert_eq!(backward.json(), json.replace(r#","loss_fn_config":{"clip_high_threshold":1.2}"#, ""));
     }
 
     #[test]
@@ -269,31 +368,35 @@ mod tests {
             { "stop_reason": "length", "tokens": [7], "logprobs": [null] },
             { "stop_reason": "length", "tokens": [7], "logprobs": null },
         ] });
-        assert_eq!(answer("asample", &unhex(SAMPLED)), Some(sampled));
+        assert_eq!(<Sampled as Outcome>::decode(&unhex(SAMPLED)), serde_json::from_value(sampled).ok());
         let outputs = json!({ "loss_fn_outputs": [
             { "logprobs": { "data": [-1.0, -2.0] } },
             { "logprobs": { "data": [-3.0] } },
         ] });
-        assert_eq!(answer("forward", &unhex(OUTPUTS)), Some(outputs));
-        assert_eq!(answer("optim_step", &unhex(OUTPUTS)), None);
+        assert_eq!(<Passed as Outcome>::decode(&unhex(OUTPUTS)), serde_json::from_value(outputs).ok());
+        assert_eq!(<Value as Outcome>::decode(&unhex(OUTPUTS)), None);
     }
 
     #[test]
     fn an_answer_that_breaks_off_or_is_changed_is_none_or_another() {
-        let mut none = 0;
-        for (verb, whole) in [("asample", unhex(SAMPLED)), ("forward", unhex(OUTPUTS))] {
-            let right = answer(verb, &whole);
-            for end in 1..whole.len() {
-                let cut = answer(verb, &whole[..end]);
-                none += usize::from(cut.is_none());
-                assert!(end + 21 >= whole.len() || cut != right, "{verb} was cut after {end} bytes");
-            }
-            for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-                let mut changed = whole.clone();
-                changed[at] ^= 1 << bit;
-                none += usize::from(answer(verb, &changed).is_none());
-            }
+        let broken = broken(unhex(SAMPLED), <Sampled as Outcome>::decode)
+            + broken(unhex(OUTPUTS), <Passed as Outcome>::decode);
+        assert!(broken > 300, "{broken}");
+    }
+
+    /// How many of a message's parts, and of the messages that differ from it in one bit, cannot be read.
+    fn broken<T: PartialEq>(message: Vec<u8>, read: impl Fn(&[u8]) -> Option<T>) -> usize {
+        let (right, mut broken) = (read(&message), 0);
+        for end in 1..message.len() {
+            let cut = read(&message[..end]);
+            broken += usize::from(cut.is_none());
+            assert!(end + 21 >= message.len() || cut != right, "cut after {end} bytes");
         }
-        assert!(none > 300, "{none}");
+        for (at, bit) in (0..message.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut changed = message.clone();
+            changed[at] ^= 1 << bit;
+            broken += usize::from(read(&changed).is_none());
+        }
+        broken
     }
 }

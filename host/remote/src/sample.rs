@@ -2,43 +2,29 @@
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
 use allot_engine::{Answer, End, Sample, Sampling, SamplingMask, Stops};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
+use crate::protobuf::Sampled;
 
 /// Some rollouts of one prompt, asked for together.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedRollouts {
     pub(crate) prompt: PromptId,
     /// The first one's position.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-/// What a server answers to `asample`.
-#[derive(Clone, Deserialize)]
-pub(crate) struct Sampled {
-    sequences: Vec<Sequence>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Sequence {
-    stop_reason: String,
-    tokens: Vec<u32>,
-    /// `null` is how some write a number that is not finite.
-    logprobs: Option<Vec<Option<f32>>>,
-}
-
 /// What is asked for, in the order of the grant's lines.
-pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<Wanted> {
+pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<WantedRollouts> {
     let mut all = Vec::new();
     for line in grant.lines() {
         let mut first = line.first;
         let end = line.first + line.count;
         while first < end {
             let count = most.min(end - first);
-            all.push(Wanted { prompt: line.prompt, first, count });
+            all.push(WantedRollouts { prompt: line.prompt, first, count });
             first += count;
         }
     }
@@ -67,10 +53,10 @@ pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, st
     })
 }
 
-/// The rollouts of an answer, if they are what was wanted.
+/// The rollouts of an answer, if they are those that were asked for.
 pub(crate) fn rollouts(
     client: &Client,
-    wanted: Wanted,
+    wanted: WantedRollouts,
     sampled: Sampled,
     (version, vocabulary, sampling, stops): (u32, usize, Sampling, &Stops),
     signals: usize,
@@ -83,22 +69,22 @@ pub(crate) fn rollouts(
     }
     let mut all = Vec::with_capacity(sampled.sequences.len());
     for (position, sequence) in (wanted.first..).zip(sampled.sequences) {
-        let claim = Claim {
+        let claim = ClaimedRollout {
             truncated: sequence.stop_reason == "length",
             tokens: sequence.tokens,
             log_probs: sequence.logprobs,
         };
         let claim = claim.cut(stops);
         let place = RolloutKey { prompt: wanted.prompt, position, version, sampling: None };
-        let limits = Limits { vocabulary, longest: sampling.max_tokens as usize, signals };
+        let limits = RolloutLimits { vocabulary, longest: sampling.max_tokens as usize, signals };
         let sample = claim.looked_at(place, limits).map_err(|what| client.wrong("asample", &what))?;
         all.push(sample);
     }
     Ok(all)
 }
 
-/// What a server says to be a rollout.
-pub(crate) struct Claim {
+/// A rollout as a server reports it, not yet checked.
+pub(crate) struct ClaimedRollout {
     pub(crate) tokens: Vec<u32>,
     /// `None` for one that is not finite, where a server can say so.
     pub(crate) log_probs: Option<Vec<Option<f32>>>,
@@ -116,10 +102,9 @@ pub(crate) struct RolloutKey {
     pub(crate) sampling: Option<SamplerSettings>,
 }
 
-/// What a rollout keeps to.
+/// Bounds that a rollout must keep.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    /// Tokens that there are.
+pub(crate) struct RolloutLimits {
     pub(crate) vocabulary: usize,
     /// Tokens of the longest answer.
     pub(crate) longest: usize,
@@ -127,7 +112,7 @@ pub(crate) struct Limits {
     pub(crate) signals: usize,
 }
 
-impl Claim {
+impl ClaimedRollout {
     /// The same, up to the token in which a text ended it: servers may sample on behind that.
     pub(crate) fn cut(mut self, stops: &Stops) -> Self {
         if let Some(End::Text(at)) = stops.end(&self.tokens) {
@@ -142,8 +127,12 @@ impl Claim {
         self
     }
 
-    /// The rollout, if it can be one; else what it is instead.
-    pub(crate) fn looked_at(self, place: RolloutKey, limits: Limits) -> Result<Sample<Answer>, String> {
+    /// Returns the rollout if it keeps the bounds; else a description of what is wrong with it.
+    pub(crate) fn looked_at(
+        self,
+        place: RolloutKey,
+        limits: RolloutLimits,
+    ) -> Result<Sample<Answer>, String> {
         let (prompt, tokens, most) = (place.prompt.0, self.tokens.len(), limits.longest);
         if tokens == 0 {
             return Err(format!("a rollout of prompt {prompt} without tokens"));

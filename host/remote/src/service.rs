@@ -12,7 +12,7 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use crate::address::Address;
-use crate::client::{Client, Said, dash, told, words};
+use crate::client::{Client, RequestBody, dash, told, words};
 use crate::preflight::waited;
 
 /// The longest reply that is taken, in bytes.
@@ -76,7 +76,7 @@ impl Service {
             let turn = client.turn().await;
             // Waiting for a turn is no fault of the server's.
             let began = *began.get_or_insert_with(Instant::now);
-            let heard = client.once(path, body.map(Said::Json)).await;
+            let heard = client.once(path, body.map(RequestBody::Json)).await;
             drop(turn);
             let mut later = None;
             let (why, own) = match heard {
@@ -120,7 +120,7 @@ impl Service {
     /// Whether the server does this now.
     async fn does(&self, path: &str, body: Option<&str>) -> bool {
         let _turn = self.client.turn().await;
-        let heard = self.client.once(path, body.map(Said::Json)).await;
+        let heard = self.client.once(path, body.map(RequestBody::Json)).await;
         heard.is_ok_and(|heard| heard.status().is_success())
     }
 }

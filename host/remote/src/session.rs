@@ -1,15 +1,16 @@
-//! A model on the server: made, loaded, asked, saved. What is in here is gone when the server is.
+//! A model on the server: created, loaded, trained, sampled, saved. It is gone when the server restarts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use allot_engine::EngineError;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Failure, Heard, told};
+use crate::client::{Client, Failure, ServerReply, told};
 use crate::heartbeat::Heartbeat;
+use crate::learn::{PolicyLoss, Stepped};
+use crate::protobuf::{Datum, Outcome, PassRequest, Passed, Sampled};
 use allot_settings::RemoteConfig;
 
 /// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
@@ -38,12 +39,12 @@ struct Promise {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct MadeModel {
     model_id: String,
 }
 
 #[derive(Deserialize)]
-struct Sampler {
+struct MadeSampler {
     sampling_session_id: Option<String>,
     path: Option<String>,
 }
@@ -54,9 +55,13 @@ struct SamplingSession {
 }
 
 #[derive(Deserialize)]
-struct Saved {
+struct SavedState {
     path: String,
 }
+
+impl Outcome for MadeModel {}
+impl Outcome for MadeSampler {}
+impl Outcome for SavedState {}
 
 impl Session {
     /// A fresh model, or one in the state that was saved under a path.
@@ -99,33 +104,15 @@ impl Session {
         seed: u64,
         saved: Option<&str>,
     ) -> Result<Self, Failure> {
-        let body = json!({
-            "type": "create_session",
-            "tags": ["allot"],
-            "user_metadata": null,
-            "sdk_version": PROTOCOL,
-        });
-        let answer =
-            client.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
-                Failure::Lost(_) => client.wrong("create_session", "404, as if it did not know it"),
-                failure => failure,
-            })?;
-        let said: Value = client.read("create_session", &answer)?;
-        if let Some(error) = said["error_message"].as_str() {
-            let what = format!("the server at {} wants no session with allot: {error}", config.url);
-            return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
-        }
-        let Some(id) = said["session_id"].as_str() else {
-            return Err(client.wrong("create_session", "no `session_id`"));
-        };
+        let id = Self::create(client, config).await?;
         let session = Self {
-            id: id.to_owned(),
+            _heartbeat: Heartbeat::of(client, &id),
+            id,
             model: String::new(),
             next: Cell::new(1),
             other: Cell::new(1),
             promises: RefCell::default(),
             sampler: RefCell::default(),
-            _heartbeat: Heartbeat::of(client, id),
         };
         let body = json!({
             "type": "create_model",
@@ -134,7 +121,7 @@ impl Session {
             "base_model": config.base_model,
             "lora_config": { "rank": config.lora_rank, "seed": seed & 0x7fff_ffff },
         });
-        let made: Made =
+        let made: MadeModel =
             session.done(client, "create_model", &body).await.map_err(|failure| match failure {
                 Failure::Refused { status, detail, .. } => {
                     Failure::Stop(Self::unmade(config, status, &detail))
@@ -155,6 +142,30 @@ impl Session {
         Ok(session)
     }
 
+    /// Creates a session on the server, without a model. Returns its name.
+    async fn create(client: &Client, config: &RemoteConfig) -> Result<String, Failure> {
+        let body = json!({
+            "type": "create_session",
+            "tags": ["allot"],
+            "user_metadata": null,
+            "sdk_version": PROTOCOL,
+        });
+        let answer =
+            client.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
+                Failure::Lost(_) => client.wrong("create_session", "404, as if it did not know it"),
+                failure => failure,
+            })?;
+        let said: Value = client.read("create_session", &answer)?;
+        if let Some(error) = said["error_message"].as_str() {
+            let what = format!("the server at {} wants no session with allot: {error}", config.url);
+            return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
+        }
+        match said["session_id"].as_str() {
+            Some(id) => Ok(id.to_owned()),
+            None => Err(client.wrong("create_session", "no `session_id`")),
+        }
+    }
+
     fn unmade(config: &RemoteConfig, status: u16, detail: &str) -> EngineError {
         let what = format!(
             "the server at {} could not make a model of `{}` ({status})",
@@ -172,52 +183,58 @@ impl Session {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Asks for something, and waits for it.
-    async fn done<T: DeserializeOwned>(
+    /// Sends a request and waits for its outcome.
+    async fn done<T: Outcome>(&self, client: &Client, verb: &str, body: &Value) -> Result<T, Failure> {
+        let answer = client.ask(verb, Some(&body.to_string())).await?;
+        self.outcome(client, verb, &answer).await
+    }
+
+    /// Waits for the outcome that an answer promises.
+    async fn outcome<T: Outcome>(
         &self,
         client: &Client,
         verb: &str,
-        body: &Value,
+        answer: &ServerReply,
     ) -> Result<T, Failure> {
-        let answer = match verb {
-            "forward" | "forward_backward" => client.pass(verb, body).await?,
-            _ => client.ask(verb, Some(&body.to_string())).await?,
-        };
-        let promise = self.promised(client, verb, &answer)?;
-        client.fetch(verb, &promise).await
-    }
-
-    async fn promise(&self, client: &Client, verb: &str, body: &str) -> Result<String, Failure> {
-        let answer = client.ask(verb, Some(body)).await?;
-        self.promised(client, verb, &answer)
-    }
-
-    /// The name of what an answer promises.
-    fn promised(&self, client: &Client, verb: &str, answer: &Heard) -> Result<String, Failure> {
         let promise: Promise = client.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
             return Err(client.wrong(verb, "the promise of another request"));
         }
-        Ok(promise.request_id)
+        client.fetch(verb, &promise.request_id).await
     }
 
-    /// Changes the model, or asks it: `what` is the part of the body that goes with the verb.
-    pub(crate) async fn train<T: DeserializeOwned>(
+    /// Passes sequences through the model. With a loss of its own, rather than for their log-probabilities alone, their
+    /// gradients are added up on the server.
+    pub(crate) async fn pass(
         &self,
         client: &Client,
-        verb: &str,
-        key: &str,
-        what: Value,
-    ) -> Result<T, Failure> {
-        let body = json!({ "model_id": self.model, "seq_id": self.number(), key: what });
-        self.done(client, verb, &body).await
+        data: Vec<Datum>,
+        loss: Option<&PolicyLoss>,
+    ) -> Result<Passed, Failure> {
+        let request = PassRequest {
+            model_id: self.model.clone(),
+            seq_id: self.number(),
+            data,
+            loss_fn: loss.map_or("cross_entropy", |loss| loss.name).to_owned(),
+            loss_fn_config: loss.map(|loss| loss.numbers.to_vec()).unwrap_or_default(),
+            forward_only: loss.is_none(),
+        };
+        let verb = request.verb();
+        let answer = client.pass(request).await?;
+        self.outcome(client, verb, &answer).await
+    }
+
+    /// Makes a step of the optimizer.
+    pub(crate) async fn step(&self, client: &Client, adam: Value) -> Result<Stepped, Failure> {
+        let body = json!({ "model_id": self.model, "seq_id": self.number(), "adam_params": adam });
+        self.done(client, "optim_step", &body).await
     }
 
     /// Saves weights and optimizer under a name. Gives the server's path to them.
     pub(crate) async fn save(&self, client: &Client, name: &str) -> Result<String, Failure> {
         let mut n = 0;
         loop {
-            // Where the answer to a first request was lost, the name is taken, and nobody knows by what.
+            // Where the answer to a first request was lost, the name is taken by an unknown state.
             let name = if n == 0 { name.to_owned() } else { format!("{name}-{n}") };
             let body = json!({
                 "type": "save_weights",
@@ -225,7 +242,7 @@ impl Session {
                 "path": name,
                 "seq_id": self.number(),
             });
-            match self.done::<Saved>(client, "save_weights", &body).await {
+            match self.done::<SavedState>(client, "save_weights", &body).await {
                 Err(Failure::Refused { status: 409, .. }) if n < 9 => n += 1,
                 other => return Ok(other?.path),
             }
@@ -243,7 +260,7 @@ impl Session {
         // Those of an earlier version were all kept. A run makes millions.
         self.promises.borrow_mut().clear();
         let mut tries = 0;
-        let made: Sampler = loop {
+        let made: MadeSampler = loop {
             let body = json!({
                 "type": "save_weights_for_sampler",
                 "model_id": self.model,
@@ -280,20 +297,20 @@ impl Session {
     }
 
     /// Samples by a sampler.
-    pub(crate) async fn sample<T: DeserializeOwned>(
+    pub(crate) async fn sample(
         &self,
         client: &Client,
         sampler: &str,
         mut body: Value,
-    ) -> Result<T, Failure> {
+    ) -> Result<Sampled, Failure> {
         body["type"] = json!("sample");
         body["sampling_session_id"] = json!(sampler);
         body["seq_id"] = json!(self.other.replace(self.other.get() + 1));
         // Thousands of these wait for their turn at a time, and a token takes less room as text than as a value.
         let text = body.to_string();
         drop(body);
-        let promise = self.promise(client, "asample", &text).await?;
+        let answer = client.ask("asample", Some(&text)).await?;
         drop(text);
-        client.fetch("asample", &promise).await
+        self.outcome(client, "asample", &answer).await
     }
 }

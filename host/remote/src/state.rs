@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How far the model is, and where the server has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct ServerState {
     /// Model updates made.
     pub version: u32,
     /// Steps of the optimizer made.

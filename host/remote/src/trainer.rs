@@ -4,13 +4,12 @@
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, UpdateConfig, learning_flops};
-use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
-use crate::learn::{self, Passed, Stepped, TrainingSample, batches};
+use crate::learn::{self, Batch, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::session::Session;
-use crate::state::State;
+use crate::state::ServerState;
 use allot_settings::RemoteConfig;
 
 /// What never changes of an engine.
@@ -23,24 +22,29 @@ pub(crate) struct Trainer {
     pub(crate) prompts: Vec<Vec<u32>>,
 }
 
-/// What comes of an update: what is told of it, what it computed, and where the server has it.
-pub(crate) type Made = Result<(Report, Compute, State), Failure>;
+/// An update's metrics, what it computed, and where the server has it.
+pub(crate) type UpdateOutcome = Result<(Report, Compute, ServerState), Failure>;
 
 impl Trainer {
     pub(crate) fn prompt(&self, prompt: PromptId) -> &[u32] {
         &self.prompts[prompt.0 as usize]
     }
 
-    /// Log-probabilities under the weights of now.
-    async fn look(&self, session: &Session, lessons: &[&TrainingSample]) -> Result<Vec<Vec<f32>>, Failure> {
-        let mut all = Vec::with_capacity(lessons.len());
-        for part in self.parts(lessons) {
-            let data: Vec<Value> = part.iter().map(|l| learn::bare(l, true)).collect();
-            let input = json!({ "data": data, "loss_fn": "cross_entropy" });
-            let passed: Passed = session.train(&self.client, "forward", "forward_input", input).await?;
-            all.extend(learn::log_probs(&self.client, "forward", &passed, part)?);
+    /// Replaces the old log-probabilities of the lessons that ask for it by those under the current weights.
+    async fn rescore(&self, session: &Session, lessons: &mut [TrainingSample]) -> Result<(), Failure> {
+        let anew: Vec<usize> =
+            (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
+        let wanted: Vec<&TrainingSample> = anew.iter().map(|i| &lessons[*i]).collect();
+        let mut scored = Vec::with_capacity(wanted.len());
+        for part in self.parts(&wanted) {
+            let data = part.iter().map(|l| learn::bare(l, true)).collect();
+            let passed = session.pass(&self.client, data, None).await?;
+            scored.extend(learn::log_probs(&self.client, "forward", &passed, part)?);
         }
-        Ok(all)
+        for (i, old) in anew.into_iter().zip(scored) {
+            lessons[i].old = old;
+        }
+        Ok(())
     }
 
     /// Lessons in requests of so many tokens, or of one lesson that is longer.
@@ -64,51 +68,22 @@ impl Trainer {
     pub(crate) async fn learn(
         &self,
         session: &Session,
-        state: &State,
+        state: &ServerState,
         update: &UpdateConfig,
         mut lessons: Vec<TrainingSample>,
-    ) -> Made {
-        let optimizer = &self.config.optimizer;
-        let (can, client) = (self.server.server.can(), &self.client);
-        let anew: Vec<usize> =
-            (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
-        if !anew.is_empty() {
-            let wanted: Vec<&TrainingSample> = anew.iter().map(|i| &lessons[*i]).collect();
-            let scored = self.look(session, &wanted).await?;
-            for (i, old) in anew.into_iter().zip(scored) {
-                lessons[i].old = old;
-            }
-        }
+    ) -> UpdateOutcome {
+        let (client, optimizer) = (&self.client, &self.config.optimizer);
+        self.rescore(session, &mut lessons).await?;
         let masked = update.mask_truncated.then(|| lessons.iter().filter(|l| l.masked).count());
         let progress = f64::from(state.version) / f64::from(self.config.updates.max(1));
         let batches = batches(lessons, update, self.config.sampling.max_tokens as usize);
-        let (name, numbers) = learn::loss(update);
         let mut metrics = Metrics::default();
         for _ in 0..update.epochs {
             for batch in &batches {
-                let all: Vec<&TrainingSample> = batch.lessons.iter().collect();
-                let mut value = 0.0;
-                for part in self.parts(&all) {
-                    let data: Vec<Value> = part.iter().map(|l| batch.datum(update, can, l)).collect();
-                    let input = json!({ "data": data, "loss_fn": name, "loss_fn_config": numbers });
-                    let verb = "forward_backward";
-                    let passed: Passed = session.train(client, verb, "forward_backward_input", input).await?;
-                    for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
-                        // One without is sent for the step alone.
-                        if lesson.advantage != 0.0 {
-                            let part = batch.part(update, lesson, &new);
-                            value += part.value;
-                            metrics.add(&part, lesson, &new);
-                        }
-                    }
-                }
-                if !value.is_finite() {
-                    return Err(client.mad("forward_backward", "a loss"));
-                }
+                let value = self.add_gradients(session, update, batch, &mut metrics).await?;
                 let rate = optimizer.rate(state.optimizer_steps + metrics.steps, progress);
-                let adam = learn::adam(optimizer, rate, can.gradients);
-                let stepped: Stepped = session.train(client, "optim_step", "adam_params", adam).await?;
-                let norm = stepped.norm();
+                let adam = learn::adam(optimizer, rate, self.server.server.can().gradients);
+                let norm = session.step(client, adam).await?.norm();
                 if norm.is_some_and(|norm| !norm.is_finite()) {
                     return Err(client.mad("optim_step", "a gradient"));
                 }
@@ -118,12 +93,38 @@ impl Trainer {
         let version = state.version + 1;
         let path = session.save(client, &format!("update-{version:06}")).await?;
         let saved =
-            State { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
+            ServerState { version, optimizer_steps: state.optimizer_steps + metrics.steps, path: Some(path) };
         let lessons: Vec<&TrainingSample> = batches.iter().flat_map(|b| &b.lessons).collect();
         let computed = self.counted(update, &lessons, metrics.steps);
         let mut report = metrics.report();
         report.metrics.extend(masked.map(|masked| (MASKED, masked as f64)));
         Ok((report, computed, saved))
+    }
+
+    /// Adds the gradients of a batch up on the server. Returns the batch's loss.
+    async fn add_gradients(
+        &self,
+        session: &Session,
+        update: &UpdateConfig,
+        batch: &Batch,
+        metrics: &mut Metrics,
+    ) -> Result<f64, Failure> {
+        let (client, can, verb) = (&self.client, self.server.server.can(), "forward_backward");
+        let (loss, all): (_, Vec<&TrainingSample>) = (learn::loss(update), batch.lessons.iter().collect());
+        let mut value = 0.0;
+        for part in self.parts(&all) {
+            let data = part.iter().map(|l| batch.datum(update, can, l)).collect();
+            let passed = session.pass(client, data, Some(&loss)).await?;
+            for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
+                // One without an advantage is sent for the step alone.
+                if lesson.advantage != 0.0 {
+                    let part = batch.part(update, lesson, &new);
+                    value += part.value;
+                    metrics.add(&part, lesson, &new);
+                }
+            }
+        }
+        if value.is_finite() { Ok(value) } else { Err(client.mad(verb, "a loss")) }
     }
 
     /// What an update over these lessons computed, adapters' own products left out as everywhere.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::model::{ModelError, Shape};
+use crate::model::{Experts, ModelError, Shape};
 
 /// The places of all tensors.
 #[derive(Clone, Debug)]
@@ -33,24 +33,47 @@ pub struct Arena {
 pub struct BlockPlaces {
     /// Norm before attention, `[D]`, where there is one.
     pub norm1: Option<Range<usize>>,
-    /// Query, key and value, `[Q + 2 KV, D]`, with biases where there are any.
-    pub qkv: Linear,
-    /// Norms of each query head and key head, `[E]` each, or of all of them, `[Q]` and `[KV]`, where there are any.
-    pub head_norms: Option<(Range<usize>, Range<usize>)>,
-    /// Output of attention, `[D, Q]`.
-    pub out: Linear,
-    /// Norm of that before it joins the stream, `[D]`, where there is one.
+    /// Its matrices, in the order of [`BlockMatrix`].
+    pub matrices: [Linear; 4],
+    /// Norms of queries and keys, where there are any.
+    pub head_norms: Option<HeadNormPlaces>,
+    /// Norm of attention's output before it joins the stream, `[D]`, where there is one.
     pub after1: Option<Range<usize>>,
     /// Norm before the feed-forward part, `[D]`, where there is one.
     pub norm2: Option<Range<usize>>,
-    /// Gate and up, `[2 F, D]`: of no rows where there are experts.
-    pub gate_up: Linear,
-    /// Down, `[D, F]`: the same.
-    pub down: Linear,
     /// Experts, where there are some.
     pub experts: Option<ExpertPlaces>,
-    /// Norm of that before it joins the stream, `[D]`, where there is one.
+    /// Norm of the feed-forward part's output before it joins the stream, `[D]`, where there is one.
     pub after2: Option<Range<usize>>,
+}
+
+/// The places of the norms of each query head and key head, `[E]` each, or of all of them, `[Q]` and `[KV]`.
+#[derive(Clone, Debug)]
+pub struct HeadNormPlaces {
+    /// The queries' norm.
+    pub query: Range<usize>,
+    /// The keys' norm.
+    pub key: Range<usize>,
+}
+
+impl BlockPlaces {
+    /// The place of a matrix.
+    pub fn matrix(&self, matrix: BlockMatrix) -> &Linear {
+        &self.matrices[matrix as usize]
+    }
+}
+
+/// A matrix of a block. Where there are experts the last two have no rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockMatrix {
+    /// Query, key and value, `[Q + 2 KV, D]`.
+    Qkv = 0,
+    /// Output of attention, `[D, Q]`.
+    Out = 1,
+    /// Gate and up, `[2 F, D]`.
+    GateUp = 2,
+    /// Down, `[D, F]`.
+    Down = 3,
 }
 
 /// The places of a mixture of experts.
@@ -78,113 +101,20 @@ pub struct Linear {
     pub parts: Vec<(&'static str, Range<usize>)>,
 }
 
-impl Linear {
-    fn new(weight: Range<usize>, cols: usize, parts: &[(&'static str, usize)]) -> Self {
-        let mut rows = 0;
-        let parts = parts.iter().map(|(name, n)| {
-            rows += n;
-            (*name, rows - n..rows)
-        });
-        let parts = parts.collect();
-        Self { rows, cols, weight, bias: None, parts }
-    }
-}
-
 impl Arena {
     /// The layout of a model of this shape.
     pub fn new(shape: &Shape) -> Self {
-        let (d, f) = (shape.hidden, shape.intermediate);
-        let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
-        let ([attention, feed_forward], fused) = (shape.family.norms, shape.family.fused);
-        let mut tensors = Vec::new();
-        let mut end = 0;
-        let mut add = |name: String, dims: &[usize]| {
-            let place = end..end + dims.iter().product::<usize>();
-            end = place.end;
-            tensors.push((name, place.clone(), dims.to_vec()));
-            place
-        };
-        let embedding = add("model.embed_tokens.weight".to_owned(), &[shape.vocabulary, d]);
-        let mut blocks = Vec::with_capacity(shape.layers);
-        for layer in 0..shape.layers {
-            let name = |part: &str| format!("model.layers.{layer}.{part}");
-            let norm = |n: &str| format!("{n}.weight");
-            let norm1 = attention.before.map(|n| add(name(&norm(n)), &[d]));
-            let qkv = if fused {
-                add(name("self_attn.qkv_proj.weight"), &[q + 2 * kv, d])
-            } else {
-                let first = add(name("self_attn.q_proj.weight"), &[q, d]);
-                add(name("self_attn.k_proj.weight"), &[kv, d]);
-                first.start..add(name("self_attn.v_proj.weight"), &[kv, d]).end
-            };
-            let qkv_bias = shape.family.bias.then(|| {
-                let first = add(name("self_attn.q_proj.bias"), &[q]);
-                add(name("self_attn.k_proj.bias"), &[kv]);
-                first.start..add(name("self_attn.v_proj.bias"), &[kv]).end
-            });
-            let head_norms = shape.head_norms().map(|[query, key]| {
-                (add(name("self_attn.q_norm.weight"), &[query]), add(name("self_attn.k_norm.weight"), &[key]))
-            });
-            let out = add(name("self_attn.o_proj.weight"), &[d, q]);
-            let after1 = attention.after.map(|n| add(name(&norm(n)), &[d]));
-            let norm2 = feed_forward.before.map(|n| add(name(&norm(n)), &[d]));
-            let experts = shape.variant.experts.map(|experts| {
-                let router = add(name("mlp.gate.weight"), &[experts.count, d]);
-                let mut one = |expert: usize| {
-                    let (f, part) = (experts.intermediate, |p: &str| {
-                        name(&format!("mlp.experts.{expert}.{p}_proj.weight"))
-                    });
-                    let gate = add(part("gate"), &[f, d]);
-                    [gate.start..add(part("up"), &[f, d]).end, add(part("down"), &[d, f])]
-                };
-                ExpertPlaces { router, each: (0..experts.count).map(&mut one).collect() }
-            });
-            let gate_up = if experts.is_some() {
-                0..0
-            } else if fused {
-                add(name("mlp.gate_up_proj.weight"), &[2 * f, d])
-            } else {
-                let gate = add(name("mlp.gate_proj.weight"), &[f, d]);
-                gate.start..add(name("mlp.up_proj.weight"), &[f, d]).end
-            };
-            let down = if experts.is_some() { 0..0 } else { add(name("mlp.down_proj.weight"), &[d, f]) };
-            let after2 = feed_forward.after.map(|n| add(name(&norm(n)), &[d]));
-            let parts: &[(&'static str, usize)] = if fused {
-                &[("self_attn.qkv_proj", q + 2 * kv)]
-            } else {
-                &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)]
-            };
-            let qkv = Linear { bias: qkv_bias, ..Linear::new(qkv, d, parts) };
-            let out = Linear::new(out, q, &[("self_attn.o_proj", d)]);
-            let [parts, down_parts]: [&[(&'static str, usize)]; 2] = if experts.is_some() {
-                [&[], &[]]
-            } else if fused {
-                [&[("mlp.gate_up_proj", 2 * f)], &[("mlp.down_proj", d)]]
-            } else {
-                [&[("mlp.gate_proj", f), ("mlp.up_proj", f)], &[("mlp.down_proj", d)]]
-            };
-            let gate_up = Linear::new(gate_up, d, parts);
-            let down = Linear::new(down, f, down_parts);
-            blocks.push(BlockPlaces {
-                norm1,
-                qkv,
-                head_norms,
-                out,
-                after1,
-                norm2,
-                gate_up,
-                down,
-                experts,
-                after2,
-            });
-        }
-        let norm = add("model.norm.weight".to_owned(), &[d]);
+        let mut layout = Layout::default();
+        let embedding = layout.add("model.embed_tokens.weight".to_owned(), &[shape.vocabulary, shape.hidden]);
+        let blocks = (0..shape.layers).map(|layer| layout.block(shape, layer)).collect();
+        let norm = layout.add("model.norm.weight".to_owned(), &[shape.hidden]);
         let head = if shape.tied {
             embedding.clone()
         } else {
-            add("lm_head.weight".to_owned(), &[shape.vocabulary, d])
+            layout.add("lm_head.weight".to_owned(), &[shape.vocabulary, shape.hidden])
         };
-        Self { shape: shape.clone(), embedding, blocks, norm, head, len: end, tensors }
+        let Layout { end: len, tensors } = layout;
+        Self { shape: shape.clone(), embedding, blocks, norm, head, len, tensors }
     }
 
     /// The numbers of tensors given by name, in this layout.
@@ -213,5 +143,85 @@ impl Arena {
     /// Width of a token's queries, keys and values together.
     pub fn qkv_width(&self) -> usize {
         (self.shape.heads + 2 * self.shape.kv_heads) * self.shape.head
+    }
+}
+
+/// Tensors that are placed one after the other.
+#[derive(Default)]
+struct Layout {
+    end: usize,
+    tensors: Vec<(String, Range<usize>, Vec<usize>)>,
+}
+
+impl Layout {
+    fn add(&mut self, name: String, dims: &[usize]) -> Range<usize> {
+        let place = self.end..self.end + dims.iter().product::<usize>();
+        self.end = place.end;
+        self.tensors.push((name, place.clone(), dims.to_vec()));
+        place
+    }
+
+    fn block(&mut self, shape: &Shape, layer: usize) -> BlockPlaces {
+        let (d, f, fused) = (shape.hidden, shape.intermediate, shape.family.fused);
+        let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
+        let [attention, feed_forward] = shape.family.norms;
+        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+        let norm1 = attention.before.map(|n| self.add(name(n), &[d]));
+        let mut qkv = if fused {
+            self.matrix(layer, d, &[("self_attn.qkv_proj", q + 2 * kv)])
+        } else {
+            self.matrix(
+                layer,
+                d,
+                &[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)],
+            )
+        };
+        qkv.bias = shape.family.bias.then(|| {
+            let start = self.end;
+            for (part, rows) in &qkv.parts {
+                self.add(format!("model.layers.{layer}.{part}.bias"), &[rows.len()]);
+            }
+            start..self.end
+        });
+        let head_norms = shape.head_norms().map(|[query, key]| HeadNormPlaces {
+            query: self.add(name("self_attn.q_norm"), &[query]),
+            key: self.add(name("self_attn.k_norm"), &[key]),
+        });
+        let out = self.matrix(layer, q, &[("self_attn.o_proj", d)]);
+        let after1 = attention.after.map(|n| self.add(name(n), &[d]));
+        let norm2 = feed_forward.before.map(|n| self.add(name(n), &[d]));
+        let experts = shape.variant.experts.map(|experts| self.experts(layer, d, experts));
+        let (gate_up, down): (&[_], &[_]) = match (&experts, fused) {
+            (Some(_), _) => (&[], &[]),
+            (None, true) => (&[("mlp.gate_up_proj", 2 * f)], &[("mlp.down_proj", d)]),
+            (None, false) => (&[("mlp.gate_proj", f), ("mlp.up_proj", f)], &[("mlp.down_proj", d)]),
+        };
+        let matrices = [qkv, out, self.matrix(layer, d, gate_up), self.matrix(layer, f, down)];
+        let after2 = feed_forward.after.map(|n| self.add(name(n), &[d]));
+        BlockPlaces { norm1, matrices, head_norms, after1, norm2, experts, after2 }
+    }
+
+    /// A matrix that is made of these projections, of so many rows each.
+    fn matrix(&mut self, layer: usize, cols: usize, parts: &[(&'static str, usize)]) -> Linear {
+        let (start, mut rows) = (self.end, 0);
+        let part = |&(name, n): &(&'static str, usize)| {
+            self.add(format!("model.layers.{layer}.{name}.weight"), &[n, cols]);
+            rows += n;
+            (name, rows - n..rows)
+        };
+        let parts = parts.iter().map(part).collect();
+        Linear { rows, cols, weight: start..self.end, bias: None, parts }
+    }
+
+    fn experts(&mut self, layer: usize, d: usize, experts: Experts) -> ExpertPlaces {
+        let (f, name) =
+            (experts.intermediate, |part: &str| format!("model.layers.{layer}.mlp.{part}.weight"));
+        let router = self.add(name("gate"), &[experts.count, d]);
+        let mut one = |expert: usize| {
+            let part = |p: &str| name(&format!("experts.{expert}.{p}_proj"));
+            let gate = self.add(part("gate"), &[f, d]);
+            [gate.start..self.add(part("up"), &[f, d]).end, self.add(part("down"), &[d, f])]
+        };
+        ExpertPlaces { router, each: (0..experts.count).map(&mut one).collect() }
     }
 }

@@ -206,7 +206,6 @@ impl Cache {
 /// Keys and values of some tokens in a [`Cache`].
 #[derive(Clone, Debug)]
 pub struct Past<'a> {
-    /// How they lie.
     pub cache: Cache,
     /// The keys, as columns.
     pub keys: &'a [f32],

@@ -27,11 +27,11 @@ pub struct Mixed<'a> {
     pub gradient: &'a [f32],
 }
 
-/// Room for what the pass lays out.
+/// Buffers of the pass.
 #[derive(Clone, Debug, Default)]
 pub struct BackScratch {
-    prompt: Laid,
-    own: Laid,
+    prompt: SegmentLayout,
+    own: SegmentLayout,
     /// A block's queries, and the gradients of what it mixed: `[BLOCK, E]`, E made whole lines of the cache.
     queries: Vec<f32>,
     gradients: Vec<f32>,
@@ -40,9 +40,9 @@ pub struct BackScratch {
     slopes: Vec<f32>,
 }
 
-/// A segment, laid out.
+/// A segment's keys and values, laid out for products.
 #[derive(Clone, Debug, Default)]
-struct Laid {
+struct SegmentLayout {
     key_columns: Vec<f32>,
     value_columns: Vec<f32>,
     key_lines: Vec<f32>,
@@ -58,10 +58,10 @@ pub fn attend_back(
     drows: &mut [f32],
     scratch: &mut BackScratch,
 ) {
-    wide_op(Back { heads, rows, spans, mixed, drows, scratch });
+    wide_op(AttentionBack { heads, rows, spans, mixed, drows, scratch });
 }
 
-struct Back<'a> {
+struct AttentionBack<'a> {
     heads: Heads,
     rows: &'a [f32],
     spans: &'a [Span],
@@ -70,7 +70,7 @@ struct Back<'a> {
     scratch: &'a mut BackScratch,
 }
 
-impl WithSimd for Back<'_> {
+impl WithSimd for AttentionBack<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -94,7 +94,7 @@ impl WithSimd for Back<'_> {
                     let of = which.start * wide + place;
                     to_lines(heads.width, &mixed.gradient[of..], wide, count, gradients);
                     let (queries, gradients) = (&queries[..], &gradients[..]);
-                    let mut block = Block {
+                    let mut block = QueryBlock {
                         heads,
                         rows,
                         mixed,
@@ -114,7 +114,7 @@ impl WithSimd for Back<'_> {
     }
 }
 
-impl Laid {
+impl SegmentLayout {
     #[inline(always)]
     fn lay(&mut self, heads: Heads, rows: &[f32], which: &Range<usize>) {
         let cache = Cache::new(heads, which.len());
@@ -142,7 +142,7 @@ fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut
 }
 
 /// Some queries of a head that follow each other.
-struct Block<'a> {
+struct QueryBlock<'a> {
     heads: Heads,
     rows: &'a [f32],
     mixed: Mixed<'a>,
@@ -157,14 +157,14 @@ struct Block<'a> {
     slopes: &'a mut Vec<f32>,
 }
 
-impl Block<'_> {
+impl QueryBlock<'_> {
     /// What they see of a segment, whose rows these are, with so many tokens before it: of its first `tokens` each
     /// query what is not after it, nor before its window.
     #[inline(always)]
     fn segment<S: Simd>(
         &mut self,
         simd: S,
-        laid: &Laid,
+        laid: &SegmentLayout,
         (segment, before): (&Range<usize>, usize),
         tokens: usize,
         drows: &mut [f32],
@@ -184,7 +184,14 @@ impl Block<'_> {
 
     /// Makes weights and slopes, `[queries, tokens]`, for a run of a segment's tokens.
     #[inline(always)]
-    fn weigh<S: Simd>(&mut self, simd: S, cache: Cache, laid: &Laid, run: Range<usize>, before: usize) {
+    fn weigh<S: Simd>(
+        &mut self,
+        simd: S,
+        cache: Cache,
+        laid: &SegmentLayout,
+        run: Range<usize>,
+        before: usize,
+    ) {
         let Self { heads, mixed, head, .. } = *self;
         let (width, served, scale) = (heads.width, head / heads.group(), heads.scale);
         let (count, len, wide) = (self.which.len(), run.len(), heads.query * heads.width);
@@ -237,7 +244,7 @@ impl Block<'_> {
         &self,
         simd: S,
         cache: Cache,
-        laid: &Laid,
+        laid: &SegmentLayout,
         run: Range<usize>,
         start: usize,
         drows: &mut [f32],

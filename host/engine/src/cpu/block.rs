@@ -4,13 +4,14 @@
 //! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value, F
 //! feed-forward width.
 
-use super::arena::Arena;
+use std::ops::Range;
+
+use super::arena::{Arena, BlockMatrix, HeadNormPlaces};
 use super::attention::{AttentionScratch, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
-use super::lora::Projection;
 use super::weights::{Gradients, Weights, sized};
 use crate::model::Rope;
 
@@ -25,7 +26,6 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// For this many positions.
     pub fn new(arena: &Arena, positions: usize) -> Self {
         let (shape, mut ropes) = (&arena.shape, Vec::new());
         let mut which = |layer| {
@@ -56,7 +56,7 @@ impl RopeTable {
 
 /// What a block keeps of its forward pass.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct KeptBlock {
     /// What came in, `[N, D]`.
     x: Vec<f32>,
     normed1: Vec<f32>,
@@ -101,9 +101,8 @@ pub struct Scratch {
 pub struct Block<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
-    /// Which block.
     pub layer: usize,
-    /// RopeTable for every position.
+    /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
     /// Prompts, and answers to them.
     pub spans: &'a [Span],
@@ -113,69 +112,53 @@ pub struct Block<'a> {
 
 impl Block<'_> {
     /// The forward pass, in place on the stream `x`, `[N, D]`.
-    pub fn forward(&self, x: &mut [f32], kept: &mut Kept, scratch: &mut Scratch) {
-        let (w, heads) = (self.weights, self.weights.heads_in(self.layer));
-        let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
-        let n = x.len() / shape.hidden;
-        let (epsilon, apart) = (shape.epsilon as f32, is_apart(shape));
+    pub fn forward(&self, x: &mut [f32], kept: &mut KeptBlock, scratch: &mut Scratch) {
+        let (w, layer, threads) = (self.weights, self.layer, self.threads);
+        let (shape, block, heads) = (&w.arena.shape, &w.arena.blocks[layer], w.heads_in(layer));
+        let (n, apart) = (x.len() / shape.hidden, is_apart(shape));
 
         kept.x.clear();
         kept.x.extend_from_slice(x);
         let normed = sized(&mut kept.normed1, x.len());
         w.enter(block.norm1.as_ref(), x, normed, sized(&mut kept.scales1, n));
         let qkv = sized(&mut kept.qkv, n * heads.row());
-        w.linear((self.layer, Projection::Qkv, &block.qkv), normed, qkv, false, self.threads);
-        if let Some((query, key)) = &block.head_norms {
+        w.linear(layer, BlockMatrix::Qkv, normed, qkv, false, threads);
+        if let Some(norms) = &block.head_norms {
             kept.raw.clear();
             kept.raw.extend_from_slice(qkv);
             let scales = sized(&mut kept.head_scales, n * (heads.query + heads.kv));
-            let (q, e) = (heads.query * heads.width, heads.width);
-            let (query, key) = (w.gain(query), w.gain(key));
-            let rows = qkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
-            for ((row, raw), scales) in rows.zip(scales.chunks_exact_mut(heads.query + heads.kv)) {
-                let (scales_q, scales_k) = scales.split_at_mut(heads.query);
-                let keys = q..q + heads.kv * e;
-                norm(&raw[..q], &query, epsilon, &mut row[..q], scales_q);
-                norm(&raw[keys.clone()], &key, epsilon, &mut row[keys], scales_k);
-            }
+            self.norm_heads(norms, &kept.raw, qkv, scales);
         }
         self.turn(qkv, rotate);
 
-        let q_width = heads.query * heads.width;
-        let mixed = sized(&mut kept.mixed, n * q_width);
+        let mixed = sized(&mut kept.mixed, n * heads.query * heads.width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
         attend(heads, qkv, self.spans, mixed, log_sums, &mut scratch.attention);
-        let out = (self.layer, Projection::Out, &block.out);
         if apart {
             let half = sized(&mut kept.half1, x.len());
-            w.linear(out, mixed, half, false, self.threads);
+            w.linear(layer, BlockMatrix::Out, mixed, half, false, threads);
             w.join(block.after1.as_ref(), half, x, sized(&mut kept.after1, n), &mut scratch.above);
         } else {
-            w.linear(out, mixed, x, true, self.threads);
+            w.linear(layer, BlockMatrix::Out, mixed, x, true, threads);
         }
 
         kept.middle.clear();
         kept.middle.extend_from_slice(x);
         let normed = sized(&mut kept.normed2, x.len());
         w.enter(block.norm2.as_ref(), x, normed, sized(&mut kept.scales2, n));
-        if let Some(mixture) = w.mixture(self.layer, self.threads) {
-            let half = sized(&mut kept.half2, x.len());
-            mixture.forward(normed, half, &mut kept.experts);
-            w.join(block.after2.as_ref(), half, x, sized(&mut kept.after2, n), &mut scratch.above);
-            return;
-        }
-        let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
-        w.linear((self.layer, Projection::GateUp, &block.gate_up), normed, gate_up, false, self.threads);
-        let activated = sized(&mut kept.activated, n * shape.intermediate);
-        w.activate(gate_up, activated);
-        let down = (self.layer, Projection::Down, &block.down);
-        if apart {
-            let half = sized(&mut kept.half2, x.len());
-            w.linear(down, activated, half, false, self.threads);
-            w.join(block.after2.as_ref(), half, x, sized(&mut kept.after2, n), &mut scratch.above);
+        if let Some(mixture) = w.mixture(layer, threads) {
+            mixture.forward(normed, sized(&mut kept.half2, x.len()), &mut kept.experts);
         } else {
-            w.linear(down, activated, x, true, self.threads);
+            let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
+            w.linear(layer, BlockMatrix::GateUp, normed, gate_up, false, threads);
+            let activated = sized(&mut kept.activated, n * shape.intermediate);
+            w.activate(gate_up, activated);
+            if !apart {
+                return w.linear(layer, BlockMatrix::Down, activated, x, true, threads);
+            }
+            w.linear(layer, BlockMatrix::Down, activated, sized(&mut kept.half2, x.len()), false, threads);
         }
+        w.join(block.after2.as_ref(), &kept.half2, x, sized(&mut kept.after2, n), &mut scratch.above);
     }
 
     /// The backward pass: turns the gradient of what came out into that of what came in, in place,
@@ -183,15 +166,15 @@ impl Block<'_> {
     pub fn backward(
         &self,
         dx: &mut [f32],
-        kept: &Kept,
+        kept: &KeptBlock,
         gradients: &mut Gradients<'_>,
         scratch: &mut Scratch,
     ) {
-        let (w, heads, threads) = (self.weights, self.weights.heads_in(self.layer), self.threads);
-        let (shape, block) = (&w.arena.shape, &w.arena.blocks[self.layer]);
+        let (w, layer, threads) = (self.weights, self.layer, self.threads);
+        let (shape, block, heads) = (&w.arena.shape, &w.arena.blocks[layer], w.heads_in(layer));
         let (n, f, apart) = (dx.len() / shape.hidden, shape.intermediate, is_apart(shape));
 
-        let mixture = w.mixture(self.layer, threads);
+        let mixture = w.mixture(layer, threads);
         if apart || mixture.is_some() {
             let (made, Scratch { half, above, .. }) = ((&kept.half2[..], &kept.after2[..]), &mut *scratch);
             w.join_back(block.after2.as_ref(), made, dx, half, above, gradients);
@@ -202,12 +185,12 @@ impl Block<'_> {
         } else {
             let dhalf = if apart { &scratch.half } else { &*dx };
             let dactivated = sized(&mut scratch.f_width, n * f);
-            let down = (self.layer, Projection::Down, &block.down);
-            w.linear_back(gradients, down, (&kept.activated, dhalf, dactivated), false, threads);
+            let of = (&kept.activated[..], dhalf, &mut *dactivated);
+            w.linear_back(gradients, layer, BlockMatrix::Down, of, threads);
             let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
             w.activate_back(&kept.gate_up, dactivated, dgate_up);
-            let gate_up = (self.layer, Projection::GateUp, &block.gate_up);
-            w.linear_back(gradients, gate_up, (&kept.normed2, dgate_up, dnormed), false, threads);
+            let of = (&kept.normed2[..], &*dgate_up, &mut *dnormed);
+            w.linear_back(gradients, layer, BlockMatrix::GateUp, of, threads);
         }
         w.enter_back(block.norm2.as_ref(), (&kept.middle, &kept.scales2), dnormed, dx, gradients);
 
@@ -217,34 +200,57 @@ impl Block<'_> {
         }
         let dhalf = if apart { &scratch.half } else { &*dx };
         let dmixed = sized(&mut scratch.q_width, n * heads.query * heads.width);
-        let out = (self.layer, Projection::Out, &block.out);
-        w.linear_back(gradients, out, (&kept.mixed, dhalf, dmixed), false, threads);
+        w.linear_back(gradients, layer, BlockMatrix::Out, (&kept.mixed, dhalf, dmixed), threads);
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
-        let q_width = heads.query * heads.width;
         let mixed = Mixed { values: &kept.mixed, log_sums: &kept.log_sums, gradient: dmixed };
         attend_back(heads, &kept.qkv, self.spans, mixed, dqkv, &mut scratch.attention_back);
         self.turn(dqkv, rotate_back);
-        if let Some((query, key)) = &block.head_norms {
-            let keys = q_width..q_width + heads.kv * heads.width;
-            let rows = dqkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
-            let mut above = vec![0.0; keys.end];
-            let (gain_q, gain_k) = (w.gain(query), w.gain(key));
-            for ((drow, raw), scales) in rows.zip(kept.head_scales.chunks_exact(heads.query + heads.kv)) {
-                above.copy_from_slice(&drow[..keys.end]);
-                drow[..keys.end].fill(0.0);
-                let (scales_q, scales_k) = scales.split_at(heads.query);
-                let (dq, dk) = drow[..keys.end].split_at_mut(q_width);
-                let (raw_q, raw_k) = raw[..keys.end].split_at(q_width);
-                let (above_q, above_k) = above.split_at(q_width);
-                norm_back(raw_q, &gain_q, scales_q, above_q, dq, gradients.of(query));
-                norm_back(raw_k, &gain_k, scales_k, above_k, dk, gradients.of(key));
-            }
+        if let Some(norms) = &block.head_norms {
+            self.norm_heads_back(norms, kept, dqkv, gradients);
         }
         let dnormed = sized(&mut scratch.d_width, dx.len());
-        let qkv = (self.layer, Projection::Qkv, &block.qkv);
-        w.linear_back(gradients, qkv, (&kept.normed1, dqkv, dnormed), false, threads);
+        w.linear_back(gradients, layer, BlockMatrix::Qkv, (&kept.normed1, dqkv, dnormed), threads);
         w.enter_back(block.norm1.as_ref(), (&kept.x, &kept.scales1), dnormed, dx, gradients);
+    }
+
+    /// Norms of the heads of queries and keys: from `raw`, `[N, W]`, to `qkv`.
+    fn norm_heads(&self, norms: &HeadNormPlaces, raw: &[f32], qkv: &mut [f32], scales: &mut [f32]) {
+        let (w, heads) = (self.weights, self.weights.heads());
+        let [keys, _] = heads.past();
+        let (query, key) = (w.gain(&norms.query), w.gain(&norms.key));
+        let epsilon = w.arena.shape.epsilon as f32;
+        let rows = qkv.chunks_exact_mut(heads.row()).zip(raw.chunks_exact(heads.row()));
+        for ((row, raw), scales) in rows.zip(scales.chunks_exact_mut(heads.query + heads.kv)) {
+            let (scales_q, scales_k) = scales.split_at_mut(heads.query);
+            norm(&raw[..keys.start], &query, epsilon, &mut row[..keys.start], scales_q);
+            norm(&raw[keys.clone()], &key, epsilon, &mut row[keys.clone()], scales_k);
+        }
+    }
+
+    /// Their backward pass, in place on the gradient `dqkv`, `[N, W]`.
+    fn norm_heads_back(
+        &self,
+        norms: &HeadNormPlaces,
+        kept: &KeptBlock,
+        dqkv: &mut [f32],
+        gradients: &mut Gradients<'_>,
+    ) {
+        let (w, heads) = (self.weights, self.weights.heads());
+        let [Range { start: q, end: normed }, _] = heads.past();
+        let rows = dqkv.chunks_exact_mut(heads.row()).zip(kept.raw.chunks_exact(heads.row()));
+        let mut above = vec![0.0; normed];
+        let (query, key) = (w.gain(&norms.query), w.gain(&norms.key));
+        for ((drow, raw), scales) in rows.zip(kept.head_scales.chunks_exact(heads.query + heads.kv)) {
+            above.copy_from_slice(&drow[..normed]);
+            drow[..normed].fill(0.0);
+            let (scales_q, scales_k) = scales.split_at(heads.query);
+            let (dq, dk) = drow[..normed].split_at_mut(q);
+            let (raw_q, raw_k) = raw[..normed].split_at(q);
+            let (above_q, above_k) = above.split_at(q);
+            norm_back(raw_q, &query, scales_q, above_q, dq, gradients.of(&norms.query));
+            norm_back(raw_k, &key, scales_k, above_k, dk, gradients.of(&norms.key));
+        }
     }
 
     /// Turns the queries and keys of every token by its position.
@@ -265,7 +271,7 @@ impl Block<'_> {
     }
 }
 
-impl Kept {
+impl KeptBlock {
     /// Queries, keys and values of every token as attention saw them, `[N, W]`.
     pub fn qkv(&self) -> &[f32] {
         &self.qkv

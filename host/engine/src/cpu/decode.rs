@@ -2,7 +2,7 @@
 //!
 //! A prompt is read once, and all its answers share what was read, the first token's logits included. Answers
 //! are made a token at a time; a finished answer leaves its row to the next. A row's numbers depend on its own
-//! tokens alone, to the last bit: products with [`PackedMatrix`] are the same for any number of rows and threads, so
+//! tokens alone, to the last bit: products with [`PackedWeights`] are the same for any number of rows and threads, so
 //! batch size and order change nothing.
 //!
 //! Where the weights stay in the cache each thread samples answers of its own. Else threads share the rows of a
@@ -14,15 +14,15 @@ use std::sync::{Arc, mpsc};
 
 use rayon::prelude::*;
 
+use super::arena::{BlockMatrix, HeadNormPlaces};
 use super::attention::{Cache, Past, Span};
 use super::attention_one::attend_one;
-use super::block::{Block, Kept, RopeTable, Scratch};
+use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::head::finish;
 use super::kernels::{norm, rotate, wide};
-use super::lora::Projection;
-use super::packed::{PackedMatrix, PackedWeights};
+use super::packed::PackedWeights;
 use super::weights::{Weights, sized};
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
@@ -59,7 +59,7 @@ struct Active {
     draft: Draft,
 }
 
-/// StepScratch for a tile's numbers.
+/// Room for a tile's numbers, kept from one token to the next.
 #[derive(Default)]
 struct StepScratch {
     x: Vec<f32>,
@@ -84,16 +84,15 @@ pub struct Decode<'a> {
     pub weights: Weights<'a>,
     /// Those that are multiplied with, laid out for it.
     pub laid: &'a PackedWeights,
-    /// RopeTable for every position.
+    /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
     /// Tokens that end an answer.
     pub stops: &'a Stops,
     /// Answers at a time.
     pub rows: usize,
-    /// Threads that there are.
     pub threads: usize,
-    /// Where answers go as soon as they are whole, with their requests' numbers: those of a token at once, for
-    /// whoever is told has to be woken.
+    /// Takes complete answers with their requests' numbers: all that one token completed together, because each message
+    /// wakes the receiver.
     pub tell: mpsc::Sender<Vec<(usize, Answered)>>,
     /// Looked at once a token.
     pub interrupt: &'a Interrupt,
@@ -154,7 +153,7 @@ impl Decode<'_> {
             }
         }
         if !whole.is_empty() {
-            // Nobody listens any more only where whoever asked has come to grief.
+            // The receiver is gone only where it panicked.
             let _ = self.tell.send(whole);
         }
     }
@@ -224,7 +223,7 @@ impl Decode<'_> {
         for (x, token) in x.chunks_exact_mut(d).zip(prompt) {
             self.weights.embed(*token, x);
         }
-        let (mut kept, mut scratch) = (Kept::default(), Scratch::default());
+        let (mut kept, mut scratch) = (KeptBlock::default(), Scratch::default());
         let (cache, [of_key, of_value]) = (Cache::new(heads, prompt.len()), heads.past());
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
@@ -268,97 +267,88 @@ impl Decode<'_> {
 
     /// One more token for some rows, whose products so many threads share.
     fn tile(&self, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
-        let w = self.weights;
-        let (arena, heads, n) = (w.arena, w.heads(), tile.len());
-        let shape = &arena.shape;
-        let (d, epsilon, apart) = (shape.hidden, shape.epsilon as f32, is_apart(shape));
-        let q = heads.query * heads.width;
-        let part = |place: &std::ops::Range<usize>| &w.base[place.clone()];
-        let StepScratch {
-            x,
-            normed,
-            scales,
-            qkv,
-            mixed,
-            gate_up,
-            activated,
-            half,
-            above,
-            experts,
-            logits,
-            scores,
-            parts,
-        } = scratch;
-        let mut product = |panels: &PackedMatrix, x: &[f32], y: &mut [f32], add: bool| {
-            if threads == 1 { panels.product(x, y, add) } else { panels.shared(x, y, add, threads, parts) }
-        };
-
-        let x = sized(x, n * d);
+        let (w, arena, n) = (self.weights, self.weights.arena, tile.len());
+        let (d, vocabulary) = (arena.shape.hidden, arena.shape.vocabulary);
+        let x = sized(&mut scratch.x, n * d);
         for (x, row) in x.chunks_exact_mut(d).zip(tile.iter()) {
             w.embed(row.draft.newest(), x);
         }
-        for (layer, block) in arena.blocks.iter().enumerate() {
-            let laid = |place| self.laid.of_block(layer, place);
-            let (normed, scales) = (sized(normed, n * d), sized(scales, n));
-            w.enter(block.norm1.as_ref(), x, normed, scales);
-            let qkv = sized(qkv, n * heads.row());
-            product(laid(Projection::Qkv), normed, qkv, false);
-            if let Some(bias) = &block.qkv.bias {
-                let rows = qkv.chunks_exact_mut(heads.row());
-                rows.for_each(|row| row.iter_mut().zip(part(bias)).for_each(|(y, b)| *y += b));
-            }
-            let mixed = sized(mixed, n * q);
-            let one = |scores: &mut Vec<f32>,
-                       ((row, qkv), mixed): ((&mut Active, &mut [f32]), &mut [f32])| {
-                self.mix(layer, row, qkv, mixed, scores);
-            };
-            if threads == 1 {
-                let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row()));
-                rows.zip(mixed.chunks_exact_mut(q)).for_each(|row| one(scores, row));
-            } else {
-                let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
-                rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
-            }
-            if apart {
-                let half = sized(half, n * d);
-                product(laid(Projection::Out), mixed, half, false);
-                w.join(block.after1.as_ref(), half, x, scales, above);
-            } else {
-                product(laid(Projection::Out), mixed, x, true);
-            }
-            w.enter(block.norm2.as_ref(), x, normed, scales);
-            if let Some(mixture) = w.mixture(layer, threads) {
-                let half = sized(half, n * d);
-                mixture.forward(normed, half, experts);
-                w.join(block.after2.as_ref(), half, x, scales, above);
-                continue;
-            }
-            let gate_up = sized(gate_up, n * 2 * shape.intermediate);
-            product(laid(Projection::GateUp), normed, gate_up, false);
-            let activated = sized(activated, n * shape.intermediate);
-            w.activate(gate_up, activated);
-            if apart {
-                let half = sized(half, n * d);
-                product(laid(Projection::Down), activated, half, false);
-                w.join(block.after2.as_ref(), half, x, scales, above);
-            } else {
-                product(laid(Projection::Down), activated, x, true);
-            }
+        for layer in 0..arena.blocks.len() {
+            self.attention(layer, tile, scratch, threads);
+            self.feed_forward(layer, n, scratch, threads);
         }
+        let StepScratch { x, normed, scales, logits, parts, .. } = scratch;
         let normed = sized(normed, n * d);
-        norm(x, &w.gain(&arena.norm), epsilon, normed, sized(scales, n));
-        let logits = sized(logits, n * shape.vocabulary);
-        product(&self.laid.head, normed, logits, false);
-        finish(&shape.variant, logits);
+        norm(x, &w.gain(&arena.norm), arena.shape.epsilon as f32, normed, sized(scales, n));
+        let logits = sized(logits, n * vocabulary);
+        self.laid.head.by(threads, normed, logits, false, parts);
+        finish(&arena.shape.variant, logits);
         let draw = |(row, logits): (&mut Active, &mut [f32])| {
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
         };
         if threads == 1 {
-            tile.iter_mut().zip(logits.chunks_exact_mut(shape.vocabulary)).for_each(draw);
+            tile.iter_mut().zip(logits.chunks_exact_mut(vocabulary)).for_each(draw);
         } else {
-            tile.par_iter_mut().zip(logits.par_chunks_exact_mut(shape.vocabulary)).for_each(draw);
+            tile.par_iter_mut().zip(logits.par_chunks_exact_mut(vocabulary)).for_each(draw);
         }
+    }
+
+    /// The first half of a block for some rows.
+    fn attention(&self, layer: usize, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
+        let (w, heads, n) = (self.weights, self.weights.heads(), tile.len());
+        let (block, d, q) = (&w.arena.blocks[layer], w.arena.shape.hidden, heads.query * heads.width);
+        let StepScratch { x, normed, scales, qkv, mixed, half, above, scores, parts, .. } = scratch;
+        let (normed, scales) = (sized(normed, n * d), sized(scales, n));
+        w.enter(block.norm1.as_ref(), x, normed, scales);
+        let qkv = sized(qkv, n * heads.row());
+        self.laid.of_block(layer, BlockMatrix::Qkv).by(threads, normed, qkv, false, parts);
+        if let Some(bias) = &block.matrix(BlockMatrix::Qkv).bias {
+            let (rows, bias) = (qkv.chunks_exact_mut(heads.row()), &w.base[bias.clone()]);
+            rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+        }
+        let mixed = sized(mixed, n * q);
+        let one = |scores: &mut Vec<f32>, ((row, qkv), mixed): ((&mut Active, &mut [f32]), &mut [f32])| {
+            self.mix(layer, row, qkv, mixed, scores);
+        };
+        if threads == 1 {
+            let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row()));
+            rows.zip(mixed.chunks_exact_mut(q)).for_each(|row| one(scores, row));
+        } else {
+            let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
+            rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
+        }
+        let out = self.laid.of_block(layer, BlockMatrix::Out);
+        if is_apart(&w.arena.shape) {
+            let half = sized(half, n * d);
+            out.by(threads, mixed, half, false, parts);
+            w.join(block.after1.as_ref(), half, x, scales, above);
+        } else {
+            out.by(threads, mixed, x, true, parts);
+        }
+    }
+
+    /// The second half of a block for `n` rows.
+    fn feed_forward(&self, layer: usize, n: usize, scratch: &mut StepScratch, threads: usize) {
+        let (w, shape) = (self.weights, &self.weights.arena.shape);
+        let (block, d) = (&w.arena.blocks[layer], shape.hidden);
+        let StepScratch { x, normed, scales, gate_up, activated, half, above, experts, parts, .. } = scratch;
+        let (normed, scales) = (sized(normed, n * d), sized(scales, n));
+        w.enter(block.norm2.as_ref(), x, normed, scales);
+        if let Some(mixture) = w.mixture(layer, threads) {
+            mixture.forward(normed, sized(half, n * d), experts);
+        } else {
+            let gate_up = sized(gate_up, n * 2 * shape.intermediate);
+            self.laid.of_block(layer, BlockMatrix::GateUp).by(threads, normed, gate_up, false, parts);
+            let activated = sized(activated, n * shape.intermediate);
+            w.activate(gate_up, activated);
+            let down = self.laid.of_block(layer, BlockMatrix::Down);
+            if !is_apart(shape) {
+                return down.by(threads, activated, x, true, parts);
+            }
+            down.by(threads, activated, sized(half, n * d), false, parts);
+        }
+        w.join(block.after2.as_ref(), half, x, scales, above);
     }
 
     /// A row's attention in a block: its newest token's query, over the prompt and the answer so far.
@@ -366,7 +356,7 @@ impl Decode<'_> {
         let w = self.weights;
         let (heads, epsilon) = (w.heads_in(layer), w.arena.shape.epsilon as f32);
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
-        if let Some((query, key)) = &w.arena.blocks[layer].head_norms {
+        if let Some(HeadNormPlaces { query, key }) = &w.arena.blocks[layer].head_norms {
             let raw = qkv[..q + kv].to_vec();
             let scales = sized(scores, heads.query + heads.kv);
             norm(&raw[..q], &w.gain(query), epsilon, &mut qkv[..q], scales);

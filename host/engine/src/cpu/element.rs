@@ -11,7 +11,6 @@ use super::unit::{LINE, Multiply, Singly};
 /// What the sides of a product are made of, as it lies in memory: a number, or a pair of neighbours along the inner
 /// index. Positions along that index are counted in elements here, lengths of rows in numbers.
 pub trait Element: Copy + Default + Send + Sync + 'static {
-    /// Numbers in it.
     const NUMBERS: usize;
 
     /// Runs a product's loop, by the instruction for its elements if there is one.

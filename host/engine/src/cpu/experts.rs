@@ -45,7 +45,6 @@ pub struct Mixture<'a> {
     pub weights: Weights<'a>,
     /// Where its own lie.
     pub places: &'a ExpertPlaces,
-    /// Its sizes.
     pub experts: Experts,
     /// Threads of each matrix product.
     pub threads: usize,
@@ -154,8 +153,7 @@ impl Mixture<'_> {
         dx: &mut [f32],
         gradients: &mut Gradients<'_>,
     ) {
-        let (d, k, f, count) =
-            (self.hidden(), self.experts.active, self.experts.intermediate, self.experts.count);
+        let (d, k, f) = (self.hidden(), self.experts.active, self.experts.intermediate);
         let (n, arithmetic) = (x.len() / d, self.weights.arithmetic);
         // What each row's weight does to the loss, and the gradient of what the row made.
         let (mut dweights, mut dmade) = (vec![0.0; n * k], vec![0.0; n * k * d]);
@@ -194,8 +192,20 @@ impl Mixture<'_> {
                 arithmetic.product(dfirst, d, true, dboth.t(), Mat::of(&gathered, rows, d), self.threads);
             }
         }
+        self.route_back((x, &dweights), kept, dx, gradients);
+    }
 
-        // Through the weights to the router: of w = p over the sum of the chosen ones, or w = p.
+    /// The backward pass of the router, from the gradients of the rows' weights, `[N, K]`: of `w = p` over the sum of the
+    /// chosen ones, or `w = p`.
+    fn route_back(
+        &self,
+        (x, dweights): (&[f32], &[f32]),
+        kept: &KeptExperts,
+        dx: &mut [f32],
+        gradients: &mut Gradients<'_>,
+    ) {
+        let (d, k, count) = (self.hidden(), self.experts.active, self.experts.count);
+        let n = x.len() / d;
         let mut droutes = vec![0.0; n * count];
         for (token, droutes) in droutes.chunks_exact_mut(count).enumerate() {
             let slots = token * k..(token + 1) * k;

@@ -244,17 +244,17 @@ fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, wi
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::cpu::bf16::{pair, tests::added};
     use crate::model::Precision;
 
-    fn numbers(n: usize, step: f32) -> Vec<f32> {
+    pub(in super::super) fn numbers(n: usize, step: f32) -> Vec<f32> {
         (0..n).map(|i| (i as f32 * step).sin()).collect()
     }
 
     /// All ways to compute on this machine.
-    fn arithmetics() -> [Arithmetic; 3] {
+    pub(in super::super) fn arithmetics() -> [Arithmetic; 3] {
         let bf16 = Arithmetic::of(Precision::Bf16);
         [Arithmetic::Single, bf16, bf16.without_instruction()]
     }

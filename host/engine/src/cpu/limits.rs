@@ -24,18 +24,18 @@ const STREAMS: usize = 4;
 const AT_ONCE: usize = 1 << 14;
 
 /// Threads, and memory to read.
-pub struct Limits {
+pub struct MachineLimits {
     pool: ThreadPool,
     numbers: Vec<f32>,
 }
 
-impl Limits {
+impl MachineLimits {
     /// For so many threads.
     pub fn new(threads: usize) -> Result<Self, ModelError> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
         let mut numbers = vec![0.0; READ];
-        // Pages that nobody wrote to may all be one.
+        // Pages that were never written to may all be one.
         pool.install(|| numbers.par_iter_mut().enumerate().for_each(|(i, x)| *x = i as f32));
         Ok(Self { pool, numbers })
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_machine_reads_and_multiplies() {
         assert_eq!(wide_op(Sum(&[0.5; 1024])), 512.0);
-        let limits = Limits::new(2).expect("threads");
+        let limits = MachineLimits::new(2).expect("threads");
         let least = Duration::from_millis(5);
         assert!(limits.read(least) > 1e8);
         for precision in [Precision::F32, Precision::Bf16] {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use allot_allocation::seed;
 
-use super::arena::{Arena, Linear};
+use super::arena::{Arena, BlockMatrix, Linear};
 use super::gemm::{Mat, product};
 
 /// Where each adapter lies in one long run of numbers.
@@ -16,25 +16,12 @@ use super::gemm::{Mat, product};
 pub struct Adapters {
     rank: usize,
     scale: f32,
-    /// For each block, for each of its four matrices, in the order of [`Projection`].
+    /// For each block, for each of its four matrices, in the order of [`BlockMatrix`].
     blocks: Vec<[Vec<Pair>; 4]>,
     len: usize,
     tensors: Vec<(String, Range<usize>, [usize; 2])>,
     /// Names of the projections that have one, as PEFT calls them.
     modules: Vec<&'static str>,
-}
-
-/// Which matrix of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Projection {
-    /// Query, key and value.
-    Qkv = 0,
-    /// Output of attention.
-    Out = 1,
-    /// Gate and up.
-    GateUp = 2,
-    /// Down.
-    Down = 3,
 }
 
 /// A projection's adapter: the rows that it adds to, and its matrices.
@@ -50,7 +37,7 @@ impl Adapters {
     pub fn new(arena: &Arena, config: LoraConfig) -> Self {
         let (mut len, mut tensors, mut blocks) = (0, Vec::new(), Vec::new());
         for (layer, block) in arena.blocks.iter().enumerate() {
-            let mut of = |linear: &Linear| {
+            let of = |linear: &Linear| {
                 let pair = |(name, rows): &(&str, Range<usize>)| {
                     let mut add = |letter: char, dims: [usize; 2]| {
                         let place = len..len + dims[0] * dims[1];
@@ -65,12 +52,10 @@ impl Adapters {
                 };
                 linear.parts.iter().map(pair).collect()
             };
-            blocks.push([of(&block.qkv), of(&block.out), of(&block.gate_up), of(&block.down)]);
+            blocks.push(block.matrices.each_ref().map(of));
         }
-        let modules = arena.blocks.first().into_iter().flat_map(|block| {
-            let all = [&block.qkv, &block.out, &block.gate_up, &block.down];
-            all.into_iter().flat_map(|linear| &linear.parts).map(|(name, _)| *name)
-        });
+        let matrices = arena.blocks.first().into_iter().flat_map(|block| &block.matrices);
+        let modules = matrices.flat_map(|matrix| &matrix.parts).map(|(name, _)| *name);
         // Without the half of a block that they are in.
         let modules = modules.map(|name| name.rsplit('.').next().unwrap_or(name)).collect();
         let scale = config.alpha / config.rank as f32;
@@ -150,11 +135,11 @@ impl Adapters {
         &self,
         all: &[f32],
         gradients: &mut [f32],
-        (layer, place, linear): (usize, Projection, &Linear),
+        (layer, matrix, linear): (usize, BlockMatrix, &Linear),
         (x, dy, dx): (&[f32], &[f32], &mut [f32]),
     ) {
         let (n, r, cols) = (x.len() / linear.cols, self.rank, linear.cols);
-        for pair in &self.blocks[layer][place as usize] {
+        for pair in &self.blocks[layer][matrix as usize] {
             let h = self.inner(all, pair, linear, x, n);
             let dy = Mat::strided(&dy[pair.rows.start..], n, pair.rows.len(), linear.rows);
             let none = 1;
@@ -179,9 +164,7 @@ impl Adapters {
     /// Adds the adapters to the weights that they stand beside.
     pub fn merge(&self, all: &[f32], arena: &Arena, weights: &mut [f32]) {
         for (block, pairs) in arena.blocks.iter().zip(&self.blocks) {
-            for (linear, pairs) in
-                [&block.qkv, &block.out, &block.gate_up, &block.down].into_iter().zip(pairs)
-            {
+            for (linear, pairs) in block.matrices.iter().zip(pairs) {
                 for pair in pairs {
                     let b: Vec<f32> = all[pair.b.clone()].iter().map(|x| x * self.scale).collect();
                     let first = linear.weight.start + pair.rows.start * linear.cols;

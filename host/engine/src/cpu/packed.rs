@@ -5,12 +5,12 @@ use std::cell::Cell;
 
 use rayon::prelude::*;
 
-use super::arena::Arena;
+use super::arena::{Arena, BlockMatrix};
 use super::arithmetic::Arithmetic;
 use super::avx512_bf16::Avx512Bf16;
 use super::element::Element as _;
 use super::kernels::wide;
-use super::lora::{Adapters, Projection};
+use super::lora::Adapters;
 use super::panels::Panels;
 use super::tile::ROWS;
 use super::unit::Pair;
@@ -18,9 +18,8 @@ use super::unit::Pair;
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
 pub struct PackedWeights {
-    /// Of each block: query, key and value; output; gate and up; down.
+    /// Those of each block, in the order of [`BlockMatrix`].
     blocks: Vec<[PackedMatrix; 4]>,
-    /// The head.
     pub head: PackedMatrix,
 }
 
@@ -43,7 +42,7 @@ impl PackedWeights {
         let mut laid = old.unwrap_or_default();
         laid.blocks.resize_with(arena.blocks.len(), Default::default);
         for (block, panels) in arena.blocks.iter().zip(&mut laid.blocks) {
-            for (l, panels) in [&block.qkv, &block.out, &block.gate_up, &block.down].into_iter().zip(panels) {
+            for (l, panels) in block.matrices.iter().zip(panels) {
                 panels.pack(arithmetic, &numbers[l.weight.clone()], l.rows, l.cols);
             }
         }
@@ -53,15 +52,14 @@ impl PackedWeights {
     }
 
     /// A matrix of a block.
-    pub fn of_block(&self, layer: usize, place: Projection) -> &PackedMatrix {
-        &self.blocks[layer][place as usize]
+    pub fn of_block(&self, layer: usize, matrix: BlockMatrix) -> &PackedMatrix {
+        &self.blocks[layer][matrix as usize]
     }
 }
 
 /// A matrix `[outputs, inputs]` in panels.
 #[derive(Clone, Debug)]
 pub enum PackedMatrix {
-    /// Of float32.
     Single(Panels<f32>),
     /// Of bf16, and the instruction that multiplies it.
     Bf16(Panels<Pair>, Option<Avx512Bf16>),
@@ -100,6 +98,11 @@ impl PackedMatrix {
         }
     }
 
+    /// The same for few rows: where there are several threads they share its panels.
+    pub fn by(&self, threads: usize, x: &[f32], y: &mut [f32], add: bool, rooms: &mut Vec<Vec<f32>>) {
+        if threads == 1 { self.product(x, y, add) } else { self.shared(x, y, add, threads, rooms) }
+    }
+
     /// The same, its rows spread over `threads`.
     pub fn spread(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize) {
         let (outputs, inputs) = match self {
@@ -115,7 +118,7 @@ impl PackedMatrix {
     }
 
     /// The same, its panels spread over `threads`, each with room of its own.
-    pub fn shared(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize, rooms: &mut Vec<Vec<f32>>) {
+    fn shared(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize, rooms: &mut Vec<Vec<f32>>) {
         match self {
             Self::Single(panels) => panels.shared(None, x, y, add, threads, rooms),
             Self::Bf16(panels, instruction) => {
@@ -146,18 +149,7 @@ fn in_pairs(x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::gemm::Mat;
-    use crate::model::Precision;
-
-    fn numbers(n: usize, step: f32) -> Vec<f32> {
-        (0..n).map(|i| (i as f32 * step).sin()).collect()
-    }
-
-    /// All ways to compute on this machine.
-    fn arithmetics() -> [Arithmetic; 3] {
-        let bf16 = Arithmetic::of(Precision::Bf16);
-        [Arithmetic::Single, bf16, bf16.without_instruction()]
-    }
+    use crate::cpu::gemm::{Mat, tests::arithmetics, tests::numbers};
 
     /// `gemm.rs` is held against the plain sums.
     #[test]

@@ -4,7 +4,7 @@
 //! Grouper has it, Liu et al. 2025, arXiv 2506.05433).
 
 use super::attention::Span;
-use super::block::{Block, Kept, RopeTable, Scratch};
+use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::head::Head;
 use super::kernels::{norm, norm_back};
 use super::weights::{Gradients, Weights, sized};
@@ -13,10 +13,10 @@ use crate::core::{Sequence, TokenGradients, TokenStatistics};
 
 /// How a pass computes.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub struct PassContext<'a> {
     /// The model's numbers.
     pub weights: Weights<'a>,
-    /// RopeTable for every position.
+    /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
     /// What logits are divided by.
     pub temperature: f32,
@@ -30,7 +30,7 @@ pub struct How<'a> {
 /// Room for a pass, kept from one to the next.
 #[derive(Default)]
 pub struct Pass {
-    kept: Vec<Kept>,
+    kept: Vec<KeptBlock>,
     inputs: Vec<Vec<f32>>,
     scratch: Scratch,
     x: Vec<f32>,
@@ -46,7 +46,7 @@ pub struct Pass {
 
 impl Pass {
     /// What the model thinks of each answer's tokens.
-    pub fn score(&mut self, how: How<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<TokenStatistics>> {
+    pub fn score(&mut self, how: PassContext<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<TokenStatistics>> {
         let packed = Packed::of(sequences);
         self.forward(how, &packed, false);
         let mut all =
@@ -58,7 +58,7 @@ impl Pass {
     /// thinks of its answer, and answers with the gradient of the loss by that.
     pub fn learn(
         &mut self,
-        how: How<'_>,
+        how: PassContext<'_>,
         sequences: &[Sequence<'_>],
         loss: impl Fn(usize, &[TokenStatistics]) -> TokenGradients,
         gradients: &mut Gradients<'_>,
@@ -71,7 +71,7 @@ impl Pass {
         self.backward(how, &packed, gradients);
     }
 
-    fn forward(&mut self, how: How<'_>, packed: &Packed<'_>, keep: bool) {
+    fn forward(&mut self, how: PassContext<'_>, packed: &Packed<'_>, keep: bool) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
         let x = sized(&mut self.x, packed.tokens.len() * d);
@@ -79,7 +79,7 @@ impl Pass {
             how.weights.embed(*token, x);
         }
         let whole = keep && !how.recompute;
-        self.kept.resize_with(if whole { arena.blocks.len() } else { 1 }, Kept::default);
+        self.kept.resize_with(if whole { arena.blocks.len() } else { 1 }, KeptBlock::default);
         self.inputs.resize_with(if keep && how.recompute { arena.blocks.len() } else { 0 }, Vec::new);
         for layer in 0..arena.blocks.len() {
             if let Some(input) = self.inputs.get_mut(layer) {
@@ -99,7 +99,7 @@ impl Pass {
         norm(&self.last, weight, arena.shape.epsilon as f32, normed, sized(&mut self.scales, rows));
     }
 
-    fn backward(&mut self, how: How<'_>, packed: &Packed<'_>, gradients: &mut Gradients<'_>) {
+    fn backward(&mut self, how: PassContext<'_>, packed: &Packed<'_>, gradients: &mut Gradients<'_>) {
         let arena = how.weights.arena;
         let d = arena.shape.hidden;
         let dlast = sized(&mut self.dlast, self.last.len());
@@ -179,11 +179,11 @@ impl<'a> Packed<'a> {
     }
 }
 
-fn block<'a>(how: How<'a>, layer: usize, spans: &'a [Span]) -> Block<'a> {
+fn block<'a>(how: PassContext<'a>, layer: usize, spans: &'a [Span]) -> Block<'a> {
     Block { weights: how.weights, layer, rope: how.rope, spans, threads: how.threads }
 }
 
-fn head<'a>(how: How<'a>, packed: &'a Packed<'_>) -> Head<'a> {
+fn head<'a>(how: PassContext<'a>, packed: &'a Packed<'_>) -> Head<'a> {
     let (temperature, threads) = (how.temperature, how.threads);
     Head { weights: how.weights, temperature, threads, masks: &packed.masks }
 }

@@ -8,7 +8,6 @@ use super::unit::LINE;
 /// The scores of a row that count: from one on, up to another that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The first.
     pub from: usize,
     /// Behind the last.
     pub to: usize,

@@ -10,7 +10,6 @@ pub type Pair = u32;
 
 /// A loop of a product.
 pub trait Multiply {
-    /// What it multiplies.
     type Element;
 
     /// Runs it. Always inlined, or it is not compiled for the vectors that it is run with.
@@ -19,7 +18,6 @@ pub trait Multiply {
 
 /// What multiplies vectors of elements.
 pub trait Unit<S: Simd>: Copy {
-    /// The elements.
     type Element;
     /// As many of them as there are sums in a vector.
     type Vector: Copy;

@@ -3,25 +3,22 @@
 
 use std::ops::Range;
 
-use super::arena::{Arena, Linear};
+use super::arena::{Arena, BlockMatrix};
 use super::arithmetic::Arithmetic;
 use super::attention::Heads;
 use super::gemm::Mat;
-use super::lora::{Adapters, Projection};
+use super::lora::Adapters;
 use super::packed::PackedWeights;
 
 /// The numbers that a model computes with.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
-    /// Its layout.
     pub arena: &'a Arena,
-    /// Its weights.
     pub base: &'a [f32],
     /// Adapters beside them, if any.
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
     /// The same numbers laid out for products, adapters merged: none of a reference's, which are used too seldom.
     pub laid: Option<&'a PackedWeights>,
-    /// How they are multiplied with.
     pub arithmetic: Arithmetic,
 }
 
@@ -52,15 +49,17 @@ impl Weights<'_> {
     /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
     pub fn linear(
         &self,
-        (layer, place, linear): (usize, Projection, &Linear),
+        layer: usize,
+        matrix: BlockMatrix,
         x: &[f32],
         y: &mut [f32],
         add: bool,
         threads: usize,
     ) {
+        let linear = self.arena.blocks[layer].matrix(matrix);
         let (rows, cols) = (linear.rows, linear.cols);
         if let Some(laid) = self.laid {
-            laid.of_block(layer, place).spread(x, y, add, threads);
+            laid.of_block(layer, matrix).spread(x, y, add, threads);
         } else {
             // A reference's weights, which have no adapters.
             let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
@@ -73,20 +72,20 @@ impl Weights<'_> {
         }
     }
 
-    /// The backward pass of [`linear`](Self::linear): gradients of what is trained, and `dx = …` or
-    /// `dx += …`.
+    /// The backward pass of [`linear`](Self::linear): `dx`, and gradients of what is trained.
     pub fn linear_back(
         &self,
         gradients: &mut Gradients<'_>,
-        (layer, place, linear): (usize, Projection, &Linear),
+        layer: usize,
+        matrix: BlockMatrix,
         (x, dy, dx): (&[f32], &[f32], &mut [f32]),
-        add: bool,
         threads: usize,
     ) {
+        let linear = self.arena.blocks[layer].matrix(matrix);
         let (rows, cols) = (linear.rows, linear.cols);
         let n = x.len() / cols;
         let weight = Mat::of(&self.base[linear.weight.clone()], rows, cols);
-        self.arithmetic.product(dx, cols, add, Mat::of(dy, n, rows), weight, threads);
+        self.arithmetic.product(dx, cols, false, Mat::of(dy, n, rows), weight, threads);
         match gradients {
             Gradients::Full(all) => {
                 let dw = &mut all[linear.weight.clone()];
@@ -99,7 +98,7 @@ impl Weights<'_> {
             }
             Gradients::Adapters(all) => {
                 if let Some((adapters, numbers)) = self.adapters {
-                    adapters.back(numbers, all, (layer, place, linear), (x, dy, dx));
+                    adapters.back(numbers, all, (layer, matrix, linear), (x, dy, dx));
                 }
             }
         }

@@ -25,29 +25,10 @@ pub(super) struct Config {
     pub quantization: Option<Value>,
     pub tie_word_embeddings: Option<bool>,
     pub max_position_embeddings: Option<usize>,
+    /// All other keys.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
-
-/// The keys of [`Config`].
-const READ: [&str; 18] = [
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "attention_bias",
-    "mlp_bias",
-    "quantization_config",
-    "tie_word_embeddings",
-    "max_position_embeddings",
-    "model_type",
-    "layer_types",
-];
 
 /// Keys that change nothing about what a model computes when it is trained or sampled from here: who made the file,
 /// tokens, initial weights, dropout (which is nowhere applied), how transformers generates, what other tools keep
@@ -118,12 +99,10 @@ const WITHOUT_EFFECT: [&str; 62] = [
 ];
 
 /// Errs with what a config says that nothing here reads: left out of account it would make another model of it.
-pub(super) fn known(family: &Family, all: &Map<String, Value>) -> Result<(), String> {
-    if let Some(key) = family.needed.iter().find(|key| !all.contains_key(**key)) {
-        return Err(format!("it has no `{key}`, which a `{}` needs", family.name));
-    }
+/// `rest` has the keys that are not fields of [`Config`].
+pub(super) fn known(family: &Family, rest: &Map<String, Value>) -> Result<(), String> {
     let own = |key: &str| family.own.contains(&key);
-    for (key, value) in all {
+    for (key, value) in rest {
         let key = key.as_str();
         let nothing = match value {
             Value::Null | Value::Bool(false) => true,
@@ -148,7 +127,7 @@ pub(super) fn known(family: &Family, all: &Map<String, Value>) -> Result<(), Str
         } else if !nothing
             && !key.starts_with('_')
             && !own(key)
-            && !READ.contains(&key)
+            && !["model_type", "layer_types"].contains(&key)
             && !WITHOUT_EFFECT.contains(&key)
         {
             let long = value.to_string().len() > 80;

@@ -13,7 +13,7 @@ use super::operations::{
     First, RopeTable, Scores, Sides, Turn, ahead, attend, capped, chosen, gated, linear, norm, project,
     rounded, side_by_side,
 };
-use super::{Checkpoint, Experts, ModelError, Rope};
+use super::{Checkpoint, Experts, ModelError, ModelResult, Rope};
 
 /// What a forward pass gives.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// One forward pass over whole sequences of one length: tokens `[B, T]`, u32.
-    pub fn forward(&self, tokens: &Tensor) -> std::result::Result<Output, ModelError> {
+    pub fn forward(&self, tokens: &Tensor) -> ModelResult<Output> {
         let shape = &self.checkpoint.shape;
         let largest = tokens.flatten_all()?.max(0)?.to_scalar::<u32>()?;
         if largest as usize >= shape.vocabulary {
@@ -115,7 +115,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Embeddings of tokens `[B, T]`: `[B, T, D]`.
-    pub(crate) fn embed(&self, tokens: &Tensor) -> std::result::Result<Tensor, ModelError> {
+    pub(crate) fn embed(&self, tokens: &Tensor) -> ModelResult<Tensor> {
         let (b, t) = tokens.dims2()?;
         let embedding = self.weight("model.embed_tokens.weight")?;
         let hidden = self.checkpoint.shape.hidden;
@@ -125,12 +125,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// The final norm.
-    pub(crate) fn finish(&self, x_btd: &Tensor) -> std::result::Result<Tensor, ModelError> {
+    pub(crate) fn finish(&self, x_btd: &Tensor) -> ModelResult<Tensor> {
         self.norm(x_btd, "model.norm.weight")
     }
 
     /// The head's matrix, `[V, D]`.
-    pub(crate) fn head(&self) -> std::result::Result<Tensor, ModelError> {
+    pub(crate) fn head(&self) -> ModelResult<Tensor> {
         self.weight(self.checkpoint.shape.head_name())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Decoder<'a> {
         x_btd: &Tensor,
         rope: &RopeTables,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
-    ) -> std::result::Result<Tensor, ModelError> {
+    ) -> ModelResult<Tensor> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
         let shape = &self.checkpoint.shape;
         let normed = |x: &Tensor, norm: Option<&str>| match norm {
@@ -181,12 +181,7 @@ impl<'a> Decoder<'a> {
 
     /// A mixture of experts. Here each token goes through all of them, and what those make of it that it was not
     /// given to weighs nothing.
-    fn mixture(
-        &self,
-        layer: usize,
-        x_btd: &Tensor,
-        experts: Experts,
-    ) -> std::result::Result<Tensor, ModelError> {
+    fn mixture(&self, layer: usize, x_btd: &Tensor, experts: Experts) -> ModelResult<Tensor> {
         let name = |part: &str| format!("model.layers.{layer}.mlp.{part}.weight");
         let routes = softmax(
             &linear(x_btd, &self.weight(&name("gate"))?, Sides::Plain)?.to_dtype(DType::F32)?,
@@ -218,7 +213,7 @@ impl<'a> Decoder<'a> {
         x_btd: &Tensor,
         rope: &RopeTables,
         look: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
-    ) -> std::result::Result<Tensor, ModelError> {
+    ) -> ModelResult<Tensor> {
         let [q, k, v] = self.projections(layer)?;
         let is_local = self.checkpoint.shape.variant.sliding.get(layer).copied().unwrap_or(false);
         let table = rope.local.as_ref().filter(|_| is_local).unwrap_or(&rope.usual);
@@ -228,7 +223,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// What a block projects its stream by: query, key and value.
-    pub(crate) fn projections(&self, layer: usize) -> std::result::Result<[Projection; 3], ModelError> {
+    pub(crate) fn projections(&self, layer: usize) -> ModelResult<[Projection; 3]> {
         let shape = &self.checkpoint.shape;
         let mut first = 0;
         let mut one = |part: &str, heads: usize| {
@@ -255,23 +250,23 @@ impl<'a> Decoder<'a> {
     }
 
     /// Root-mean-square norm over the last dimension.
-    fn norm(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
+    fn norm(&self, x: &Tensor, weight: &str) -> ModelResult<Tensor> {
         Ok(norm(x, &self.gain(weight)?, self.checkpoint.shape.epsilon)?)
     }
 
     /// What a norm multiplies by.
-    fn gain(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
+    fn gain(&self, name: &str) -> ModelResult<Tensor> {
         let weight = self.weight(name)?;
         Ok(if self.checkpoint.shape.family.shifted { (weight + 1.0)? } else { weight })
     }
 
     /// `x · wᵀ` over the last dimension.
-    fn linear(&self, x: &Tensor, weight: &str) -> std::result::Result<Tensor, ModelError> {
+    fn linear(&self, x: &Tensor, weight: &str) -> ModelResult<Tensor> {
         Ok(linear(x, &self.weight(weight)?, self.sides)?)
     }
 
     /// RopeTables for positions `[B, T]`.
-    pub(crate) fn rope(&self, positions: &Tensor) -> std::result::Result<RopeTables, ModelError> {
+    pub(crate) fn rope(&self, positions: &Tensor) -> ModelResult<RopeTables> {
         let shape = &self.checkpoint.shape;
         let table = |rope: &Rope| -> Result<RopeTable> {
             let frequencies = rope.frequencies(shape.head);
@@ -287,7 +282,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A weight by its name.
-    pub(crate) fn weight(&self, name: &str) -> std::result::Result<Tensor, ModelError> {
+    pub(crate) fn weight(&self, name: &str) -> ModelResult<Tensor> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }

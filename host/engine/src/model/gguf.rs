@@ -16,6 +16,7 @@ use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Tensor, Var};
 
 use super::checkpoint::first_line;
+use super::shape::head_width;
 use super::{Checkpoint, Factor, Family, Llama3, ModelError, Rope, Scaling, Shape, Variant, Yarn};
 use architecture::{Architecture, Keys};
 
@@ -147,13 +148,7 @@ impl Gguf {
         let keys = Keys { gguf: self, arch: arch.name };
         let (hidden, heads) = (keys.needed("embedding_length")?, keys.needed("attention.head_count")?);
         let kv_heads = keys.number("attention.head_count_kv").unwrap_or(heads);
-        if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
-        }
-        let head = keys.number("attention.key_length").unwrap_or(hidden / heads);
-        if head == 0 || !head.is_multiple_of(2) {
-            return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
-        }
+        let head = head_width(heads, kv_heads, hidden, keys.number("attention.key_length"))?;
         for (name, usual) in
             [("attention.value_length", head), ("rope.dimension_count", head), ("expert_count", 0)]
         {

@@ -1,8 +1,6 @@
-//! What a block is made of: candle's own operations, each differentiable. Whoever has quicker ones is held
-//! against these.
+//! The operations of a block, made of candle's own, each differentiable. Faster ones are tested against these.
 //!
-//! Norms, rope and softmax are in float32, whatever kind of number comes in, and what comes out is of
-//! that kind again.
+//! Norms, rope and softmax compute in float32 and return the kind of number that they were given.
 //!
 //! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
 //! head.

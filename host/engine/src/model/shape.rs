@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::config::{Config, Own, known};
 use super::{Family, HeadNorms, ModelError, Precision, Rope, Scaling, Variant, file};
@@ -87,44 +87,13 @@ impl Shape {
             return Err("it is no table".to_owned());
         };
         let config: Config = serde_json::from_value(kind).map_err(|e| e.to_string())?;
-        if let Some(quantized) = config.quantization {
-            let method = quantized["quant_method"].as_str().unwrap_or("unknown");
-            return Err(format!("its weights are quantized (`{method}`); bf16, f16 and f32 can be read"));
-        }
-        // In Qwen2 the three biases are a given; elsewhere the flag adds one to the output, too.
-        if !family.bias && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
-            return Err("it has biases (`attention_bias`, `mlp_bias`) that are not known here".to_owned());
-        }
-        known(family, &all)?;
+        supported(family, &config, &all)?;
         let kv_heads = config.num_key_value_heads.unwrap_or(config.num_attention_heads);
-        if config.num_attention_heads == 0
-            || kv_heads == 0
-            || !config.num_attention_heads.is_multiple_of(kv_heads)
-        {
-            let heads = config.num_attention_heads;
-            return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
-        }
+        let head = head_width(config.num_attention_heads, kv_heads, config.hidden_size, config.head_dim)?;
         let context = config.max_position_embeddings.unwrap_or(2048);
-        let (mut parameters, mut variant) = (config.rope_parameters, Variant::default());
-        // One table for each kind of layer, where they have a rotary embedding of their own.
-        if let Some(Value::Object(tables)) = &parameters
-            && tables.contains_key("full_attention")
-        {
-            let local = tables.get("sliding_attention").cloned();
-            if let Some(other) =
-                tables.keys().find(|k| !["full_attention", "sliding_attention"].contains(&k.as_str()))
-            {
-                return Err(format!("`rope_parameters` has a table `{other}`, which is not known here"));
-            }
-            variant.local =
-                local.map(|table| Rope::read(Some(table), None, None, 10_000.0, context)).transpose()?;
-            parameters = tables.get("full_attention").cloned();
-        }
+        let (parameters, local) = rope_tables(config.rope_parameters, context)?;
+        let variant = Variant { local, ..Variant::default() };
         let rope = Rope::read(parameters, config.rope_scaling, config.rope_theta, family.theta, context)?;
-        let head = config.head_dim.unwrap_or(config.hidden_size / config.num_attention_heads);
-        if head == 0 || !head.is_multiple_of(2) {
-            return Err(format!("a head has {head} dimensions; rotary embedding needs an even number"));
-        }
         let mut shape = Self {
             family,
             vocabulary: config.vocab_size,
@@ -157,7 +126,7 @@ impl Shape {
     /// Whether a model can have it: what is past these bounds is a damaged file or a slip of the hand, and more
     /// than any machine holds. Errs with what is wrong, in transformers' names.
     pub fn check(&self) -> Result<(), String> {
-        let sizes = [
+        let mut sizes = vec![
             ("vocab_size", self.vocabulary, 1 << 24),
             ("hidden_size", self.hidden, 1 << 16),
             ("intermediate_size", self.intermediate, 1 << 19),
@@ -167,21 +136,16 @@ impl Shape {
             ("head_dim", self.head, 1 << 11),
             ("max_position_embeddings", self.context, 1 << 30),
         ];
-        if let Some((key, size, most)) = sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
-        {
-            return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
-        }
         if let Some(experts) = self.variant.experts {
-            let sizes = [
+            sizes.extend([
                 ("num_experts", experts.count, 1 << 12),
                 ("num_experts_per_tok", experts.active, experts.count),
                 ("moe_intermediate_size", experts.intermediate, 1 << 19),
-            ];
-            if let Some((key, size, most)) =
-                sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
-            {
-                return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
-            }
+            ]);
+        }
+        if let Some((key, size, most)) = sizes.into_iter().find(|(_, size, most)| !(1..=*most).contains(size))
+        {
+            return Err(format!("`{key}` is {size}; it is from 1 to {most}"));
         }
         if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
             return Err(format!("`rms_norm_eps` is {}; it is 0 or more", self.epsilon));
@@ -360,4 +324,51 @@ impl Shape {
     pub fn parameters(&self) -> usize {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
+}
+
+/// The width of a head: as given, or the width of the stream shared among query heads. Errs where heads cannot be so.
+pub(super) fn head_width(
+    heads: usize,
+    kv_heads: usize,
+    hidden: usize,
+    given: Option<usize>,
+) -> Result<usize, String> {
+    if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        return Err(format!("{heads} query heads can't share {kv_heads} key and value heads"));
+    }
+    match given.unwrap_or(hidden / heads) {
+        head if head > 0 && head.is_multiple_of(2) => Ok(head),
+        head => Err(format!("a head has {head} dimensions; rotary embedding needs an even number")),
+    }
+}
+
+/// Whether this program computes all that a config says; errs with what it does not.
+fn supported(family: &Family, config: &Config, all: &Map<String, Value>) -> Result<(), String> {
+    if let Some(quantized) = &config.quantization {
+        let method = quantized["quant_method"].as_str().unwrap_or("unknown");
+        return Err(format!("its weights are quantized (`{method}`); bf16, f16 and f32 can be read"));
+    }
+    // In Qwen2 the three biases are a given; elsewhere the flag adds one to the output, too.
+    if !family.bias && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
+        return Err("it has biases (`attention_bias`, `mlp_bias`) that are not known here".to_owned());
+    }
+    if let Some(key) = family.needed.iter().find(|key| !all.contains_key(**key)) {
+        return Err(format!("it has no `{key}`, which a `{}` needs", family.name));
+    }
+    known(family, &config.rest)
+}
+
+/// The parameters of a model's rotary embedding, and the embedding of its layers with a sliding window, where those have
+/// one of their own: then there is a table for each kind of layer.
+fn rope_tables(parameters: Option<Value>, context: usize) -> Result<(Option<Value>, Option<Rope>), String> {
+    let Some(Value::Object(mut tables)) = parameters else { return Ok((parameters, None)) };
+    let Some(full) = tables.shift_remove("full_attention") else {
+        return Ok((Some(Value::Object(tables)), None));
+    };
+    let local = tables.shift_remove("sliding_attention");
+    if let Some(other) = tables.keys().next() {
+        return Err(format!("`rope_parameters` has a table `{other}`, which is not known here"));
+    }
+    let local = local.map(|table| Rope::read(Some(table), None, None, 10_000.0, context)).transpose()?;
+    Ok((Some(full), local))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Result, Tensor, Var};
 
 use crate::cpu;
-use crate::model::{Checkpoint, ModelError};
+use crate::model::{Checkpoint, ModelResult};
 
 /// What is trained beside one weight, `[N, M]`.
 #[derive(Clone)]
@@ -34,11 +34,7 @@ pub struct Adapters {
 
 impl Adapters {
     /// Adapters in a layout, with these numbers, on a device.
-    pub fn new(
-        layout: cpu::Adapters,
-        numbers: &[f32],
-        device: &Device,
-    ) -> std::result::Result<Self, ModelError> {
+    pub fn new(layout: cpu::Adapters, numbers: &[f32], device: &Device) -> ModelResult<Self> {
         let (mut of, mut vars) = (BTreeMap::new(), BTreeMap::new());
         let all: Vec<(&str, Var)> = layout
             .tensors(numbers)

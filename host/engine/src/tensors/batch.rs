@@ -24,13 +24,13 @@ pub struct Batch {
     pub masks: Option<Tensor>,
     /// How gradients of rows find back.
     #[cfg(any(feature = "cuda", test))]
-    pub back: Back,
+    pub back: BackIndices,
 }
 
 /// How gradients of rows find back: from those of answers to all places, and from places to tokens, one by
 /// one.
 #[cfg(any(feature = "cuda", test))]
-pub struct Back {
+pub struct BackIndices {
     /// For each of `B · T` places 1 + its number among [`Batch::places`], or 0; `[B · T]`, u32.
     pub inverse: Tensor,
     /// Each token that is read, once, u32.
@@ -73,7 +73,7 @@ impl Batch {
         Ok(Self {
             masks: (widest > 0).then(|| Tensor::from_vec(masks, (r, widest), device)).transpose()?,
             #[cfg(any(feature = "cuda", test))]
-            back: Back::new(all(), t, &places, b * t, device)?,
+            back: BackIndices::new(all(), t, &places, b * t, device)?,
             tokens: Tensor::from_vec(tokens, (b, t), device)?,
             places: Tensor::from_vec(places, r, device)?,
             targets: Tensor::from_vec(targets, r, device)?,
@@ -83,7 +83,7 @@ impl Batch {
 }
 
 #[cfg(any(feature = "cuda", test))]
-impl Back {
+impl BackIndices {
     /// For sequences whose tokens begin every `t` places, of `count`; those of the answers are given.
     fn new<'s>(
         sequences: impl Iterator<Item = &'s Sequence<'s>>,

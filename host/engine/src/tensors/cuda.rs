@@ -8,7 +8,7 @@
 // The one place of the engine where the compiler can't vouch for memory. What makes it sound: a kernel is
 // given buffers of at least the sizes that its comment asks for (`fused.rs` and `kernels.rs` make both, and
 // `emulated.rs` runs the same launches with an unreadable page behind each buffer); the buffers outlive the
-// launches, for whoever drops one gives its memory back on the same stream; host memory is copied before a
+// launches, because a buffer's drop frees its memory on the same stream; host memory is copied before a
 // call returns, or waited for.
 #![allow(unsafe_code)]
 
@@ -113,7 +113,7 @@ impl Machine for Cuda {
             return Ok(());
         }
         self.stream.context().bind_to_thread().w()?;
-        // SAFETY: the room is at least as large, by whoever made it. Memory of the host that is not pinned is
+        // SAFETY: the caller made the buffer at least as large. Memory of the host that is not pinned is
         // copied before the call returns.
         unsafe { result::memcpy_htod_async(buffer.at, bytes, self.stream.cu_stream()) }.w()
     }
@@ -181,7 +181,7 @@ impl Cuda {
         let turned =
             |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         // cuBLAS counts columns first: there it is yᵀ = bᵀ · aᵀ, where what is stored by rows is across already.
-        // SAFETY: the three buffers are as large as the product says, by whoever made them.
+        // SAFETY: the caller made the three buffers as large as the product says.
         unsafe {
             cublas::result::gemm_ex(
                 *self.blas.handle(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 
 use super::batch::known;
-use super::learning::{Learning, Way};
+use super::learning::{Learning, PassTokens};
 use crate::Interrupt;
 use crate::core::{Answered, Request};
 use crate::draft::Draft;
@@ -73,7 +73,7 @@ pub trait Steps {
     /// One more token for every answer that is not at its end, or several.
     fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError>;
 
-    /// Gives up slots that nobody has any more, once they are half of all: at the end, when the longest
+    /// Removes free slots once they are half of all: at the end, when the longest
     /// answers are awaited, every further token would cost as much as for all of them.
     fn shrink(&mut self, owners: &mut Vec<Option<Active>>) -> Result<(), ModelError>;
 }
@@ -172,7 +172,7 @@ impl Decode<'_> {
             row[..prompt.len()].copy_from_slice(prompt);
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
-        let way = Way::new(self.learning, self.weights, longest, &device)?;
+        let way = PassTokens::new(self.learning, self.weights, longest, &device)?;
         let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
         let mut x = decoder.embed(&tokens)?;

@@ -33,7 +33,7 @@ struct Line {
 
 struct Reaped(Child);
 
-/// Memory that is given back when nobody has it any more.
+/// Memory that is freed with its last owner.
 struct Held(Arc<Mutex<Line>>, u64);
 
 impl Emulated {

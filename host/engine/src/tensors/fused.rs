@@ -20,7 +20,7 @@ use super::machine::{DeviceBuffer, KernelConfig, Recorder};
 use crate::Stops;
 use crate::core::TokenStatistics;
 use crate::model::{Checkpoint, Decoder, ModelError, Shape};
-use workspace::{Block, DRAWN, STATE, Workspace, bytes};
+use workspace::{BlockBuffers, DRAWN, STATE, Workspace, bytes};
 
 /// Tokens between two looks. A look costs a wait and some hundred microseconds; an answer that has come to
 /// its end is computed along until the next, so that half of these tokens are wasted on it.
@@ -48,7 +48,7 @@ pub struct Fused<'a, M: Recorder> {
     extent: Extent,
     stride: usize,
     table: DeviceBuffer,
-    blocks: Vec<Block>,
+    blocks: Vec<BlockBuffers>,
     last_norm: DeviceBuffer,
     head: DeviceBuffer,
     frequencies: DeviceBuffer,
@@ -78,7 +78,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
     ) -> Result<Self, ModelError> {
         let (shape, slots) = (&weights.shape, extent.slots);
         let decoder = Decoder::frozen(weights);
-        let block = |layer| Block::new(machine, kind, &decoder, shape, layer, extent);
+        let block = |layer| BlockBuffers::new(machine, kind, &decoder, shape, layer, extent);
         let frequencies = shape.rope.frequencies(shape.head);
         let buffer = machine.buffer(4 * frequencies.len())?;
         machine.write(&buffer, &bytes(frequencies.iter().map(|f| f.to_le_bytes())))?;
@@ -120,8 +120,8 @@ impl<'a, M: Recorder> Fused<'a, M> {
         let mut states = Vec::with_capacity(STATE * owners.len());
         let mut units = vec![0.0; (self.stride + 1) * owners.len()];
         for (owner, units) in owners.iter().zip(units.chunks_exact_mut(self.stride + 1)) {
-            let nobody = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-            let state = owner.as_ref().map_or(nobody, |row| {
+            let free = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+            let state = owner.as_ref().map_or(free, |row| {
                 let (draft, sampling) = (&row.draft, row.draft.sampling());
                 draft.random(units);
                 [

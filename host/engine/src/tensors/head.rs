@@ -21,7 +21,6 @@ pub struct Head<'a> {
     pub variant: &'a Variant,
     /// What logits are divided by before they become probabilities.
     pub temperature: f32,
-    /// What it is made of.
     pub learning: &'a dyn Learning,
     /// What targets were drawn from, `[R, K]`: see [`super::batch::Batch::masks`].
     pub masks: Option<&'a Tensor>,

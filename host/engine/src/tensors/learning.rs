@@ -11,7 +11,7 @@ use super::batch::Batch;
 use super::gradients::Gradients;
 use crate::core::TokenGradients;
 use crate::model::operations::{Scores, ahead, attend, side_by_side};
-use crate::model::{Checkpoint, Decoder, ModelError, RopeTables};
+use crate::model::{Checkpoint, Decoder, ModelResult, RopeTables};
 
 /// The numbers of a step of AdamW, beside what each weight has of its own.
 #[derive(Clone, Copy, Debug)]
@@ -41,24 +41,24 @@ pub struct Trained<'a> {
     pub gradient: Option<&'a Tensor>,
 }
 
-/// What blocks are told of a pass's tokens.
-pub struct Way {
+/// Rotary embeddings and attention masks of a pass's tokens.
+pub struct PassTokens {
     /// Of queries and keys.
     pub rope: RopeTables,
-    /// Who may look where: what [`Learning::ahead`] gave.
+    /// The attention mask, from [`Learning::ahead`].
     pub ahead: Tensor,
-    /// The same in layers with a sliding window, where there are some.
+    /// The mask of layers with a sliding window, if there are any.
     pub near: Option<Tensor>,
 }
 
-impl Way {
+impl PassTokens {
     /// For sequences of so many tokens, padding included, from the first position on.
     pub fn new(
         learning: &dyn Learning,
         weights: &Checkpoint,
         tokens: usize,
         device: &Device,
-    ) -> std::result::Result<Self, ModelError> {
+    ) -> ModelResult<Self> {
         let positions = Tensor::arange(0, tokens as u32, device)?.unsqueeze(0)?;
         let rope = Decoder::frozen(weights).rope(&positions)?;
         let near = weights
@@ -69,33 +69,29 @@ impl Way {
         Ok(Self { rope, ahead: learning.ahead(tokens, None, device)?, near: near.transpose()? })
     }
 
-    /// Who may look where in a layer.
+    /// The attention mask of a layer.
     pub fn ahead(&self, weights: &Checkpoint, layer: usize) -> &Tensor {
         self.near.as_ref().filter(|_| weights.shape.window(layer).is_some()).unwrap_or(&self.ahead)
     }
 }
 
-/// What came of a block.
-pub struct Made<'a> {
-    /// The stream after it, `[B, T, D]`.
+/// The output of a block.
+pub struct BlockOutput<'a> {
+    /// The stream after the block, `[B, T, D]`.
     pub stream: Tensor,
-    /// Its keys, turned, and its values: `[B, K, T, E]` each.
+    /// Its rotated keys, and its values: `[B, K, T, E]` each.
     pub cache: (Tensor, Tensor),
-    /// The way back, where it was asked for.
-    pub back: Option<Box<dyn Back + 'a>>,
+    /// The backward pass, if it was asked for.
+    pub back: Option<Box<dyn Backward + 'a>>,
 }
 
-/// What is kept of a part of the way, to come back on.
-pub trait Back {
-    /// From the gradient of what came out to that of what went in. Those of weights are added to what is there.
-    fn back(
-        self: Box<Self>,
-        slope: &Tensor,
-        gradients: &mut Gradients,
-    ) -> std::result::Result<Tensor, ModelError>;
+/// A part of the forward pass, kept for its backward pass.
+pub trait Backward {
+    /// Returns the gradient of the input, given that of the output, and adds to the gradients of weights.
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> ModelResult<Tensor>;
 }
 
-/// Gradients by what was said of some rows, `[N]` each, f32.
+/// Gradients by the statistics of some rows, `[N]` each, f32.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     /// By the log-probability of each row's target.
@@ -149,9 +145,9 @@ pub trait Learning: Send + Sync {
         weights: &'a Checkpoint,
         layer: usize,
         x_btd: &Tensor,
-        way: &Way,
+        way: &PassTokens,
         keep: bool,
-    ) -> std::result::Result<Made<'a>, ModelError>;
+    ) -> ModelResult<BlockOutput<'a>>;
 
     /// The rows that foretell an answer's token, after the final norm, `[R, D]`, of the stream `[B, T, D]`; and
     /// the way back, where it was asked for. The other rows have no part in it.
@@ -161,7 +157,7 @@ pub trait Learning: Send + Sync {
         x_btd: &Tensor,
         batch: &'a Batch,
         keep: bool,
-    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError>;
+    ) -> ModelResult<(Tensor, Option<Box<dyn Backward + 'a>>)>;
 
     /// A head's gradient by its matrix, `[V, D]`, f32, takes up that of some rows: `slopesᵀ · x`, from `[N, V]` and
     /// `[N, D]`. Without one that is there already it is the first.
@@ -219,9 +215,9 @@ impl Learning for Candle {
         weights: &'a Checkpoint,
         layer: usize,
         x_btd: &Tensor,
-        way: &Way,
+        way: &PassTokens,
         keep: bool,
-    ) -> std::result::Result<Made<'a>, ModelError> {
+    ) -> ModelResult<BlockOutput<'a>> {
         let (decoder, input) = taped(weights, x_btd, keep)?;
         let (mut cache, scores) = (None, Scores::of(&weights.shape));
         let look = |q: &Tensor, k: &Tensor, v: &Tensor| {
@@ -231,7 +227,7 @@ impl Learning for Candle {
         let stream = decoder.block(layer, input.as_tensor(), &way.rope, look)?;
         let cache = cache.ok_or_else(|| candle_core::Error::Msg("a block looks once".to_owned()))?;
         let (stream, back) = kept(weights, input, stream, keep);
-        Ok(Made { stream, cache, back })
+        Ok(BlockOutput { stream, cache, back })
     }
 
     fn answers<'a>(
@@ -240,7 +236,7 @@ impl Learning for Candle {
         x_btd: &Tensor,
         batch: &'a Batch,
         keep: bool,
-    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError> {
+    ) -> ModelResult<(Tensor, Option<Box<dyn Backward + 'a>>)> {
         let (decoder, input) = taped(weights, x_btd, keep)?;
         let rows = input.as_tensor().flatten(0, 1)?.index_select(&batch.places, 0)?;
         Ok(kept(weights, input, decoder.finish(&rows)?, keep))
@@ -348,17 +344,13 @@ fn kept<'a>(
     input: Var,
     out: Tensor,
     keep: bool,
-) -> (Tensor, Option<Box<dyn Back + 'a>>) {
+) -> (Tensor, Option<Box<dyn Backward + 'a>>) {
     let stream = out.detach();
-    (stream, keep.then(|| Box::new(Taped { weights, input, out }) as Box<dyn Back + 'a>))
+    (stream, keep.then(|| Box::new(Taped { weights, input, out }) as Box<dyn Backward + 'a>))
 }
 
-impl Back for Taped<'_> {
-    fn back(
-        self: Box<Self>,
-        slope: &Tensor,
-        gradients: &mut Gradients,
-    ) -> std::result::Result<Tensor, ModelError> {
+impl Backward for Taped<'_> {
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> ModelResult<Tensor> {
         let mut store = (&self.out * slope)?.sum_all()?.backward()?;
         for (name, weight) in &self.weights.weights {
             if let Some(gradient) = store.remove(weight) {

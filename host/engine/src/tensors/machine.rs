@@ -79,16 +79,13 @@ pub struct DeviceBuffer {
 pub enum Arg {
     /// An address, or 0 for none.
     Address(u64),
-    /// A count.
     Count(i32),
-    /// A number.
     Number(f32),
 }
 
 /// A kernel, and how it is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Its name.
     pub kernel: &'static str,
     /// Blocks in three dimensions.
     pub blocks: [usize; 3],
@@ -96,7 +93,6 @@ pub struct Launch<'a> {
     pub threads: usize,
     /// Shared memory of a block beside what the kernel has by itself, in bytes.
     pub shared: usize,
-    /// What it is given.
     pub args: &'a [Arg],
 }
 
@@ -106,7 +102,6 @@ pub struct Launch<'a> {
 pub struct Product {
     /// The address of the matrix.
     pub w: u64,
-    /// Of what it is multiplied with.
     pub x: u64,
     /// Of what comes out.
     pub y: u64,
@@ -218,7 +213,6 @@ impl KernelConfig {
         (1..=MOST_SHARED.min(group)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
     }
 
-    /// Bytes of a number.
     pub fn size(&self) -> usize {
         if self.bf16 { 2 } else { 4 }
     }
@@ -237,7 +231,6 @@ impl KernelConfig {
 }
 
 impl<'a> Factor<'a> {
-    /// A matrix as it is.
     pub fn of(matrix: &'a Tensor) -> Self {
         Self { matrix, across: false }
     }

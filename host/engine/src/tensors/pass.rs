@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 use super::batch::Batch;
 use super::gradients::Gradients;
 use super::head::{Head, told};
-use super::learning::{Learning, Slopes, Way};
+use super::learning::{Learning, PassTokens, Slopes};
 use crate::core::{Loss, PassOptions, TokenGradients, TokenStatistics};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
@@ -18,7 +18,7 @@ pub struct Pass<'a> {
     weights: &'a Checkpoint,
     batch: &'a Batch,
     options: PassOptions,
-    way: Way,
+    way: PassTokens,
 }
 
 impl<'a> Pass<'a> {
@@ -29,7 +29,7 @@ impl<'a> Pass<'a> {
         batch: &'a Batch,
         options: PassOptions,
     ) -> Result<Self, ModelError> {
-        let way = Way::new(learning, weights, batch.tokens.dim(1)?, batch.tokens.device())?;
+        let way = PassTokens::new(learning, weights, batch.tokens.dim(1)?, batch.tokens.device())?;
         Ok(Self { learning, weights, batch, options, way })
     }
 

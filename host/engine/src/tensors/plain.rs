@@ -51,7 +51,7 @@ impl Steps for Plain<'_> {
         Ok(())
     }
 
-    /// One more token for every row. Rows that nobody has are computed along, and looked at by no one.
+    /// One more token for every row. Free rows are computed as well, and ignored.
     fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError> {
         let decoder = Decoder::frozen(self.weights);
         let (shape, device) = (&self.weights.shape, &self.device);

@@ -1,5 +1,5 @@
-//! The servers that sample, one or several. Each takes the next rollout that is wanted as soon as it is free, and what it
-//! can't do another one does: where a rollout was sampled shows in nothing that it says.
+//! The servers that sample, one or several. Each takes the next rollout as soon as it is free; what one cannot do another
+//! does. A rollout is the same, whichever server sampled it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -21,17 +21,15 @@ const LOSSES: u32 = 5;
 /// How long a server may be away before others do what it was asked, where there are others.
 const SOON: Duration = Duration::from_secs(5);
 
-/// All of them.
 pub(crate) struct Fleet {
-    servers: Vec<Server>,
+    servers: Vec<FleetServer>,
     /// Rollouts that each is asked for at a time.
     rows: usize,
     /// How long all may be away together before the run stops.
     patience: Duration,
 }
 
-/// One of them.
-struct Server {
+struct FleetServer {
     sampler: Sampler,
     /// The label of the weights that it was given last.
     given: RefCell<Option<String>>,
@@ -43,16 +41,16 @@ struct Server {
 
 /// The weights to sample by: their label, where the servers see them, and after how many updates they are.
 #[derive(Clone, Copy)]
-pub(crate) struct Weights<'a> {
+pub(crate) struct LabelledWeights<'a> {
     pub(crate) label: &'a str,
     pub(crate) folder: &'a str,
     pub(crate) version: u32,
 }
 
 /// What is wanted of all servers together, and what came.
-struct Work<'a> {
-    weights: Weights<'a>,
-    /// What nobody has been asked for.
+struct FleetWork<'a> {
+    weights: LabelledWeights<'a>,
+    /// Rollouts that no server is asked for.
     open: RefCell<VecDeque<usize>>,
     came: RefCell<&'a mut [Option<Sample<Answer>>]>,
     /// What is missing.
@@ -72,14 +70,14 @@ impl Fleet {
             if several {
                 address.patience = address.patience.min(SOON);
             }
-            Ok(Server {
+            Ok(FleetServer {
                 sampler: Sampler::new(Client::open(address, notice)?, config),
                 given: RefCell::default(),
                 away: Cell::default(),
                 losses: Cell::default(),
             })
         };
-        let servers: Result<Vec<Server>, EngineError> = config.url.all().iter().map(one).collect();
+        let servers: Result<Vec<FleetServer>, EngineError> = config.url.all().iter().map(one).collect();
         let patience = Duration::from_secs_f64(config.patience_seconds);
         Ok(Self { servers: servers?, rows, patience })
     }
@@ -89,11 +87,11 @@ impl Fleet {
         self.servers.iter_mut().for_each(|server| *server.given.get_mut() = None);
     }
 
-    /// Samples what is missing of `came`: `one` asks a server for the rollout with a number. Somebody who asks to stop gets
-    /// what came until then. `loaded` is told when a server has the weights.
+    /// Samples the rollouts that are missing of `came`: `one` asks a server for the rollout with a number. An interrupt
+    /// leaves those that came until then. `loaded` is called when a server has the weights.
     pub(crate) async fn sample<'a, F>(
         &'a self,
-        weights: Weights<'a>,
+        weights: LabelledWeights<'a>,
         came: &'a mut Sampled<Answer>,
         whole: Whole<'a, Answer>,
         interrupt: &'a Interrupt,
@@ -104,7 +102,7 @@ impl Fleet {
         F: Future<Output = Result<Sample<Answer>, Missed>>,
     {
         let open: VecDeque<usize> = (0..came.len()).filter(|i| came[*i].is_none()).collect();
-        let work = Work {
+        let work = FleetWork {
             weights,
             left: Cell::new(open.len()),
             open: RefCell::new(open),
@@ -120,8 +118,8 @@ impl Fleet {
     /// Lets one server work until nothing is left.
     async fn work<'a, F>(
         &'a self,
-        server: &'a Server,
-        work: &Work<'a>,
+        server: &'a FleetServer,
+        work: &FleetWork<'a>,
         one: &impl Fn(&'a Sampler, usize) -> F,
         loaded: &impl Fn(),
     ) -> Result<(), EngineError>
@@ -160,7 +158,7 @@ impl Fleet {
 
     /// Rollouts that a server is asked for at a time while so many are missing: no more than its part, so that the last
     /// ones are not left to one while others have nothing to do. One that was away is tried with a single one.
-    fn share(&self, server: &Server, left: usize) -> usize {
+    fn share(&self, server: &FleetServer, left: usize) -> usize {
         if server.away.get().is_some() {
             return 1;
         }
@@ -168,25 +166,25 @@ impl Fleet {
         left.div_ceil(here.max(1)).clamp(1, self.rows)
     }
 
-    fn others(&self, server: &Server) -> bool {
+    fn others(&self, server: &FleetServer) -> bool {
         self.servers.iter().any(|other| !std::ptr::eq(other, server))
     }
 
     /// A server is away, and the run goes on while another one is there, or was there shortly before.
-    fn leaves(&self, server: &Server, error: EngineError) -> Result<(), EngineError> {
+    fn leaves(&self, server: &FleetServer, error: EngineError) -> Result<(), EngineError> {
         if server.away.get().is_none() {
             server.away.set(Some(Instant::now()));
             let url = &server.sampler.client.to().url;
             server.sampler.client.notice(&format!("the other servers do what the one at {url} was asked"));
         }
-        let since = |server: &Server| server.away.get().is_some_and(|at| at.elapsed() >= self.patience);
+        let since = |server: &FleetServer| server.away.get().is_some_and(|at| at.elapsed() >= self.patience);
         if self.servers.iter().all(since) { Err(error) } else { Ok(()) }
     }
 }
 
-impl Server {
+impl FleetServer {
     /// Gives it the weights, unless it has them; whether it did not.
-    async fn give(&self, weights: Weights<'_>) -> Result<bool, Failure> {
+    async fn give(&self, weights: LabelledWeights<'_>) -> Result<bool, Failure> {
         if self.given.borrow().as_deref() == Some(weights.label) {
             return Ok(false);
         }
@@ -195,11 +193,12 @@ impl Server {
         Ok(true)
     }
 
-    /// Asks for what nobody has been asked for, some at a time, and takes it as it comes. What did not come is given back.
+    /// Asks for rollouts that no server is asked for, some at a time, and takes each as it comes. Those that did not come
+    /// are open again.
     async fn turn<'a, F>(
         &'a self,
         fleet: &Fleet,
-        work: &Work<'a>,
+        work: &FleetWork<'a>,
         one: &impl Fn(&'a Sampler, usize) -> F,
     ) -> Result<(), Missed>
     where
@@ -260,7 +259,7 @@ impl Server {
     }
 }
 
-impl Work<'_> {
+impl FleetWork<'_> {
     /// Whether nothing more is asked for.
     fn is_over(&self) -> bool {
         self.left.get() == 0 || self.interrupt.is_asked()
@@ -269,7 +268,7 @@ impl Work<'_> {
 
 /// What a server was asked for and has not given. Whatever ends that, the others may be asked for it.
 struct Asked<'w, 'a> {
-    work: &'w Work<'a>,
+    work: &'w FleetWork<'a>,
     numbers: BTreeSet<usize>,
 }
 

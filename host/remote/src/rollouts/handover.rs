@@ -84,7 +84,7 @@ impl Handover {
     /// Whether weights can be written into a folder: makes one in it, and removes that.
     pub(crate) fn try_folder(folder: &Path) -> Result<(), EngineError> {
         let probe = folder.join(format!("{WRITING}{}", std::process::id()));
-        // The folder itself is nobody's but the user's to make: a wrong path would become one.
+        // Only the user creates the folder itself: else a wrong path would become one.
         std::fs::create_dir(&probe).map_err(|e| failed("write into", folder, &e))?;
         std::fs::remove_dir(&probe).map_err(|e| failed("remove", &probe, &e))
     }

@@ -2,7 +2,7 @@
 
 use allot_engine::{Sampling, Stops};
 
-use crate::sample::Claim;
+use crate::sample::ClaimedRollout;
 
 /// A rollout that is wanted.
 #[derive(Clone, Copy)]
@@ -12,13 +12,12 @@ pub(crate) struct SampleRequest<'a> {
     /// The seed of its draws.
     pub(crate) seed: u32,
     pub(crate) sampling: Sampling,
-    /// What ends it.
     pub(crate) stops: &'a Stops,
 }
 
 /// What a server tells of a rollout.
-pub(crate) struct Told {
-    pub(crate) claim: Claim,
+pub(crate) struct RolloutReply {
+    pub(crate) claim: ClaimedRollout,
     /// Tokens of the prompt that it read.
     pub(crate) prompt: usize,
     /// Why it ended, by the server's word for it, if that is no end of ours.

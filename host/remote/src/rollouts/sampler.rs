@@ -6,13 +6,12 @@ use allot_engine::{Answer, End, Sample};
 use serde_json::Value;
 
 use super::handover::OURS;
-use super::request::{SampleRequest, Told};
+use super::request::{RolloutReply, SampleRequest};
 use super::{sglang, vllm};
 use crate::client::{Client, Failure, told};
-use crate::sample::{Limits, RolloutKey};
+use crate::sample::{RolloutKey, RolloutLimits};
 use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
-/// A server.
 pub(crate) struct Sampler {
     pub(crate) client: Client,
     kind: ServerKind,
@@ -64,12 +63,12 @@ impl Sampler {
         })
     }
 
-    /// One rollout, by the weights of a label. Where somebody breaks it off, it is asked for again.
+    /// One rollout, by the weights of a label. A request that a server aborts is sent again.
     pub(crate) async fn rollout(
         &self,
         request: SampleRequest<'_>,
         place: RolloutKey,
-        limits: Limits,
+        limits: RolloutLimits,
         label: &str,
     ) -> Result<Sample<Answer>, Missed> {
         let (verb, body) = (self.verb(), self.body(request).to_string());
@@ -121,10 +120,10 @@ impl Sampler {
     /// The rollout, if it can be what was wanted.
     fn looked_at(
         &self,
-        told: Told,
+        told: RolloutReply,
         request: SampleRequest<'_>,
         place: RolloutKey,
-        limits: Limits,
+        limits: RolloutLimits,
     ) -> Result<Sample<Answer>, Failure> {
         let wrong = |what: &str| Err(self.client.wrong(self.verb(), what));
         let number = place.prompt.0;

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{SampleRequest, Told};
-use crate::client::{Client, Failure, Heard, Said};
-use crate::sample::Claim;
+use super::request::{RolloutReply, SampleRequest};
+use crate::client::{Client, Failure, RequestBody, ServerReply};
+use crate::sample::ClaimedRollout;
 
 pub(super) const GENERATE: &str = "generate";
 
@@ -70,7 +70,7 @@ pub(super) fn body(request: SampleRequest<'_>) -> Value {
 }
 
 /// What an answer tells.
-pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
+pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply, Failure> {
     let Generated { output_ids, meta_info: meta } = client.read(GENERATE, answer)?;
     let scored = meta.output_token_logprobs;
     if let Some(scored) = &scored
@@ -82,13 +82,13 @@ pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
     let Finish { kind, message } = meta.finish_reason;
     let broken = (kind != "stop" && kind != "length")
         .then(|| message.map_or_else(|| kind.clone(), |message| format!("{kind}: {message}")));
-    let claim = Claim {
+    let claim = ClaimedRollout {
         tokens: output_ids,
         log_probs: scored.map(|scored| scored.into_iter().map(|(l, _, _)| l).collect()),
         truncated: kind == "length",
     };
     let weights = meta.weight_versions.into_iter().map(|s| s.version).chain(meta.weight_version).collect();
-    Ok(Told { claim, prompt: meta.prompt_tokens, broken, weights })
+    Ok(RolloutReply { claim, prompt: meta.prompt_tokens, broken, weights })
 }
 
 /// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
@@ -99,7 +99,7 @@ pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(
     let loaded = client.ask_whole(verb, &body).await;
     if let Err(failure) = loaded {
         // It has the weights that it had, if it is there.
-        let _ = client.once("continue_generation", Some(Said::Json("{}"))).await;
+        let _ = client.once("continue_generation", Some(RequestBody::Json("{}"))).await;
         return Err(failure);
     }
     client.ask("continue_generation", Some("{}")).await?;

@@ -9,13 +9,13 @@ use allot_engine::{
     Sampled, Whole,
 };
 
-use super::fleet::{Fleet, Weights};
+use super::fleet::{Fleet, LabelledWeights};
 use super::handover::Handover;
 use super::request::SampleRequest;
 use super::sampler::{Missed, Sampler};
 use crate::engine::SIGNALS;
 use crate::patience::patient;
-use crate::sample::{Limits, RolloutKey, wire_seed};
+use crate::sample::{RolloutKey, RolloutLimits, wire_seed};
 use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// The engine.
@@ -71,7 +71,7 @@ impl Split {
         let label = self.handover.put(self.native.core(), version)?;
         let folder = self.handover.seen(&label);
         let Self { native, fleet, handover, .. } = &*self;
-        let weights = Weights { label: &label, folder: &folder, version };
+        let weights = LabelledWeights { label: &label, folder: &folder, version };
         let loaded = || handover.leave(Some(&label));
         let asking = |sampler, i: usize| ask(native, sampler, (wanted[i], purpose), &label);
         fleet.sample(weights, came, whole, interrupt, asking, loaded).await
@@ -93,7 +93,7 @@ async fn ask(
         sampling,
         stops: &config.stops,
     };
-    let limits = Limits {
+    let limits = RolloutLimits {
         vocabulary: native.core().shape().vocabulary,
         longest: sampling.max_tokens as usize,
         signals: config.signals.len(),

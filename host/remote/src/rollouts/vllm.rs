@@ -4,9 +4,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{SampleRequest, Told};
-use crate::client::{Client, Failure, Heard, Said};
-use crate::sample::Claim;
+use super::request::{RolloutReply, SampleRequest};
+use crate::client::{Client, Failure, RequestBody, ServerReply};
+use crate::sample::ClaimedRollout;
 
 pub(super) const GENERATE: &str = "inference/v1/generate";
 
@@ -80,7 +80,7 @@ pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
 }
 
 /// What an answer tells.
-pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
+pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply, Failure> {
     let Generated { choices, usage } = client.read(GENERATE, answer)?;
     let Ok([choice]) = <[Choice; 1]>::try_from(choices) else {
         return Err(client.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
@@ -93,14 +93,14 @@ pub(super) fn told(client: &Client, answer: &Heard) -> Result<Told, Failure> {
         return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
     }
     let end = choice.finish_reason.unwrap_or_default();
-    let claim = Claim {
+    let claim = ClaimedRollout {
         tokens: choice.token_ids,
         log_probs: scored.map(|s| s.into_iter().map(|s| s.logprob.filter(|l| *l > NONE)).collect()),
         truncated: end == "length",
     };
     let weights = choice.weight_versions.unwrap_or_default().into_iter().map(|s| s.version).collect();
     let broken = (end != "stop" && end != "length").then_some(end);
-    Ok(Told { claim, prompt: usage.prompt_tokens, broken, weights })
+    Ok(RolloutReply { claim, prompt: usage.prompt_tokens, broken, weights })
 }
 
 /// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
@@ -115,8 +115,8 @@ pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(
     let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder } }).to_string();
     if let Err(failure) = client.ask_whole("collective_rpc", &body).await {
         // It may be gone by now, and its label with it.
-        let _ = client.once(verb, Some(Said::Json(&name(BROKEN)))).await;
-        let _ = client.once("resume", Some(Said::Json("{}"))).await;
+        let _ = client.once(verb, Some(RequestBody::Json(&name(BROKEN)))).await;
+        let _ = client.once("resume", Some(RequestBody::Json("{}"))).await;
         return Err(failure);
     }
     client.ask("resume", Some("{}")).await.map(|_| ())

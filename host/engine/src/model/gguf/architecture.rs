@@ -7,9 +7,7 @@ use crate::model::{Experts, Rope, Scaling, Shape};
 /// An architecture, as `general.architecture` names it.
 #[derive(Debug)]
 pub struct Architecture {
-    /// Its name.
     pub name: &'static str,
-    /// The family that it is.
     pub family: &'static str,
     /// Whether rows of queries and keys are in the order of llama.cpp's first rotary embedding.
     pub is_interleaved: bool,
@@ -54,7 +52,6 @@ impl Architecture {
 
 /// What a file's metadata says of its architecture.
 pub struct Keys<'a> {
-    /// The file.
     pub gguf: &'a Gguf,
     /// The architecture's name, which its keys begin with.
     pub arch: &'a str,
@@ -66,12 +63,10 @@ impl Keys<'_> {
         format!("{}.{key}", self.arch)
     }
 
-    /// A whole number.
     pub fn number(&self, key: &str) -> Option<usize> {
         self.gguf.number(&self.name(key)).map(|n| n as usize)
     }
 
-    /// A fraction.
     pub fn fraction(&self, key: &str) -> Option<f64> {
         self.gguf.fraction(&self.name(key))
     }

@@ -1,7 +1,7 @@
 //! The launches of a step: the same every time, with the same addresses.
 
 use super::Fused;
-use super::workspace::{Block, Workspace, chunks};
+use super::workspace::{BlockBuffers, Workspace, chunks};
 use crate::model::ModelError;
 use crate::tensors::kernels::threads;
 use crate::tensors::machine::{Arg, DeviceBuffer, Launch, Product, Recorder};
@@ -13,7 +13,6 @@ const SPLITS: usize = 16;
 const TILE: (usize, usize) = (256, 16);
 
 impl<M: Recorder> Fused<'_, M> {
-    /// All of them.
     pub(super) fn launches(&mut self) -> Result<(), ModelError> {
         let (d, f) = (self.shape.hidden, self.shape.intermediate);
         let (q, kv) = (self.shape.heads * self.shape.head, self.shape.kv_heads * self.shape.head);
@@ -110,7 +109,7 @@ impl<M: Recorder> Fused<'_, M> {
         part: Arg,
         layer: usize,
         threads: usize,
-        weight: impl Fn(&Block) -> &DeviceBuffer,
+        weight: impl Fn(&BlockBuffers) -> &DeviceBuffer,
     ) -> Result<(), ModelError> {
         let (workspace, weight) = (&self.workspace, weight(&self.blocks[layer]));
         let (width, epsilon) = (self.shape.hidden.into(), self.shape.epsilon.into());
@@ -122,7 +121,7 @@ impl<M: Recorder> Fused<'_, M> {
     /// A product with a block's matrix.
     fn product(
         &mut self,
-        weight: impl Fn(&Block) -> &DeviceBuffer,
+        weight: impl Fn(&BlockBuffers) -> &DeviceBuffer,
         layer: usize,
         buffers: impl Fn(&Workspace) -> (&DeviceBuffer, &DeviceBuffer),
         (inner, outer): (usize, usize),

@@ -15,7 +15,7 @@ pub const STATE: usize = 40;
 pub const DRAWN: usize = 16;
 
 /// The weights of a block. Query, key and value are one matrix, and so are gate and up.
-pub struct Block {
+pub struct BlockBuffers {
     pub first_norm: DeviceBuffer,
     pub qkv: DeviceBuffer,
     pub bias: Option<DeviceBuffer>,
@@ -64,7 +64,7 @@ pub struct Workspace {
     pub stops: DeviceBuffer,
 }
 
-impl Block {
+impl BlockBuffers {
     /// Those of a layer, and empty caches.
     pub fn new(
         machine: &dyn Machine,

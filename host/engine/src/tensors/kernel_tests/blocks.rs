@@ -11,7 +11,7 @@ use crate::model::{Checkpoint, Decoder, Family, Rope, Shape, Variant};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::gradients::Gradients;
 use crate::tensors::kernels::Kernels;
-use crate::tensors::learning::{Candle, Learning, Rates, Slopes, Trained, Way};
+use crate::tensors::learning::{Candle, Learning, PassTokens, Rates, Slopes, Trained};
 use crate::tensors::machine::KernelConfig;
 
 fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option<(KernelConfig, Kernels)> {
@@ -68,7 +68,7 @@ fn there_and_back(
     let (tokens, device) = (x_btd.dim(1).unwrap(), &Device::Cpu);
     let positions = Tensor::arange(3, 3 + tokens as u32, device).unwrap().unsqueeze(0).unwrap();
     let rope = Decoder::frozen(checkpoint).rope(&positions).unwrap();
-    let way = Way { rope, ahead: learning.ahead(tokens, None, device).unwrap(), near: None };
+    let way = PassTokens { rope, ahead: learning.ahead(tokens, None, device).unwrap(), near: None };
     let mut gradients = Gradients::default();
     let mut all = Vec::new();
     for (n, x_btd) in [x_btd.clone(), (x_btd * 0.5).unwrap()].iter().enumerate() {

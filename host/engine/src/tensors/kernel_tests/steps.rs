@@ -8,7 +8,7 @@ use crate::Sampling;
 use crate::core::TokenStatistics;
 use crate::model::operations::{Scores, attend};
 use crate::tensors::emulated::Emulated;
-use crate::tensors::machine::{Arg, KernelConfig, Launch, Machine as _};
+use crate::tensors::machine::{Arg, DeviceBuffer, KernelConfig, Launch, Machine as _};
 
 /// A number as bfloat16 has it.
 fn rounded(x: f32) -> f32 {
@@ -42,7 +42,7 @@ fn attention_is_the_twin_s_in_any_shape() {
 }
 
 /// Holds `attend` and `join` against their twins, for prompts and answers of these lengths in slots 3, 0 and
-/// 2; slot 1 is nobody's.
+/// 2; slot 1 is free.
 fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(usize, usize); 3]) {
     let (slots, buffer) = ([3_u32, 0, 2], 41);
     let kind = KernelConfig { bf16, head, heads, kv_heads };
@@ -93,19 +93,8 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     let states = written(&machine, &bytes(states.iter().flatten().map(|w| w.to_le_bytes())));
     let slots = written(&machine, &bytes(slots.iter().map(|s| s.to_le_bytes())));
     for splits in [1, 2, 7] {
-        let mixed = machine.buffer(3 * heads * head * kind.size()).unwrap();
-        let parts = machine.buffer(3 * heads * splits * (head + 2) * 4).unwrap();
-        let buffers = [&q, &prompts, &k, &v, &slots, &states, &mixed, &parts].map(Arg::from);
-        let args = [&buffers[..], &[layer, layers, buffer, splits].map(Arg::from)].concat();
-        let blocks = [3, heads / kind.share(), splits];
-        machine.launch(Launch { kernel: "attend", blocks, threads: 128, shared: 0, args: &args }).unwrap();
-        if splits > 1 {
-            let args = [&parts, &slots, &states, &mixed].map(Arg::from);
-            let args = [&args[..], &[splits.into()]].concat();
-            let (blocks, threads) = ([3, heads, 1], head.next_multiple_of(32));
-            machine.launch(Launch { kernel: "join", blocks, threads, shared: 0, args: &args }).unwrap();
-        }
-        let ours = numbers(&machine, kind, &mixed, 3 * heads * head);
+        let buffers = [&q, &prompts, &k, &v, &slots, &states];
+        let ours = attended(&machine, kind, buffers, [layer, layers, buffer, splits]);
         let off = apart(&ours, &expected);
         // Where a sum falls between two numbers its order decides which of them is taken.
         let others = ours.iter().zip(&twin).filter(|(a, b)| a != b).count();
@@ -116,89 +105,114 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     }
 }
 
-/// A row of logits is drawn from by the rule of `sampler.rs`, and said of what the CPU core says.
+/// What `attend` and `join` make of these buffers, which are their first six, and sizes.
+fn attended(
+    machine: &Emulated,
+    kind: KernelConfig,
+    buffers: [&DeviceBuffer; 6],
+    sizes: [usize; 4],
+) -> Vec<f32> {
+    let (KernelConfig { head, heads, .. }, [.., slots, states], [.., splits]) = (kind, buffers, sizes);
+    let mixed = machine.buffer(3 * heads * head * kind.size()).unwrap();
+    let parts = machine.buffer(3 * heads * splits * (head + 2) * 4).unwrap();
+    let args = buffers.into_iter().chain([&mixed, &parts]).map(Arg::from);
+    let args: Vec<Arg> = args.chain(sizes.map(Arg::from)).collect();
+    let blocks = [3, heads / kind.share(), splits];
+    machine.launch(Launch { kernel: "attend", blocks, threads: 128, shared: 0, args: &args }).unwrap();
+    if splits > 1 {
+        let args = [&parts, slots, states, &mixed].map(Arg::from);
+        let args = [&args[..], &[splits.into()]].concat();
+        let (blocks, threads) = ([3, heads, 1], head.next_multiple_of(32));
+        machine.launch(Launch { kernel: "join", blocks, threads, shared: 0, args: &args }).unwrap();
+    }
+    numbers(machine, kind, &mixed, 3 * heads * head)
+}
+
+/// Rows that are drawn from, and draws from each at a time.
+const ROWS: usize = 24;
+const RING: usize = 3;
+/// Tokens that end an answer.
+const STOPS: [u32; 2] = [5, 9];
+
+/// A row of logits is drawn from by the rule of `sampler.rs`, and its statistics are those of the CPU core.
 #[test]
 fn draws_are_the_sampler_s() {
     let kind = KernelConfig { bf16: false, head: 16, heads: 4, kv_heads: 2 };
     let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
-    let (slots, ring, stops) = (24, 3, [5_u32, 9]);
+    let samplings: Vec<Sampling> = (0..ROWS)
+        .map(|i| Sampling {
+            temperature: [1.0, 0.7, 0.0, 1.3][i % 4],
+            top_k: [0, 0, 7, 40, 1, 100_000][i % 6],
+            top_p: [1.0, 0.9, 1.0, 0.5, 0.05][i % 5],
+            max_tokens: 3,
+            ..Sampling::default()
+        })
+        .collect();
     let (mut drawn, mut others, mut furthest) = (0, 0, 0.0_f32);
     // With and without a last tile that is not full, and rows that begin at any address.
     for vocabulary in [8, 250, 512, 1337, 5000] {
         let mut stream = Stream::new(vocabulary as u64);
-        let samplings: Vec<Sampling> = (0..slots)
-            .map(|i| Sampling {
-                temperature: [1.0, 0.7, 0.0, 1.3][i % 4],
-                top_k: [0, 0, 7, 40, 1, 100_000][i % 6],
-                top_p: [1.0, 0.9, 1.0, 0.5, 0.05][i % 5],
-                max_tokens: 3,
-                ..Sampling::default()
-            })
-            .collect();
         // Every third row has few values, so that there are ties everywhere.
         let row = |i: usize| {
             let logits = floats(&any(&mut stream, &[vocabulary], 6.0));
             if i.is_multiple_of(3) { logits.iter().map(|l| l.round()).collect() } else { logits }
         };
-        let rows: Vec<Vec<f32>> = (0..slots).map(row).collect();
-        let flat = rows.concat();
-        let logits =
-            machine.lend(&Tensor::from_vec(flat, (slots, vocabulary), &Device::Cpu).unwrap()).unwrap();
-        let units: Vec<f64> = (0..slots * ring)
-            .map(|i| {
-                if i % 17 == 0 {
-                    0.0
-                } else if i % 19 == 0 {
-                    1.0 - f64::EPSILON
-                } else {
-                    stream.unit()
-                }
-            })
-            .collect();
-        let state = |s: &Sampling| {
-            let (t, p) = (s.temperature.to_bits(), s.top_p.to_bits());
-            [0, 0, 0, 1, 0, s.max_tokens, t, s.top_k as u32, p, 0]
+        let rows: Vec<Vec<f32>> = (0..ROWS).map(row).collect();
+        let unit = |i: usize| match i {
+            _ if i.is_multiple_of(17) => 0.0,
+            _ if i.is_multiple_of(19) => 1.0 - f64::EPSILON,
+            _ => stream.unit(),
         };
-        let states = written(&machine, &bytes(samplings.iter().flat_map(state).map(u32::to_le_bytes)));
-        let sources = (0..slots).map(|i| (logits.at + (i * vocabulary * 4) as u64).to_le_bytes());
-        let sources = written(&machine, &bytes(sources));
-        let each = written(&machine, &bytes((0..slots as u32).map(u32::to_le_bytes)));
-        let random = written(&machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
-        let out = machine.buffer(16 * ring * slots).unwrap();
-        let ends = written(&machine, &bytes(stops.iter().map(|s| s.to_le_bytes())));
-        let buffers = [&sources, &each, &states, &random, &out, &ends].map(Arg::from);
-        let args = [&buffers[..], &[stops.len(), vocabulary, ring].map(Arg::from)].concat();
-        let threads = [32, 64, 1024][vocabulary % 3];
-        let shared = vocabulary.div_ceil(256) * 16;
-        for _ in 0..=ring {
-            machine
-                .launch(Launch { kernel: "draw", blocks: [slots, 1, 1], threads, shared, args: &args })
-                .unwrap();
-        }
-        let told = words(&machine.read(&out, 16 * ring * slots).unwrap());
-        let after = words(&machine.read(&states, 40 * slots).unwrap());
+        let units: Vec<f64> = (0..ROWS * RING).map(unit).collect();
+        let [told, after] = drawn_from(&machine, &rows, &samplings, &units);
         for (i, (row, sampling)) in rows.iter().zip(&samplings).enumerate() {
             let scale = 1.0 / sampling.divisor();
             let cooled: Vec<f32> = row.iter().map(|l| if scale == 1.0 { *l } else { l * scale }).collect();
             let mut count = 0;
-            for t in 0..ring {
-                let one = &told[(i * ring + t) * 4..][..4];
-                let expected = crate::sampler::draw(sampling, &cooled, units[i * ring + t]);
+            for t in 0..RING {
+                let one = &told[(i * RING + t) * 4..][..4];
+                let expected = crate::sampler::draw(sampling, &cooled, units[i * RING + t]);
                 let statistics = TokenStatistics::of(&cooled, one[0] as usize);
                 let (log_prob, entropy) = (f32::from_bits(one[1]), f32::from_bits(one[2]));
                 let off = (log_prob - statistics.log_prob).abs().max((entropy - statistics.entropy).abs());
                 furthest = if off <= furthest { furthest } else { off };
                 others += usize::from(one[0] != expected);
                 (drawn, count) = (drawn + 1, count + 1);
-                if stops.contains(&one[0]) {
+                if STOPS.contains(&one[0]) {
                     break;
                 }
             }
-            let state = &after[i * 10..][..3];
-            let last = told[(i * ring + count - 1) * 4];
-            assert_eq!(state, [last, count as u32, 1], "row {i} of {vocabulary}");
+            let last = told[(i * RING + count - 1) * 4];
+            assert_eq!(after[i * 10..][..3], [last, count as u32, 1], "row {i} of {vocabulary}");
         }
     }
     println!("{others} of {drawn} draws differ; log-probabilities and entropies {furthest:.1e}");
     assert!(others <= 1 && furthest < 1e-5, "{others} of {drawn}, {furthest:e}");
+}
+
+/// Draws from rows of logits with `draw`, once more than there is room for. Returns what it wrote, four words for each
+/// draw, and the rows' states after it, ten words each.
+fn drawn_from(machine: &Emulated, rows: &[Vec<f32>], samplings: &[Sampling], units: &[f64]) -> [Vec<u32>; 2] {
+    let vocabulary = rows[0].len();
+    let logits = Tensor::from_vec(rows.concat(), (ROWS, vocabulary), &Device::Cpu).unwrap();
+    let logits = machine.lend(&logits).unwrap();
+    let state = |s: &Sampling| {
+        let (t, p) = (s.temperature.to_bits(), s.top_p.to_bits());
+        [0, 0, 0, 1, 0, s.max_tokens, t, s.top_k as u32, p, 0]
+    };
+    let states = written(machine, &bytes(samplings.iter().flat_map(state).map(u32::to_le_bytes)));
+    let sources = (0..ROWS).map(|i| (logits.at + (i * vocabulary * 4) as u64).to_le_bytes());
+    let sources = written(machine, &bytes(sources));
+    let each = written(machine, &bytes((0..ROWS as u32).map(u32::to_le_bytes)));
+    let random = written(machine, &bytes(units.iter().map(|u| u.to_le_bytes())));
+    let out = machine.buffer(16 * RING * ROWS).unwrap();
+    let ends = written(machine, &bytes(STOPS.iter().map(|s| s.to_le_bytes())));
+    let buffers = [&sources, &each, &states, &random, &out, &ends].map(Arg::from);
+    let args = [&buffers[..], &[STOPS.len(), vocabulary, RING].map(Arg::from)].concat();
+    let (threads, shared) = ([32, 64, 1024][vocabulary % 3], vocabulary.div_ceil(256) * 16);
+    for _ in 0..=RING {
+        let launch = Launch { kernel: "draw", blocks: [ROWS, 1, 1], threads, shared, args: &args };
+        machine.launch(launch).unwrap();
+    }
+    [(&out, 16 * RING * ROWS), (&states, 40 * ROWS)].map(|(of, size)| words(&machine.read(of, size).unwrap()))
 }

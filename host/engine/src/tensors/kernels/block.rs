@@ -7,9 +7,9 @@ use candle_core::{Result, Tensor, bail};
 
 use super::Kernels;
 use crate::model::operations::{First, RopeTable, Turn};
-use crate::model::{Checkpoint, Decoder, ModelError, Projection};
+use crate::model::{Checkpoint, Decoder, ModelResult, Projection, Shape};
 use crate::tensors::gradients::Gradients;
-use crate::tensors::learning::{Back, Made, Way};
+use crate::tensors::learning::{Backward, BlockOutput, PassTokens};
 
 /// A projection, and what came of it.
 struct Projected {
@@ -21,7 +21,7 @@ struct Projected {
 }
 
 /// A block on its way: weights, and what came of them.
-struct Block<'a> {
+struct KernelBlock<'a> {
     kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     layer: usize,
@@ -54,9 +54,9 @@ impl Kernels {
         checkpoint: &'a Checkpoint,
         layer: usize,
         x_btd: &Tensor,
-        way: &Way,
+        way: &PassTokens,
         keep: bool,
-    ) -> std::result::Result<Made<'a>, ModelError> {
+    ) -> ModelResult<BlockOutput<'a>> {
         let (decoder, shape) = (Decoder::frozen(checkpoint), &checkpoint.shape);
         let weight = |part: &str| decoder.weight(&format!("model.layers.{layer}.{part}"));
         let x_btd = x_btd.contiguous()?;
@@ -86,7 +86,7 @@ impl Kernels {
         let stream = (&middle + self.product(&gated, &down)?)?;
 
         let cache = (k.clone(), v.clone());
-        let block = || Block {
+        let block = || KernelBlock {
             kernels: self,
             checkpoint,
             layer,
@@ -106,8 +106,8 @@ impl Kernels {
             ups,
             gated,
         };
-        let back = keep.then(|| Box::new(block()) as Box<dyn Back + 'a>);
-        Ok(Made { stream, cache, back })
+        let back = keep.then(|| Box::new(block()) as Box<dyn Backward + 'a>);
+        Ok(BlockOutput { stream, cache, back })
     }
 
     /// Attention in which no token looks ahead: its weights, their sums, and what heads make of values, side by
@@ -145,71 +145,90 @@ impl Kernels {
     }
 }
 
-impl Back for Block<'_> {
-    fn back(
-        self: Box<Self>,
-        slope: &Tensor,
-        gradients: &mut Gradients,
-    ) -> std::result::Result<Tensor, ModelError> {
-        let Self { kernels, checkpoint, layer, projected, .. } = *self;
-        let shape = &checkpoint.shape;
-        let (name, epsilon) = (|part: &str| format!("model.layers.{layer}.{part}"), shape.epsilon);
+impl Backward for KernelBlock<'_> {
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> ModelResult<Tensor> {
+        let place = LayerGradients { kernels: self.kernels, layer: self.layer };
+        let Self { kernels, projected, .. } = *self;
+        let (shape, epsilon) = (&self.checkpoint.shape, self.checkpoint.shape.epsilon);
         let slope = slope.contiguous()?;
-        let weigh = |gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor| {
-            let name = name(part);
-            match gradients.adapter(&name) {
-                Some(adapter) => kernels.adapted(gradients, &adapter, slope, x),
-                None if gradients.wants(&name) => {
-                    gradients.renew(&name, |sum| kernels.weighed(slope, x, sum))
-                }
-                None => Ok(()),
-            }
-        };
 
-        weigh(gradients, "mlp.down_proj.weight", &slope, &self.gated)?;
+        place.weigh(gradients, "mlp.down_proj.weight", &slope, &self.gated)?;
         drop(self.gated);
         let dgated = kernels.unproduct(&slope, &self.down, None)?;
         let [dgates, dups] = kernels.gated_back(&self.gates, &self.ups, &dgated)?;
         drop((dgated, self.gates, self.ups));
         let [normed, normed_again] = self.normed;
-        weigh(gradients, "mlp.gate_proj.weight", &dgates, &normed_again)?;
-        weigh(gradients, "mlp.up_proj.weight", &dups, &normed_again)?;
+        place.weigh(gradients, "mlp.gate_proj.weight", &dgates, &normed_again)?;
+        place.weigh(gradients, "mlp.up_proj.weight", &dups, &normed_again)?;
         let dnormed = kernels.unproduct(&dgates, &self.gate, None)?;
         let dnormed = kernels.unproduct(&dups, &self.up, Some(dnormed))?;
         drop((dgates, dups, normed_again));
         let ([first, second], [before, middle]) = (self.norms, self.streams);
         let [slope, dsecond] = kernels.norm_back(&middle, (&second, epsilon), &dnormed, Some(&slope))?;
-        gradients.add(&name("post_attention_layernorm.weight"), &dsecond)?;
+        gradients.add(&place.name("post_attention_layernorm.weight"), &dsecond)?;
         drop((dnormed, middle));
 
-        weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
+        place.weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
         let dmixed = kernels.unproduct(&slope, &self.out, None)?;
         let [q, k, v] = projected.each_ref().map(|projected| &projected.made);
         let dheads = kernels.attend_back([q, k, v], (&self.weights, &self.sums), &dmixed)?;
         drop((dmixed, self.weights, self.sums, self.mixed));
 
         let mut dnormed = None;
-        for ((part, Projected { by, product, .. }), dmade) in
-            ["q", "k", "v"].iter().zip(&projected).zip(dheads)
-        {
-            let own = |rest: &str| format!("self_attn.{part}_{rest}");
-            let rope = by.turned.then_some(&self.rope);
-            let mut dproduct = kernels.gather(&dmade, rope, None)?;
-            if let (Some(product), Some(norm)) = (product, &by.norm) {
-                let [dbefore, dnorm] = kernels.norm_back(product, (norm, epsilon), &dproduct, None)?;
-                gradients.add(&name(&own("norm.weight")), &dnorm)?;
-                dproduct = dbefore;
-            }
-            if by.bias.is_some() {
-                let width = by.heads * shape.head;
-                gradients.add(&name(&own("proj.bias")), &kernels.columns(&dproduct, width)?)?;
-            }
-            weigh(gradients, &own("proj.weight"), &dproduct, &normed)?;
-            dnormed = Some(kernels.unproduct(&dproduct, &by.weight, dnormed)?);
+        for ((part, projected), dmade) in ["q", "k", "v"].iter().zip(&projected).zip(dheads) {
+            let rope = projected.by.turned.then_some(&self.rope);
+            let dproduct = kernels.gather(&dmade, rope, None)?;
+            let dproduct = place.project_back(gradients, part, projected, dproduct, shape)?;
+            place.weigh(gradients, &format!("self_attn.{part}_proj.weight"), &dproduct, &normed)?;
+            dnormed = Some(kernels.unproduct(&dproduct, &projected.by.weight, dnormed)?);
         }
         let Some(dnormed) = dnormed else { return Ok(slope) };
         let [slope, dfirst] = kernels.norm_back(&before, (&first, epsilon), &dnormed, Some(&slope))?;
-        gradients.add(&name("input_layernorm.weight"), &dfirst)?;
+        gradients.add(&place.name("input_layernorm.weight"), &dfirst)?;
         Ok(slope)
+    }
+}
+
+/// A layer, for the gradients of its weights.
+struct LayerGradients<'a> {
+    kernels: &'a Kernels,
+    layer: usize,
+}
+
+impl LayerGradients<'_> {
+    fn name(&self, part: &str) -> String {
+        format!("model.layers.{}.{part}", self.layer)
+    }
+
+    /// Adds to the gradient of a matrix, or of the adapter beside it, from those of its products with `x`.
+    fn weigh(&self, gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor) -> Result<()> {
+        let (kernels, name) = (self.kernels, self.name(part));
+        match gradients.adapter(&name) {
+            Some(adapter) => kernels.adapted(gradients, &adapter, slope, x),
+            None if gradients.wants(&name) => gradients.renew(&name, |sum| kernels.weighed(slope, x, sum)),
+            None => Ok(()),
+        }
+    }
+
+    /// From the gradient of a projection's heads to that of its product: through its norm and past its bias, where it has
+    /// them.
+    fn project_back(
+        &self,
+        gradients: &mut Gradients,
+        part: &str,
+        Projected { by, product, .. }: &Projected,
+        mut dproduct: Tensor,
+        shape: &Shape,
+    ) -> Result<Tensor> {
+        if let (Some(product), Some(norm)) = (product, &by.norm) {
+            let [dbefore, dnorm] = self.kernels.norm_back(product, (norm, shape.epsilon), &dproduct, None)?;
+            gradients.add(&self.name(&format!("self_attn.{part}_norm.weight")), &dnorm)?;
+            dproduct = dbefore;
+        }
+        if by.bias.is_some() {
+            let dbias = self.kernels.columns(&dproduct, by.heads * shape.head)?;
+            gradients.add(&self.name(&format!("self_attn.{part}_proj.bias")), &dbias)?;
+        }
+        Ok(dproduct)
     }
 }

@@ -4,10 +4,10 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 
 use super::{Kernels, threads};
-use crate::model::{Checkpoint, Decoder, ModelError};
+use crate::model::{Checkpoint, Decoder, ModelResult};
 use crate::tensors::batch::Batch;
 use crate::tensors::gradients::Gradients;
-use crate::tensors::learning::{Back, Learning, Made, Rates, Slopes, Trained, Way};
+use crate::tensors::learning::{Backward, BlockOutput, Learning, PassTokens, Rates, Slopes, Trained};
 use crate::tensors::machine::{Arg, Launch};
 
 /// Numbers of which `squares` makes a part: four for each thread, eight times.
@@ -47,9 +47,9 @@ impl Learning for Kernels {
         weights: &'a Checkpoint,
         layer: usize,
         x_btd: &Tensor,
-        way: &Way,
+        way: &PassTokens,
         keep: bool,
-    ) -> std::result::Result<Made<'a>, ModelError> {
+    ) -> ModelResult<BlockOutput<'a>> {
         self.pass(weights, layer, x_btd, way, keep)
     }
 
@@ -59,13 +59,13 @@ impl Learning for Kernels {
         x_btd: &Tensor,
         batch: &'a Batch,
         keep: bool,
-    ) -> std::result::Result<(Tensor, Option<Box<dyn Back + 'a>>), ModelError> {
+    ) -> ModelResult<(Tensor, Option<Box<dyn Backward + 'a>>)> {
         let (dims, epsilon) = (x_btd.dims3()?, weights.shape.epsilon);
         let norm = Decoder::frozen(weights).weight(NORM)?;
         let rows = x_btd.flatten(0, 1)?.index_select(&batch.places, 0)?;
         let [rows, normed] = self.norm(&rows, None, (&norm, epsilon))?;
         let answers = Answers { kernels: self, batch, dims, rows, norm, epsilon };
-        Ok((normed, keep.then(|| Box::new(answers) as Box<dyn Back + 'a>)))
+        Ok((normed, keep.then(|| Box::new(answers) as Box<dyn Backward + 'a>)))
     }
 
     fn headed(&self, sum: Option<Tensor>, slopes: &Tensor, x: &Tensor) -> Result<Tensor> {
@@ -169,13 +169,9 @@ impl Learning for Kernels {
     }
 }
 
-impl Back for Answers<'_> {
+impl Backward for Answers<'_> {
     /// Each place of the stream takes what is its own, or a row of zeros.
-    fn back(
-        self: Box<Self>,
-        slope: &Tensor,
-        gradients: &mut Gradients,
-    ) -> std::result::Result<Tensor, ModelError> {
+    fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> ModelResult<Tensor> {
         let [slope, dnorm] = self.kernels.norm_back(&self.rows, (&self.norm, self.epsilon), slope, None)?;
         gradients.add(NORM, &dnorm)?;
         let nothing = Tensor::zeros((1, self.dims.2), slope.dtype(), slope.device())?;
