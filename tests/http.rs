@@ -57,7 +57,7 @@ fn judge(config: &HttpConfig) -> Http {
 fn ask(http: &mut Http, answers: &[&str]) -> Result<Vec<Opinion>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (place, answer) in answers.iter().enumerate() {
-        http.begin(place, question(answer));
+        http.begin(place, &question(answer));
     }
     let all: BTreeMap<usize, Opinion> = runtime.block_on(http.finish())?.into_iter().collect();
     Ok(all.into_values().collect())
@@ -143,7 +143,7 @@ fn each_kind_of_server_is_asked_in_its_own_way() {
     let config = config(&server, "custom", json!({}));
     server.play(Vec::new());
     let mut http = judge(&config);
-    http.begin(0, Question { gold: vec![row.to_owned()], ..question("5") });
+    http.begin(0, &Question { gold: vec![row.to_owned()], ..question("5") });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(http.finish()).unwrap(), [(0, judged(Some(true), Some(0.75)))]);
     let asked = &server.bodies()[0];

@@ -16,7 +16,7 @@ use allot_judges::config::{PatternConfig, RewardConfig};
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_judges::http::{Http, HttpConfig};
-use allot_judges::pool::{Judge, Pool};
+use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::PythonConfig;
 use allot_models::tokens::Tokens;
@@ -35,7 +35,7 @@ pub enum Ours {
     Pattern(&'static str),
     Python(Rc<Interpreter>, Limits),
     Math(Rc<Math>),
-    Processes(Judge),
+    Processes(GraderCommand),
     Http(HttpConfig),
     /// On as many threads as there are cores.
     Component(ComponentConfig),
@@ -73,11 +73,11 @@ impl Ours {
                 Box::new(move |n| spread(threads, &all[..n], judge))
             }
             Self::Processes(judge) => {
-                let mut pool = Pool::new(Judge { processes: threads, ..judge.clone() });
+                let mut pool = Processes::new(GraderCommand { processes: threads, ..judge.clone() });
                 let runtime = runtime();
                 Box::new(move |n| {
-                    let said = runtime.block_on(pool.ask(all[..n].to_vec())).unwrap();
-                    said.into_iter().map(verdict).collect()
+                    all[..n].iter().enumerate().for_each(|(place, q)| pool.begin(place, q.clone()));
+                    in_order(runtime.block_on(pool.finish()).unwrap())
                 })
             }
             Self::Http(config) => {
@@ -86,7 +86,7 @@ impl Ours {
                 Box::new(move |n| {
                     // A new one each time: what it has asked once it does not ask again.
                     let mut http = Http::new(&config, Question::default(), None);
-                    all[..n].iter().enumerate().for_each(|(place, q)| http.begin(place, q.clone()));
+                    all[..n].iter().enumerate().for_each(|(place, q)| http.begin(place, q));
                     in_order(runtime.block_on(http.finish()).unwrap())
                 })
             }
@@ -95,7 +95,7 @@ impl Ours {
                 let runtime = runtime();
                 Box::new(move |n| {
                     all[..n].iter().enumerate().for_each(|(place, q)| components.begin(place, q.clone()));
-                    in_order(runtime.block_on(components.finish()))
+                    in_order(runtime.block_on(components.finish()).unwrap())
                 })
             }
             Self::Parts(config, folder) => {

@@ -35,7 +35,7 @@ use crate::world::{Clock, World};
 use allot_error::{Error, Result, listed};
 use allot_judges::graded::Graded;
 use allot_judges::graders::{self, Graders};
-use allot_judges::pool::Preflight as Met;
+use allot_judges::identity::Preflight as Met;
 use allot_models;
 use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};

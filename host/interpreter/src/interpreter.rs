@@ -5,9 +5,8 @@ use std::path::Path;
 use allot_component::{sealed, sha256};
 use allot_error::{Error, Result};
 use allot_files::write_whole;
-use wasmtime::{
-    Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc,
-};
+use allot_sandbox::Guests;
+use wasmtime::{Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc};
 
 use crate::build::{self, BUILDS, Build, MAILBOX};
 use crate::guest::{self, Exited, Guest};
@@ -92,7 +91,8 @@ impl Interpreter {
     }
 
     fn of(build: &'static Build, started: &[u8], cache: Option<&Path>) -> Result<Self> {
-        let engine = Engine::new(&config(cache)).map_err(failed(build, "prepare"))?;
+        let compiled = cache.map(|folder| folder.join("compiled"));
+        let engine = Engine::new(&Guests::Python.config(compiled.as_deref())).map_err(failed(build, "prepare"))?;
         let module = Module::new(&engine, started).map_err(failed(build, "compile"))?;
         let linker = guest::linker(&engine, &module).map_err(failed(build, "link"))?;
         let fresh = linker.instantiate_pre(&module).map_err(failed(build, "link"))?;
@@ -197,7 +197,7 @@ fn ended(error: &wasmtime::Error) -> End {
 fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let broken = |why: String| wasmtime::format_err!("{why}");
     let starting = build::starting(build, module).map_err(broken)?;
-    let mut config = config(None);
+    let mut config = Guests::Python.config(None);
     // It runs once.
     config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config)?;
@@ -226,18 +226,6 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     }
     session.memory.write(&mut session.store, build.mailbox, &vec![0; MAILBOX])?;
     build::started(&starting, session.memory.data(&session.store)).map_err(broken)
-}
-
-fn config(cache: Option<&Path>) -> Config {
-    let mut config = Config::new();
-    config.consume_fuel(true).wasm_backtrace_max_frames(None);
-    if let Some(folder) = cache {
-        let mut settings = CacheConfig::new();
-        settings.with_directory(folder.join("compiled"));
-        // Without a cache it is slower, and nothing else.
-        config.cache(Cache::new(settings).ok());
-    }
-    config
 }
 
 /// The bytes of a build that is known.

@@ -24,12 +24,12 @@ pub mod graders;
 pub mod http;
 pub mod identity;
 mod pattern;
-pub mod pool;
 pub mod process;
+pub mod processes;
 pub mod protocol;
 pub mod sandboxed;
 mod single;
-mod worker;
+mod workers;
 
 use allot_engine::Sample;
 use allot_error::Result;

@@ -1,8 +1,8 @@
 //! The way to a server and back: one exchange, the same again after a pause where that may help, and what
 //! goes wrong in words.
 
-use std::cell::Cell;
 use std::error::Error as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use allot_allocation::shown;
@@ -35,9 +35,9 @@ pub(crate) struct Client {
     turns: Semaphore,
     notice: fn(&str),
     /// Whether it was said that the server is away: once, however many requests wait for it.
-    away: Cell<bool>,
+    away: AtomicBool,
     /// Whether the server has refused JSON where newer ones want protobuf.
-    newer: Cell<bool>,
+    newer: AtomicBool,
 }
 
 /// What opens the server. It has no `Debug`, so that it is never shown.
@@ -121,17 +121,17 @@ impl Client {
             told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
         let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
-        let (away, newer) = (Cell::new(false), Cell::new(false));
+        let (away, newer) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
-    /// A client for the check before a run starts: patience is short, and nobody is told that it runs out.
+    /// A client for the check before a run starts: patience is short, and there is no notice when it runs out.
     pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
         to.patience = to.patience.min(AT_FIRST);
         Self::open(to, |_| ())
     }
 
-    /// Another client for the same server, for another thread.
+    /// Returns another client for the same server, with connections of its own.
     pub(crate) fn again(&self) -> Result<Self, EngineError> {
         Self::open(self.to.clone(), |_| ())
     }
@@ -152,7 +152,7 @@ impl Client {
 
     /// Says that the server is away, unless that was said.
     pub(crate) fn gone(&self, verb: &str, why: &str) {
-        if !self.away.replace(true) {
+        if !self.away.swap(true, Relaxed) {
             let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
             let what = format!("the server at {url} does not do `{verb}`: {why}");
             self.notice(&format!("{what}; it is asked again for up to {most} s"));
@@ -161,7 +161,7 @@ impl Client {
 
     /// Says that it is back, if it was away.
     pub(crate) fn back(&self) {
-        if self.away.replace(false) {
+        if self.away.swap(false, Relaxed) {
             self.notice(&format!("the server at {} is back", self.to.url));
         }
     }
@@ -197,7 +197,7 @@ impl Client {
         Ok(Heard { status, protobuf, later, body })
     }
 
-    /// Removes something that nobody needs any more. Where that fails it only takes up room.
+    /// Removes something that is no longer needed. A failure only leaves it to take up space.
     pub(crate) async fn remove(&self, path: &str) {
         let mut request = self.http.delete(self.url(path));
         if let Some(key) = &self.key {
@@ -218,7 +218,7 @@ impl Client {
     /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to know only the newer
     /// way, in which both are one request as protobuf.
     pub(crate) async fn pass(&self, verb: &str, body: &Value) -> Result<Heard, Failure> {
-        if !self.newer.get() {
+        if !self.newer.load(Relaxed) {
             let text = body.to_string();
             match self.ask(verb, Some(&text)).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
@@ -226,7 +226,7 @@ impl Client {
                 Err(Failure::Lost(detail)) if verb == "forward" && detail == "Not Found" => {}
                 other => return other,
             }
-            self.newer.set(true);
+            self.newer.store(true, Relaxed);
         }
         let message = protobuf::passed(body, verb == "forward");
         self.say("forward_backward", Some(Said::Protobuf(&message)), true).await

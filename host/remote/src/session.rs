@@ -125,7 +125,7 @@ impl Session {
             other: Cell::new(1),
             promises: RefCell::default(),
             sampler: RefCell::default(),
-            _heartbeat: Heartbeat::of(client, id),
+            _heartbeat: Heartbeat::of(client, id).map_err(Failure::Stop)?,
         };
         let body = json!({
             "type": "create_model",

@@ -139,8 +139,7 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
         config.run.seed
     ));
     simulation.world.engine.before().into_iter().for_each(|words| screen.tell(words));
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+    let runtime = allot_remote::runtime()?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let means = Means { budget: config.budget, steps: config.run.steps };
     let until = command.until;

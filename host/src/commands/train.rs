@@ -183,8 +183,7 @@ fn go(
 ) -> Result<Exit> {
     let config = &prepared.config;
     world.reward.keep(place.folder, run_dir::note);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+    let runtime = allot_remote::runtime()?;
     let found = match &command.resume {
         Some(run) => resume::last(run, config, place, prepared, change, screen)?,
         None => None,
