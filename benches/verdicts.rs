@@ -240,8 +240,11 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     }
     if wanted("environment") {
         let batch = Rc::new(questions::environment());
-        let judge =
-            GraderCommand::environment(vec!["reasoning-gym".to_owned()], &in_python, batch.questions[0].clone());
+        let judge = GraderCommand::environment(
+            vec!["reasoning-gym".to_owned()],
+            &in_python,
+            batch.questions[0].clone(),
+        );
         add("environment", "reasoning-gym", &batch, Ours::Processes(judge), "environment", &[1, 2]);
     }
     if wanted("http") {

@@ -127,9 +127,9 @@ fn each_kind_of_server_is_asked_in_its_own_way() {
         server.play(Vec::new());
         let preflight = judge(&config).check().unwrap();
         let name = if api == "custom" { "mine" } else { MODEL };
-        assert_eq!(preflight.identity.told.name.as_deref(), Some(name), "{api}");
+        assert_eq!(preflight.identity.hello.name.as_deref(), Some(name), "{api}");
         let version = if api == "custom" { "3" } else { "root /models/judge" };
-        assert_eq!(preflight.identity.told.version.as_deref(), Some(version), "{api}");
+        assert_eq!(preflight.identity.hello.version.as_deref(), Some(version), "{api}");
         assert_eq!(preflight.words[..2], ["http", api]);
         server.play(Vec::new());
         assert_eq!(ask(&mut judge(&config), &["5", "four"]).unwrap(), expected, "{api}");

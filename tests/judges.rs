@@ -218,7 +218,9 @@ fn processes_end_with_the_pool() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut pool = Processes::new(judge(folder.path(), &script));
     assert!(
-        runtime.block_on(opinions_on(&mut pool, vec![question("right"), question("right"), question("right")])).is_ok()
+        runtime
+            .block_on(opinions_on(&mut pool, vec![question("right"), question("right"), question("right")]))
+            .is_ok()
     );
     // As at the end of a run, where the runtime goes first.
     drop(runtime);
@@ -241,7 +243,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
         return skip("python", "no CPython for WASI: allot fetch python");
     }
     let met = Sandboxed::check(&config, AnyGrader::Python).unwrap();
-    assert_eq!(met.identity.told.name.as_deref(), Some("CPython 3.12.0"));
+    assert_eq!(met.identity.hello.name.as_deref(), Some("CPython 3.12.0"));
     let gold = r#"{"fn_name": "double", "inputs": [[2], [5], [0]], "outputs": [4, 10, 0]}"#;
     let asked = |answer: &str| Question {
         gold: vec![gold.to_owned()],
@@ -293,7 +295,7 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
         }
         met => met.unwrap(),
     };
-    let told = met.identity.told;
+    let told = met.identity.hello;
     assert!(told.name.unwrap().starts_with("math-verify 0.8.0, latex2sympy2_extended 1.10.2, sympy 1.14.0"));
     assert_eq!(told.version.unwrap().matches("sha256:").count(), 2);
     let mut sandboxed = Sandboxed::new(&config, AnyGrader::MathVerify).unwrap();

@@ -35,7 +35,7 @@ use crate::world::{Clock, World};
 use allot_error::{Error, Result, listed};
 use allot_judges::graded::Graded;
 use allot_judges::graders::{self, Graders};
-use allot_judges::identity::Preflight as Met;
+use allot_judges::identity::GraderPreflight;
 use allot_models;
 use allot_models::tokens::Tokens;
 use allot_record::{FORMAT, Head, Record, hex};
@@ -65,7 +65,7 @@ pub struct Prepared<'a> {
     /// The problems.
     pub problems: Rc<Problems>,
     /// Who judges, where that is no part of this program.
-    pub judges: Vec<Option<Met>>,
+    pub judges: Vec<Option<GraderPreflight>>,
     /// How the model is set up.
     pub setup: Setup,
     /// Where it is.
@@ -402,7 +402,7 @@ impl<'a> Prepared<'a> {
 
 /// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
 /// they were written down or not.
-fn judged(one: &RewardConfig, met: Option<&Met>) -> serde_json::Value {
+fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> serde_json::Value {
     let python = one.sandboxed().then(|| PythonConfig {
         interpreter: None,
         wheels: None,

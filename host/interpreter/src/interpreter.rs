@@ -92,7 +92,8 @@ impl Interpreter {
 
     fn of(build: &'static Build, started: &[u8], cache: Option<&Path>) -> Result<Self> {
         let compiled = cache.map(|folder| folder.join("compiled"));
-        let engine = Engine::new(&Guests::Python.config(compiled.as_deref())).map_err(failed(build, "prepare"))?;
+        let engine =
+            Engine::new(&Guests::Python.config(compiled.as_deref())).map_err(failed(build, "prepare"))?;
         let module = Module::new(&engine, started).map_err(failed(build, "compile"))?;
         let linker = guest::linker(&engine, &module).map_err(failed(build, "link"))?;
         let fresh = linker.instantiate_pre(&module).map_err(failed(build, "link"))?;
@@ -110,8 +111,7 @@ impl Interpreter {
         session.guest().give(library.input());
         let end = session.run(library.setup())?;
         if end != End::Done {
-            let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-            wasmtime::bail!("{} cannot be imported: {end:?} {errors}", library.name());
+            wasmtime::bail!("{} cannot be imported: {end:?} {}", library.name(), session.errors());
         }
         session.memory.write(&mut session.store, session.mailbox, &vec![0; MAILBOX])?;
         build::started(starting, session.memory.data(&session.store))
@@ -154,6 +154,16 @@ impl Session {
     /// What its program reads and writes.
     pub fn guest(&mut self) -> &mut Guest {
         self.store.data_mut()
+    }
+
+    /// What its program wrote to its standard error.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.store.data().errors).into_owned()
+    }
+
+    /// The exception that its program raised, as Python prints it last.
+    pub fn last_error(&self) -> String {
+        self.errors().lines().last().unwrap_or("it raised an exception").to_owned()
     }
 
     /// Instructions that are left.
@@ -221,8 +231,7 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let mut session = Session::of(store, &instance, build.mailbox)?;
     let prepared = session.run(PRELUDE)?;
     if prepared != End::Done {
-        let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-        wasmtime::bail!("its prelude ended with {prepared:?}: {errors}");
+        wasmtime::bail!("its prelude ended with {prepared:?}: {}", session.errors());
     }
     session.memory.write(&mut session.store, build.mailbox, &vec![0; MAILBOX])?;
     build::started(&starting, session.memory.data(&session.store)).map_err(broken)

@@ -13,7 +13,7 @@ use allot_registry::Reference;
 use allot_sandbox::{Asked, Caps, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 use super::workers::Workers;
 
@@ -192,7 +192,7 @@ impl Components {
         config: &ComponentConfig,
         weights: &BTreeMap<String, f32>,
         greeting: &Question,
-    ) -> Result<Preflight> {
+    ) -> Result<GraderPreflight> {
         let loaded = Loaded::open(config)?;
         let description = loaded.grader.description();
         let name = &description.name;
@@ -216,7 +216,7 @@ impl Components {
             Error::new(format!("grader `{name}` {fault}")).hints(hints)
         })?;
         let opinion = loaded.opinions(std::slice::from_ref(greeting)).remove(0);
-        Ok(Preflight { identity: loaded.identity(), words: words(config), opinion })
+        Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion })
     }
 
     /// Asks about an answer: with its batch, once that is full.
@@ -264,7 +264,7 @@ impl Loaded {
         let contract = format!("{}@{}", Kind::Grader.package(), self.grader.contract());
         Identity {
             command: vec![contract, component, settings],
-            told: Hello { name: Some(d.name.clone()), version: Some(d.version.clone()) },
+            hello: Hello { name: Some(d.name.clone()), version: Some(d.version.clone()) },
         }
     }
 
@@ -281,8 +281,8 @@ impl Loaded {
             Ok(verdicts.into_iter().map(opinion).collect())
         };
         let alone = |asked: &Asked<'_>| {
-            let told = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
-            told.unwrap_or_else(|fault| {
+            let opinion = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
+            opinion.unwrap_or_else(|fault| {
                 Err(format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE)))
             })
         };

@@ -15,7 +15,7 @@ use allot_error::{Error, Result};
 use allot_remote::Service;
 use serde_json::Value;
 
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Opinion, Question, words};
 use super::workers::{Places, Workers};
 use replies::Replies;
@@ -23,7 +23,7 @@ use request::{Form, Reply, Request};
 
 pub use config::{Api, HttpConfig};
 
-/// A grader that is a server.
+/// A grader that is a server: a judge, if a language model answers.
 pub struct Http {
     config: HttpConfig,
     /// A question that the server can answer if it works.
@@ -75,7 +75,7 @@ impl Http {
     /// # Errors
     ///
     /// A server that is not there, has no such model, or gives no verdict.
-    pub fn check(&self) -> Result<Preflight> {
+    pub fn check(&self) -> Result<GraderPreflight> {
         let Self { config, greeting, .. } = self;
         let form = form(config)?;
         let (service, path) = config.service();
@@ -97,11 +97,11 @@ impl Http {
             Error::new(format!("the judge at {url} was asked about a right answer: {why}")).hint(hint)
         })?;
         let model = reply.model.or_else(|| config.model.clone()).map(shown);
-        let told = Hello { name: model, version: reply.version.or(version).map(shown) };
+        let hello = Hello { name: model, version: reply.version.or(version).map(shown) };
         let identity = config.identity();
         let mut words = vec!["http".to_owned(), identity.api.name().to_owned()];
         words.extend(identity.model.iter().chain(&identity.prompt).chain(&identity.verdict).cloned());
-        Ok(Preflight { identity: Identity::of(&words, told)?, words, opinion: Ok(opinion) })
+        Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(opinion) })
     }
 
     /// Keeps the server's replies in a file, and reuses those that are there already; `notice` is called when the server is
@@ -113,7 +113,8 @@ impl Http {
     /// Asks about an answer, and does not wait for the opinion.
     pub fn begin(&mut self, place: usize, question: &Question) {
         let Self { config, greeting, known, kept, notice, asking } = self;
-        let open = || Server::open(config, greeting, known.as_ref(), kept.as_deref(), *notice).map(Asking::of);
+        let open =
+            || Server::open(config, greeting, known.as_ref(), kept.as_deref(), *notice).map(Asking::of);
         if let Ok(asking) = asking.get_or_insert_with(open) {
             asking.begin(place, question);
         }
@@ -172,7 +173,7 @@ impl Server {
         let (service, path) = config.service();
         Ok(Self {
             url: config.url.clone(),
-            known: known.and_then(|known| known.told.name.clone()),
+            known: known.and_then(|known| known.hello.name.clone()),
             greeting: form.request(greeting).map_err(Error::new)?.body,
             form,
             // A request that pauses before it is sent again holds no connection, and must not hold up the others.
@@ -216,8 +217,9 @@ impl Server {
             return Ok(());
         }
         let url = &self.url;
-        let what =
-            format!("the judge at {url} has changed while the run went on: it was `{known}`, and is `{model}`");
+        let what = format!(
+            "the judge at {url} has changed while the run went on: it was `{known}`, and is `{model}`"
+        );
         Err(Error::new(what).hint("put it back as it was when the run began, and go on with --resume"))
     }
 }

@@ -9,7 +9,7 @@ use allot_error::{Error, Result};
 use allot_remote::runtime;
 
 use super::environment::SCRIPT;
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
 use super::workers::Workers;
@@ -122,7 +122,7 @@ impl GraderCommand {
 
     /// Returns a process that has answered its greeting. A failure here is no answer's fault: after `tries` of them it is an
     /// error.
-    async fn start(&self, mut tries: u32) -> Result<(Process, Preflight)> {
+    async fn start(&self, mut tries: u32) -> Result<(Process, GraderPreflight)> {
         let (process, opinion) = loop {
             match self.preflight().await {
                 Ok(preflight) => break preflight,
@@ -130,13 +130,13 @@ impl GraderCommand {
                 Err(_) => tries -= 1,
             }
         };
-        let identity = Identity::of(&self.words, process.told().clone())?;
+        let identity = Identity::of(&self.words, process.hello().clone())?;
         if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
             let error =
                 Error::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
             return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
         }
-        Ok((process, Preflight { identity, words: self.words.clone(), opinion }))
+        Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
     }
 
     async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {
@@ -192,7 +192,7 @@ impl Processes {
     }
 
     /// Starts one process, queries it with the greeting, and ends it. It must not be called from async code.
-    pub fn check(&self) -> Result<Preflight> {
+    pub fn check(&self) -> Result<GraderPreflight> {
         runtime()?.block_on(async {
             let (process, preflight) = self.shared.command.start(1).await?;
             process.end().await;

@@ -14,7 +14,7 @@ use allot_interpreter::{Interpreter, LEAST_MEMORY, Limits};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 use super::workers::{Places, Workers};
 use crate::grader::AnyGrader;
@@ -156,10 +156,10 @@ impl Sandboxed {
     /// # Errors
     ///
     /// As for [`Self::new`].
-    pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<Preflight> {
+    pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<GraderPreflight> {
         let hello = config.open(grader)?.hello();
         let words = vec![grader.name().to_owned()];
-        Ok(Preflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(true.into()) })
+        Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(true.into()) })
     }
 
     /// Asks about an answer, unless the verdict is known or the round asks for it already.

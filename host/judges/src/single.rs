@@ -11,7 +11,7 @@ use regex::Regex;
 use super::component::Components;
 use super::environment;
 use super::http::Http;
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::processes::{GraderCommand, Processes};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
@@ -27,7 +27,7 @@ pub struct Single {
     said: Vec<(usize, Opinion)>,
 }
 
-/// Who judges.
+/// The grader.
 enum By {
     Grader(Grader),
     Pattern(Regex),
@@ -48,13 +48,13 @@ impl Single {
         Ok(Self { config: config.clone(), by, said: Vec::new() })
     }
 
-    /// Starts one of the judges that it would have, if they are processes, and lets it go again: what is missing is told
-    /// before anything else is made. Gives who it is.
+    /// Checks the grader before anything else is made: a process is started and ended, a server is asked, a component
+    /// loaded. Returns what was found, if the grader is not part of this program.
     ///
     /// # Errors
     ///
     /// A judge that does not start, or whose rewards the config can't read.
-    pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
+    pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<GraderPreflight>> {
         if let (true, Some(grader)) = (config.sandboxed(), config.grader) {
             return Sandboxed::check(&config.python.clone().unwrap_or_default(), grader).map(Some);
         }
@@ -69,8 +69,7 @@ impl Single {
         }
     }
 
-    /// Keeps in this file what a server says that judges, and takes from there what it has said before; `notice` is
-    /// called when the server is away, and when it is back.
+    /// See [`Http::keep`].
     pub fn keep(&mut self, file: &Path, notice: fn(&str)) {
         if let By::Http(http) = &mut self.by {
             http.keep(file, notice);
@@ -92,7 +91,7 @@ impl Single {
         }
     }
 
-    /// What it says of all that it was asked, in any order. An error means that nothing can be judged any more.
+    /// Returns the opinions on all that was asked, by place. An error means that nothing can be graded any more.
     pub async fn finish(&mut self) -> Result<HashMap<usize, Opinion>> {
         let said = match &mut self.by {
             By::Grader(_) | By::Pattern(_) => std::mem::take(&mut self.said),

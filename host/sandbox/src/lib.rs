@@ -16,6 +16,7 @@
 //! # Ok::<(), allot_sandbox::LoadError>(())
 //! ```
 
+mod adapter;
 mod call;
 mod calls;
 mod complexity;

@@ -222,7 +222,7 @@ fn parsed(source: &str) -> Result<Template, minijinja::Error> {
     })
 }
 
-/// A mark that an answer does not contain: whoever writes the answer would have to know its hash.
+/// Returns a mark that an answer does not contain: to contain it, the answer would have to contain its own hash.
 fn mark(question: &Question) -> String {
     let Question { gold, answer, prompt, source } = question;
     let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());
