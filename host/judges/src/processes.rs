@@ -51,7 +51,7 @@ impl GraderCommand {
         let command = config.command.clone().unwrap_or_default();
         let name = command.join(" ");
         let hint = format!("try it by hand: echo '{}' | {name}", greeting.line(1).replace('\'', r"'\''"));
-        Self { words: command.clone(), ..Self::of(config, command, name, greeting, hint) }
+        Self { name, hint, ..Self::of(config, greeting, command.clone(), command) }
     }
 
     /// The built-in `math-verify` grader. `command` names a Python with the package installed.
@@ -59,7 +59,8 @@ impl GraderCommand {
         let name = format!("{} math_verify.py", config.python().join(" "));
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
                     `command` in [reward.judge] names another Python than `python3`";
-        Self::in_python(config, ("math_verify.py", MATH_VERIFY), Vec::new(), name, greeting, hint.to_owned())
+        let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
+        Self { name, hint: hint.to_owned(), ..script }
     }
 
     /// The built-in grader for reward functions in a Python file. `command` names a Python with the packages that the file
@@ -73,7 +74,7 @@ impl GraderCommand {
         );
         let messages = u8::from(functions.messages).to_string();
         let arguments = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
-        Self::in_python(config, ("functions.py", FUNCTIONS), arguments, name, greeting, hint)
+        Self { name, hint, ..Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments) }
     }
 
     /// The built-in grader for environments of these packages. `command` names a Python with the packages installed.
@@ -82,40 +83,33 @@ impl GraderCommand {
         let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
                     [reward.judge] names another Python than `python3`";
         let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
-        Self::in_python(config, ("environment.py", SCRIPT), arguments, name, greeting, hint.to_owned())
+        let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
+        Self { name, hint: hint.to_owned(), ..script }
     }
 
     /// A built-in script with its arguments, run by the config's Python.
-    fn in_python(
+    fn script(
         config: &JudgeConfig,
+        greeting: Question,
         (file, source): (&str, &str),
         arguments: Vec<String>,
-        name: String,
-        greeting: Question,
-        hint: String,
     ) -> Self {
         let script = ["-c".to_owned(), source.to_owned()];
         let command = config.python().into_iter().chain(script).chain(arguments.iter().cloned()).collect();
         let words = [file.to_owned(), source.to_owned()].into_iter().chain(arguments).collect();
-        Self { words, ..Self::of(config, command, name, greeting, hint) }
+        Self::of(config, greeting, command, words)
     }
 
-    fn of(
-        config: &JudgeConfig,
-        command: Vec<String>,
-        name: String,
-        greeting: Question,
-        hint: String,
-    ) -> Self {
+    fn of(config: &JudgeConfig, greeting: Question, command: Vec<String>, words: Vec<String>) -> Self {
         Self {
             command,
-            name,
+            name: String::new(),
             processes: config.processes,
             limit: Duration::from_secs_f64(config.seconds),
             patience: Duration::from_secs_f64(config.start_seconds()),
             greeting,
-            hint,
-            words: Vec::new(),
+            hint: String::new(),
+            words,
             known: None,
         }
     }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use allot_error::{Error, Result};
 use allot_remote::runtime;
-use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -17,7 +17,7 @@ use super::protocol::Opinion;
 /// Answers questions side by side, a limited number at a time, each as a task of the program's runtime. How many wait is
 /// not limited here: what a step may sample limits it.
 pub(crate) struct Workers<Q, A> {
-    work: Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A>> + Send + Sync>,
+    work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
     /// As many as may be worked on at a time. They are given out in the order of the questions.
     turns: Arc<Semaphore>,
     /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
@@ -25,13 +25,15 @@ pub(crate) struct Workers<Q, A> {
     failed: Option<Error>,
 }
 
+type Work<A> = Pin<Box<dyn Future<Output = Result<A>> + Send>>;
+
 impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
     /// Workers that wait for something else, a process or a server: at most `most` at a time. An error ends the round.
     pub fn waiting<F>(most: usize, work: impl Fn(Q) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<A>> + Send + 'static,
     {
-        let work = Arc::new(move |question| -> BoxFuture<'static, Result<A>> { Box::pin(work(question)) });
+        let work = Arc::new(move |question| -> Work<A> { Box::pin(work(question)) });
         Self { work, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
     }
 

@@ -60,18 +60,10 @@ macro_rules! policies {
         pub(crate) fn link(
             linker: &mut wasmtime::component::Linker<GuestState>,
             component: &wasmtime::component::Component,
-        ) -> wasmtime::Result<impl crate::calls::Linked + use<>> {
+        ) -> wasmtime::Result<crate::calls::Linked> {
             Policy::add_to_linker::<_, wasmtime::component::HasSelf<_>>(linker, |guest| guest)?;
-            linker.instantiate_pre(component).and_then(PolicyPre::new)
-        }
-
-        impl crate::calls::Linked for PolicyPre<GuestState> {
-            fn instantiate(
-                &self,
-                store: &mut Store<GuestState>,
-            ) -> wasmtime::Result<Box<dyn crate::calls::Guest>> {
-                Ok(Box::new(PolicyPre::instantiate(self, store)?))
-            }
+            let pre = linker.instantiate_pre(component).and_then(PolicyPre::new)?;
+            Ok(Box::new(move |store| Ok(Box::new(pre.instantiate(store)?))))
         }
 
         impl crate::calls::Guest for Policy {

@@ -37,11 +37,11 @@ impl Contract {
         self,
         linker: &mut Linker<GuestState>,
         component: &Component,
-    ) -> wasmtime::Result<Box<dyn Linked>> {
-        Ok(match self {
-            Self::V0_1 => Box::new(v0_1::link(linker, component)?),
-            Self::V0_2 => Box::new(v0_2::link(linker, component)?),
-        })
+    ) -> wasmtime::Result<Linked> {
+        match self {
+            Self::V0_1 => v0_1::link(linker, component),
+            Self::V0_2 => v0_2::link(linker, component),
+        }
     }
 }
 

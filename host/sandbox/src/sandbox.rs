@@ -21,6 +21,16 @@ pub struct Sandbox {
     _clock: Arc<()>,
 }
 
+/// A component that was compiled, and not yet linked.
+pub(crate) struct Compiled {
+    pub sandbox: Sandbox,
+    pub component: Component,
+    pub inspection: Inspection,
+    pub sha256: String,
+    /// In bytes.
+    pub size: u64,
+}
+
 impl Sandbox {
     /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs time, never
     /// correctness.
@@ -56,22 +66,15 @@ impl Sandbox {
     /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
     /// demands one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
-        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Policy)?;
-        Policy::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+        Policy::new(self.compile(bytes, sha256, Kind::Policy)?)
     }
 
     /// Loads a grader from a component's bytes, in the same way.
     pub fn load_grader(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Grader, LoadError> {
-        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Grader)?;
-        Grader::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+        Grader::new(self.compile(bytes, sha256, Kind::Grader)?)
     }
 
-    fn compile(
-        &self,
-        bytes: &[u8],
-        sha256: Option<&str>,
-        kind: Kind,
-    ) -> Result<(Component, Inspection, String), LoadError> {
+    fn compile(&self, bytes: &[u8], sha256: Option<&str>, kind: Kind) -> Result<Compiled, LoadError> {
         let found = allot_component::sha256(bytes);
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
@@ -79,7 +82,8 @@ impl Sandbox {
         let inspection = inspection::of(bytes, kind)?;
         let component = Component::from_binary(&self.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
-        Ok((component, inspection, found))
+        let (sandbox, size) = (self.clone(), bytes.len() as u64);
+        Ok(Compiled { sandbox, component, inspection, sha256: found, size })
     }
 
     /// What one call may use.
