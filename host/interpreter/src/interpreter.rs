@@ -265,7 +265,8 @@ fn failed(build: &Build, what: &str) -> impl FnOnce(wasmtime::Error) -> Error {
 
 /// What a started copy is kept under: all that it is made of.
 fn key(build: &Build) -> String {
-    sha256(format!("{} {} {}", build.sha256, sha256(PRELUDE), env!("CARGO_PKG_VERSION")))
+    let (prelude, version) = (sha256(PRELUDE), env!("CARGO_PKG_VERSION"));
+    sha256(format!("{} {prelude} {version} {}", build.sha256, Guests::SETTINGS))
 }
 
 fn unknown(path: &Path, hash: &str) -> Error {

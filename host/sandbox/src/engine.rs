@@ -20,6 +20,9 @@ pub enum Guests {
 impl Guests {
     /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Components, Self::Python];
+    /// The settings that guests can see, in words: part of the key of a memory that a guest has computed. (The key of compiled
+    /// code has all settings by itself.)
+    pub const SETTINGS: &str = "canonical NaNs, deterministic relaxed SIMD";
 
     /// Returns the configuration of an engine for these guests, whose compiled code is kept in a folder, if there is one.
     pub fn config(self, cache: Option<&Path>) -> Config {
